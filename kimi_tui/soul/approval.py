@@ -137,6 +137,9 @@ class Approval:
             decision = await self._put(_Waiting(ask, key, tool))
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
+        if self._mode == "plan" and ask.action in _EDITS:
+            # The mode was changed while the question stood.
+            raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         return decision.feedback
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> bool:

@@ -20,6 +20,7 @@ from kimi_tui.soul.internal_messages import quoted
 from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
 from kimi_tui.soul.tool_calls import CallResult
 from kimi_tui.tools.jobs import Job, Jobs
+from kimi_tui.tools.key_text import find_keys, without_keys
 from kimi_tui.wire.events import Notice
 
 _COMMAND_CHARS = 200
@@ -85,9 +86,10 @@ class Reminders:
     def _of_jobs(self) -> Iterator[str]:
         """What has ended since it was told last, and what runs on though it was not begun on this world line."""
         for job in self._jobs.take_ended():
-            yield prompt(
-                "job_ended", ID=str(job.id), COMMAND=_command(job), HOW=quoted(job.how_it_ended)
-            )
+            how = job.how_it_ended
+            if self._without_keys:
+                how = without_keys(how, find_keys(how))
+            yield prompt("job_ended", ID=str(job.id), COMMAND=_command(job), HOW=quoted(how))
         conversation = self._conversation
         n_changes, told = self._told_jobs
         if n_changes != conversation.n_changes:

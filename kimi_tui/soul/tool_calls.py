@@ -239,6 +239,7 @@ class _Runner:
             reads_only=mode == "plan",
             jobs=runtime.jobs,
             sees=conversation.model.sees,
+            renewed=self._as_of_now,
         )
         limit_s = conversation.limits.tool_timeout_s
         # What changes something begins when it may; of the rest, what has not asked by then is running.
@@ -284,8 +285,13 @@ class _Runner:
         return outcome
 
     async def _with_keys_marked(self, outcome: ToolOutcome) -> ToolOutcome:
-        """The outcome, marked where it has what looks like keys, and without them where the user wants that."""
-        keys = await asyncio.to_thread(find_keys, outcome.output)
+        """The outcome, marked where it has what looks like keys, and without them where the user wants that.
+
+        Both of what the model reads is looked at: tools quote files in what they say beside their output, too.
+        """
+        said, output = outcome.message, outcome.output
+        in_said, in_output = await asyncio.to_thread(lambda: (find_keys(said), find_keys(output)))
+        keys = in_said + in_output
         if not keys:
             return outcome
         told = count_words(keys)
@@ -296,7 +302,12 @@ class _Runner:
         question = ApprovalQuestion(
             action="send keys",
             question=f"Send the result of {call.name} to the model, with {told}?",
-            detail="\n".join(key_lines(outcome.output, keys)),
+            detail="\n".join(
+                [
+                    *(f"beside the output, {line}" for line in key_lines(said, in_said)),
+                    *key_lines(output, in_output),
+                ]
+            ),
             where="no leaves them out, and sends the rest",
             session_key="send keys",
             session_offer="Yes, and all others in this session",
@@ -305,11 +316,12 @@ class _Runner:
         try:
             await self._runtime.approval.ask(question, key=call.key, tool=f"{call.name} result")
         except ToolRejected as no:
-            said = f" They say: {no.feedback}" if no.feedback else ""
+            why = f" They say: {no.feedback}" if no.feedback else ""
+            rest = without_keys(said, in_said)
             return replace(
                 outcome,
-                output=without_keys(outcome.output, keys),
-                message=f"{outcome.message} The user left {told} out of the output.{said}".strip(),
+                output=without_keys(output, in_output),
+                message=f"{rest} The user left {told} out of the output.{why}".strip(),
                 brief=f"{brief}, left out",
             )
         finally:
@@ -330,12 +342,21 @@ class _Runner:
         asked_at = time.monotonic()
         if self._limit is not None:
             self._limit.reschedule(None)
-        instead = await self._runtime.approval.ask(ask, key=call.key, tool=call.name)
+        approval = self._runtime.approval
+        instead = await approval.ask(ask, key=call.key, tool=call.name)
+        mode = approval.mode
         tool = conversation.toolset.get(call.name)
         if tool is not None and tool.changes:
+            is_command = ask.action in ("run command", "leave sandbox")
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
-            paths = None if ask.action in ("run command", "leave sandbox") else inside
+            paths = None if is_command else inside
             self._changes.append(await conversation.files.before_change(paths))
+            while approval.mode != mode:
+                # Changed during that: what was covered may not be any more.
+                mode = approval.mode
+                if is_command and instead:
+                    ask = replace(ask, detail=instead, session_key="")
+                instead = await approval.ask(ask, key=call.key, tool=call.name) or instead
         self._asking = False
         self._waited_s += time.monotonic() - asked_at
         if self._limit is not None:
@@ -343,6 +364,11 @@ class _Runner:
             self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
         self._publish_started()
         return instead
+
+    def _as_of_now(self, env: ToolEnv) -> ToolEnv:
+        """The surroundings of a tool in the mode of the moment."""
+        mode = self._runtime.approval.mode
+        return replace(env, sandbox=self._sandbox(mode), reads_only=mode == "plan")
 
     def _sandbox(self, mode: Mode) -> Sandbox | None:
         """Where commands run in this mode; None where each is asked about."""

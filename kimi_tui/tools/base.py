@@ -209,6 +209,7 @@ class ToolEnv:
         reads_only: nothing may be changed: plan mode.
         jobs: the commands that run beside the conversation; None where there can be none.
         sees: the model can look at images.
+        renewed: gives the same with `sandbox` and `reads_only` as the mode of the moment has them.
     """
 
     work_dir: Path
@@ -223,6 +224,7 @@ class ToolEnv:
     reads_only: bool = False
     jobs: Jobs | None = None
     sees: bool = False
+    renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
 
 class Tool(ABC, Generic[Params]):

@@ -92,31 +92,39 @@ class Shell(Tool[ShellParams]):
         if params.background and env.jobs is not None:
             env.jobs.check_room()
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
-        confined, beyond = await _confined(command, params, env)
-        argv, environ = shell_argv(command, env), child_environment(env.environ)
-        group, offer = "", ""
-        if confined is None:
-            verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
-            if not (env.reads_only and verdict.kind == "project"):
-                group, offer = verdict.group, verdict.offer
-            if group:
-                argv, environ = list(verdict.argv), {**environ, **verdict.environ}
-        instead = await env.approver.ask(
-            ApprovalQuestion(
-                action="leave sandbox" if beyond else "run command",
-                question="Run this command?",
-                detail=command,
-                where=f"in {where}, {_how_long(params)}; {beyond or 'may change files'}",
-                session_key=group,
-                session_offer=offer,
-                sandboxed=confined is not None and not beyond,
-            )
-        )
-        if instead:
-            command = instead
-            _check(command)
-            confined, _ = await _confined(command, params, env)
+        changed = ""
+        while True:
+            command, env = changed or command, env.renewed(env)
+            confined, beyond = await _confined(command, params, env)
             argv, environ = shell_argv(command, env), child_environment(env.environ)
+            group, offer = "", ""
+            if confined is None:
+                verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
+                if not (env.reads_only and verdict.kind == "project"):
+                    group, offer = verdict.group, verdict.offer
+                if group:
+                    argv, environ = list(verdict.argv), {**environ, **verdict.environ}
+            if env.renewed(env) != env:
+                continue
+            instead = await env.approver.ask(
+                ApprovalQuestion(
+                    action="leave sandbox" if beyond else "run command",
+                    question="Run this command?",
+                    detail=command,
+                    where=f"in {where}, {_how_long(params)}; {beyond or 'may change files'}",
+                    session_key=group,
+                    session_offer=offer,
+                    sandboxed=confined is not None and not beyond,
+                )
+            )
+            if instead:
+                command = changed = instead
+                _check(command)
+                confined, _ = await _confined(command, params, env)
+                argv, environ = shell_argv(command, env), child_environment(env.environ)
+            # The mode may have changed since it was looked at: what holds when the command starts decides where that is.
+            if env.renewed(env) == env:
+                break
         tail = OutputTail()
 
         def hear(text: str) -> None:
@@ -141,7 +149,7 @@ class Shell(Tool[ShellParams]):
             assert env.jobs is not None
             job = env.jobs.add(command, running, task, tail, env.key)
             outcome = _moved(job, asked=params.background)
-        if not instead:
+        if not changed:
             return outcome
         return replace(outcome, message=outcome.message + _CHANGED + command)
 

@@ -49,6 +49,25 @@ async def test_a_key_in_a_result(tmp_path: Path, answer: str) -> None:
         assert on.ear.of(ev.ToolResult)[0].duration_s < 30
 
 
+async def test_a_key_in_what_a_tool_says_beside_its_output(tmp_path: Path) -> None:
+    async with stage(tmp_path, asks_for_keys=True) as on:
+        (on.work / "settings").write_text(f"debug = 1\nkey = {KEY}\nport = 80\n")
+        miss = {"old": "debug = 1\nkey = other\nport = 80\n", "new": "a"}
+        on.server.script(call("StrReplaceFile", {"path": "settings", "edit": miss}), say("Done."))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("Go"))
+        asked = await next_event(heard, ev.ApprovalRequest)
+        assert asked.detail.startswith("beside the output, line ")
+        assert KEY not in str(asked)
+        on.soul.answer(asked.id, "no")
+        await turn
+        (result,) = on.ear.of(ev.ToolResult)
+        assert "key = [key left out]" in result.message
+        assert result.is_error
+        assert KEY not in str(on.server.requests[-1].body)
+        assert KEY not in str(on.file())
+
+
 @pytest.mark.parametrize("asks", [True, False])
 async def test_a_key_in_notes_for_agents_stays_out_where_keys_are_asked_about(
     tmp_path: Path, *, asks: bool

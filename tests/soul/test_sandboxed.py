@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_server import call, say
 from support.covered import is_covered
-from support.soul import stage
+from support.soul import next_event, stage
 from support.watching import until
 
+from kimi_tui.soul.approval import Mode
+from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
-from kimi_tui.tools.sandbox.sandbox import find_sandbox
+from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.wire import events as ev
 
 
@@ -132,3 +136,67 @@ async def test_a_command_in_the_background_is_confined_and_ends_with_the_session
         assert len(marked(job.running.mark)) >= 2
         await on.soul.aclose()
         assert await until(lambda: not marked(job.running.mark))
+
+
+@pytest.mark.parametrize(
+    ("tool", "first", "then", "during"),
+    [
+        ("Shell", "ask", "all", "judge"),
+        ("Shell", "ask", "sandboxed", "question"),
+        ("Shell", "sandboxed", "plan", "confined"),
+        ("Shell", "sandboxed", "plan", "snapshot"),
+        ("WriteFile", "sandboxed", "plan", "snapshot"),
+        ("WriteFile", "ask", "plan", "question"),
+    ],
+)
+async def test_the_mode_of_the_moment_of_the_start_holds(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: str,
+    first: Mode,
+    then: Mode,
+    during: str,
+) -> None:
+    (tmp_path / "home").mkdir()
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    async with stage(tmp_path, mode=first, sandbox=SandboxSettings(), environ=environ) as on:
+        loop = asyncio.get_running_loop()
+        confined, before_change = Sandbox.confined, FileHistory.before_change
+
+        def change_in_thread() -> None:
+            asyncio.run_coroutine_threadsafe(on.soul.set_mode(then), loop).result(10)
+
+        def judge_later(*args: Any) -> Any:
+            change_in_thread()
+            return judge(*args)
+
+        def confined_later(*args: Any, **options: Any) -> Any:
+            if on.soul.mode == first:
+                change_in_thread()
+            return confined(*args, **options)
+
+        async def before_change_later(*args: Any) -> Any:
+            change = await before_change(*args)
+            await on.soul.set_mode(then)
+            return change
+
+        if during == "judge":
+            monkeypatch.setattr("kimi_tui.tools.shell.judge", judge_later)
+        elif during == "confined":
+            monkeypatch.setattr(Sandbox, "confined", confined_later)
+        elif during == "snapshot":
+            monkeypatch.setattr(FileHistory, "before_change", before_change_later)
+        command = f"echo x > made; echo x > {tmp_path}/outside"
+        arguments = {"command": command} if tool == "Shell" else {"path": "made", "content": "x\n"}
+        on.server.script(call(tool, arguments), say("Done."))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("Go"))
+        if during == "question":
+            asked = await next_event(heard, ev.ApprovalRequest)
+            await on.soul.set_mode(then)
+            on.soul.answer(asked.id, "once")
+        await turn
+        assert on.soul.mode == then
+        assert len(on.ear.of(ev.ApprovalRequest)) == (during == "question")
+        assert not (tmp_path / "outside").exists()
+        assert (on.work / "made").exists() == (then != "plan")
