@@ -178,8 +178,9 @@ async def test_a_message_that_is_sent_early_is_seen_to_wait_and_sent(
         await one.desk.until(lambda: one.desk.screen.prompt.area.text == "Words to take back")
         one.desk.screen.prompt.area.put("")
         await one.whole()
-        shown = await one.desk.sees("The third answer.")
-        assert shown.count("Early words") == 2  # in the chat and on the timeline
+        await one.desk.sees("The third answer.")
+        # In the chat and on the timeline.
+        await one.desk.until(lambda: one.desk.text().count("Early words") == 2)
         told = str(server.requests[-1].body["messages"])
         assert "Early words" in told
         assert "take back" not in told
