@@ -247,7 +247,10 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             continue
         try:
             mode = os.lstat(path).st_mode
-        except OSError:
+        except OSError as error:
+            if path in paths["hide"] and error.errno == errno.ENOENT and not _under_private(path):
+                # Renamed since it was looked for, it would be open to the command.
+                raise
             continue
         if stat.S_ISDIR(mode):
             _mount("tmpfs", path, _RDONLY | _NOSUID | _NODEV | _NOEXEC, "mode=000,size=4k")
@@ -257,6 +260,10 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             tree = _tree("/dev/null")
             _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
             _attach(tree, path)
+
+
+def _under_private(path: str) -> bool:
+    return path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))
 
 
 def _private_terminals() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,13 @@ from kimi_tui.tools.process import word_set
 from kimi_tui.workspace import protected_names
 
 _DEEPEST = 4
-_MOST_LOOKED_AT = 6000
+_MOST_LOOKED_AT = 40_000
 _PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".nox"})
-_MOST_MODULES = 50
+_MOST_REPOSITORIES = 500
 _GIT_FILE_BYTES = 4096
 _SETTINGS_BYTES = 1 << 18
 _MOST_SETTINGS_FILES = 20
+_MOST_NAMED = 1000
 _QUOTES = str.maketrans(dict.fromkeys("\"'\\!", " "))
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
@@ -169,23 +171,35 @@ def policy_for(
     extra = {_expanded(name, home) for name in names}
     writable = {path for path in extra if os.path.exists(path) and not _under(path, hidden)}
     top, watch, nested = _look(work)
+    if not watch.is_whole:
+        raise NoSandbox(
+            f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
+        )
     kept: set[str] = set(top)
     hidden |= {path for path in watch.secrets if path not in shown}
     for repository in [work, *nested]:
+        link = os.path.join(repository, ".git")
+        if os.path.islink(link):
+            raise NoSandbox(f"{link} is a link, which cannot be held still")
         common = _shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
-        git = common or os.path.join(repository, ".git")
-        kept |= set(_of_git(git))
-        kept |= {path for path in named_by_settings(git, repository) if _under(path, (work,))}
-        kept |= {path for path in [os.path.join(repository, ".git")] if os.path.isfile(path)}
+        for git in [common] if common else _repositories_behind(link, work):
+            kept |= set(_of_git(git))
+            kept |= {path for path in named_by_settings(git, repository) if _under(path, (work,))}
+        kept |= {path for path in [link] if os.path.isfile(path)}
     roots = [work, *sorted(path for path in writable if not _under(path, (work,)))]
     kept_paths = sorted(kept - hidden)
+    secret_paths = outermost(hidden)
     return Policy(
         work=work,
         writable=tuple(roots),
         kept=tuple(kept_paths),
-        pinned=tuple(sorted({one for path in kept_paths for one in folders_between(path, roots)})),
+        pinned=tuple(
+            sorted(
+                {one for path in kept_paths + secret_paths for one in folders_between(path, roots)}
+            )
+        ),
         hidden=tuple(sorted(hidden)),
         network=network or settings.network,
         watch=watch,
@@ -212,6 +226,15 @@ def _secret_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
         yield str(folder)
 
 
+def outermost(paths: set[str]) -> list[str]:
+    """Those of the paths that are below no other of them, sorted."""
+    found: list[str] = []
+    for path in sorted(paths, key=lambda path: (path.count("/"), path)):
+        if not _under(path, tuple(found)):
+            found.append(path)
+    return sorted(found)
+
+
 def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
     """The folders above a path, up to the writable one that holds it."""
     root = next((one for one in roots if path.startswith(f"{one}/")), None)
@@ -234,6 +257,7 @@ class Watch:
     stamps: Mapping[str, _Stamp]
     secrets: tuple[str, ...]
     repositories: tuple[str, ...] = ()
+    is_whole: bool = True
 
     def changed(self) -> list[str]:
         """Which of them are new or another by now, relative to the work folder. For a thread."""
@@ -274,15 +298,16 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
     secret, later = protected_names.secrets(), protected_names.runs_later()
     repositories: list[str] = []
     gits: list[str] = []
-    waiting = [(work, 0)]
+    waiting = deque([(work, 0)])
     n_looked_at = 0
-    while waiting and n_looked_at < _MOST_LOOKED_AT:
-        folder, depth = waiting.pop(0)
+    while waiting and n_looked_at <= _MOST_LOOKED_AT:
+        folder, depth = waiting.popleft()
         with contextlib.suppress(OSError), os.scandir(folder) as listing:
             for item in listing:
                 n_looked_at += 1
                 name, path = item.name, item.path
-                if n_looked_at > _MOST_LOOKED_AT:
+                # The top is always looked at whole: what is held still there must not depend on what else is there.
+                if depth and n_looked_at > _MOST_LOOKED_AT:
                     break
                 if name == ".git":
                     if depth:
@@ -291,19 +316,26 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                     if item.is_dir(follow_symlinks=False):
                         gits.append(path)
                     continue
-                is_folder = item.is_dir(follow_symlinks=False)
-                place = os.path.relpath(path, work)
+                is_folder, is_link = item.is_dir(follow_symlinks=False), item.is_symlink()
+                place = path[len(work) :].lstrip("/")
                 is_secret = secret.ends_in(place, is_folder=is_folder)
-                if is_secret and not item.is_symlink():
-                    secrets.append(path)
-                if later.ends_in(place, is_folder=is_folder):
-                    if depth == 0 and not item.is_symlink():
-                        top.append(path)
-                    elif not is_folder:
+                if is_secret:
+                    secrets += _inside(path, work) if is_link else [path]
+                if later.rule_in(place.split("/"), is_folder=is_folder):
+                    if depth == 0:
+                        top += _inside(path, work) if is_link else [path]
+                    if not is_folder:
                         stamps |= _stamped(path)
                 if is_folder and not is_secret and depth < _DEEPEST and name not in _PASSED_OVER:
                     waiting.append((path, depth + 1))
-    return top, Watch(work, stamps, tuple(secrets), tuple(gits)), repositories
+    is_whole = n_looked_at <= _MOST_LOOKED_AT
+    return top, Watch(work, stamps, tuple(secrets), tuple(gits), is_whole), repositories
+
+
+def _inside(link: str, work: str) -> list[str]:
+    """What a link leads to, where that is in the work folder and not all of it."""
+    real = os.path.realpath(link)
+    return [real] if real.startswith(f"{work.rstrip('/')}/") and os.path.exists(real) else []
 
 
 def _stamped(path: str) -> dict[str, _Stamp]:
@@ -327,10 +359,20 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
     with contextlib.suppress(OSError):
         for hook in os.listdir(os.path.join(git, "hooks")):
             stamps |= _stamped(os.path.join(git, "hooks", hook))
-    for path in named_by_settings(git, os.path.dirname(git), there=False):
-        if os.path.isfile(path):
-            # What was not there could not be held still.
-            stamps |= _stamped(path)
+    for name in ("rebase-merge/git-rebase-todo", "sequencer/todo"):
+        # `git rebase --continue` runs what an `exec` there says.
+        stamps |= _stamped(os.path.join(git, name))
+    with contextlib.suppress(NoSandbox):
+        for module in _modules(git):
+            stamps |= _stamped(os.path.join(module, "config"))
+            with contextlib.suppress(OSError):
+                for hook in os.listdir(os.path.join(module, "hooks")):
+                    stamps |= _stamped(os.path.join(module, "hooks", hook))
+    with contextlib.suppress(NoSandbox):
+        for path in named_by_settings(git, os.path.dirname(git), there=False):
+            if os.path.isfile(path):
+                # What was not there could not be held still.
+                stamps |= _stamped(path)
     return stamps
 
 
@@ -342,7 +384,10 @@ def _of_git(git: str) -> Iterator[str]:
     with contextlib.suppress(OSError):
         # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
         os.mkdir(hooks)
-    for path in (git, *_modules(git), *_listed(os.path.join(git, "worktrees"))):
+    trees = _listed(os.path.join(git, "worktrees"))
+    if len(trees) > _MOST_REPOSITORIES:
+        raise NoSandbox(f"{git} has more than {_MOST_REPOSITORIES} working trees")
+    for path in (git, *_modules(git), *trees):
         for name in ("hooks", "config", "config.worktree", "commondir", "gitdir"):
             inner = os.path.join(path, name)
             if os.path.lexists(inner) and not os.path.islink(inner):
@@ -379,15 +424,21 @@ def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
 
     Returns:
         real paths; none of them holds the repository or all of its files.
+
+    Raises:
+        NoSandbox: they name too much to look it all up, or are too many or too long.
     """
     found: set[str] = set()
+    n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
     read: set[str] = set()
-    while waiting and len(read) < _MOST_SETTINGS_FILES:
+    while waiting:
         settings = waiting.pop()
         if settings in read:
             continue
         read.add(settings)
+        if len(read) > _MOST_SETTINGS_FILES or _size(settings) > _SETTINGS_BYTES:
+            raise NoSandbox(f"git's settings for {top} are too many or too long to look through")
         try:
             text = read_regular(Path(settings), _SETTINGS_BYTES).decode(errors="surrogateescape")
         except OSError:
@@ -402,6 +453,7 @@ def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
                 continue
             whole = value.replace('"', "")
             if section in ("include", "includeif") and name == "path":
+                n_named += 1
                 waiting.append(os.path.realpath(os.path.join(os.path.dirname(settings), whole)))
                 found.add(waiting[-1])
             elif name in ("hookspath", "attributesfile"):
@@ -409,6 +461,9 @@ def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
             else:
                 # A program, in front of its arguments or behind a shell.
                 words = [word for word in value.translate(_QUOTES).split() if "/" in word]
+                n_named += len(words)
+                if n_named > _MOST_NAMED:
+                    raise NoSandbox(f"git's settings for {top} name more than {_MOST_NAMED} files")
                 paths = [os.path.realpath(os.path.join(top, word)) for word in words]
                 found |= {path for path in paths if os.path.isfile(path)}
     above = {os.path.realpath(top), os.path.realpath(git)}
@@ -419,20 +474,48 @@ def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
     }
 
 
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def _modules(git: str) -> Iterator[str]:
-    waiting = _listed(os.path.join(git, "modules"))[:_MOST_MODULES]
+    """The repositories of submodules.
+
+    Raises:
+        NoSandbox: there are too many folders to find them in.
+    """
+    waiting = _listed(os.path.join(git, "modules"))
+    n_seen = 0
     while waiting:
+        n_seen += 1
+        if n_seen + len(waiting) > _MOST_REPOSITORIES:
+            raise NoSandbox(f"{git}/modules has more than {_MOST_REPOSITORIES} folders")
         folder = waiting.pop()
         if os.path.exists(os.path.join(folder, "HEAD")):
             yield folder
+            waiting += _listed(os.path.join(folder, "modules"))
         else:
-            waiting += _listed(folder)[:_MOST_MODULES]
+            waiting += _listed(folder)
 
 
 def _listed(folder: str) -> list[str]:
     with contextlib.suppress(OSError), os.scandir(folder) as listing:
         return [item.path for item in listing if item.is_dir(follow_symlinks=False)]
     return []
+
+
+def _repositories_behind(link: str, work: str) -> list[str]:
+    """The repository that `.git` is, or the ones in the work folder that the file of that name leads to."""
+    if not os.path.isfile(link):
+        return [link]
+    named = _first_line(link).removeprefix("gitdir:").strip()
+    own = os.path.realpath(os.path.join(os.path.dirname(link), named))
+    common = _first_line(os.path.join(own, "commondir")).strip()
+    found = {own, os.path.realpath(os.path.join(own, common)) if common else own}
+    return sorted(path for path in found if path.startswith(f"{work}/"))
 
 
 def _shared_repository(folder: str) -> str:

@@ -17,6 +17,7 @@ import pytest
 
 from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.process import RunningCommand
+from kimi_tui.tools.sandbox import policy as policy_module
 from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import (
     Confined,
@@ -61,7 +62,8 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
     assert policy.may_write(".git/index")
     for name in (".git/hooks/pre-commit", ".git/config", "Makefile", "/opt/x", "/etc/hosts"):
         assert not policy.may_write(name), name
-    assert policy.pinned == (str(work / ".git"),)
+    # What is hidden would be open under another name, were the folder above it renamed.
+    assert policy.pinned == (str(work / ".git"), str(work / "tests"))
     for place in (".env", "tests/.env.local", home / ".ssh" / "id_rsa", home / ".config/gh"):
         assert not policy.may_read(str(place)), place
     assert policy.may_read("/etc/hosts")
@@ -70,7 +72,13 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
     (work / ".git/commondir").write_text("../elsewhere\n")
     (work / "sub").mkdir()
     (work / "sub/.envrc").write_text("x\n")
-    assert policy.watch.changed() == [".git/commondir", "sub/.envrc", "tests/conftest.py"]
+    later = ["AGENTS.md", "sub/.github/workflows/ci.yml", "sub/.vscode/tasks.json"]
+    later += [".git/rebase-merge/git-rebase-todo", ".git/modules/lib/config"]
+    for name in (*later, ".git/modules/lib/HEAD"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("x\n")
+    later += [".git/commondir", "sub/.envrc", "tests/conftest.py"]
+    assert policy.watch.changed() == sorted(later)
 
 
 def test_what_the_settings_of_git_name_is_held_still(
@@ -138,6 +146,59 @@ def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
     (liar / ".git").write_text(f"gitdir: {work}/.git/worktrees/linked\n")
     cache = str(tmp_path / "home/.cache/pip")
     assert policy_for(liar, SandboxSettings(), environ).writable == (str(liar), cache)
+
+
+def test_a_repository_behind_a_file_is_held_still(environ: dict[str, str], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    git("init", "-q", "--separate-git-dir", ".bare", within=work)
+    (work / "tools").mkdir()
+    (work / "tools/watch").write_text("x\n")
+    with open(work / ".bare/config", "a") as settings:
+        settings.write("[core]\n\tfsmonitor = tools/watch\n")
+    (work / ".git").write_text("gitdir: ./.bare\n")
+    found = policy_for(work, SandboxSettings(), environ)
+    for name in (".git", ".bare/config", ".bare/hooks/pre-commit", "tools/watch"):
+        assert not found.may_write(name), name
+    assert found.may_write(".bare/index")
+    (work / ".git").unlink()
+    (work / ".git").symlink_to(".bare")
+    with pytest.raises(NoSandbox, match="is a link"):
+        policy_for(work, SandboxSettings(), environ)
+
+
+def test_what_guarded_links_lead_to_is_guarded(environ: dict[str, str], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "conf").mkdir(parents=True)
+    for name, target in ((".env", "conf/env.real"), ("Makefile", "conf/make.real")):
+        (work / target).write_text("x\n")
+        (work / name).symlink_to(target)
+    found = policy_for(work, SandboxSettings(), environ)
+    assert not found.may_read("conf/env.real")
+    assert not found.may_write("conf/make.real")
+
+
+@pytest.mark.parametrize("much", ["files", "words", "length", "modules", "trees"])
+def test_there_is_none_where_too_much_would_have_to_be_looked_at(
+    much: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    git("init", "-q", within=work)
+    policy_for(work, SandboxSettings(), environ)
+    for limit in ("_MOST_LOOKED_AT", "_MOST_NAMED", "_MOST_REPOSITORIES"):
+        monkeypatch.setattr(policy_module, limit, 9)
+    for n in range(12):
+        if much == "files":
+            (work / f"{n}.o").touch()
+        elif much in ("modules", "trees"):
+            (work / ".git" / {"trees": "worktrees"}.get(much, much) / str(n)).mkdir(parents=True)
+    (work / "new").mkdir()
+    settings = {"words": f"[alias]\n\ta = {'a/b ' * 12}\n", "length": "#" * (1 << 18)}
+    with open(work / ".git/config", "a") as file:
+        file.write(settings.get(much, ""))
+    with pytest.raises(NoSandbox, match=r"more than 9|too long"):
+        policy_for(work, SandboxSettings(), environ)
 
 
 def test_there_is_none_where_all_that_is_secret_lies(
