@@ -32,6 +32,8 @@ _SETTINGS_BYTES = 1 << 18
 _MOST_SETTINGS_FILES = 20
 _MOST_NAMED = 1000
 _QUOTES = str.maketrans(dict.fromkeys("\"'\\!", " "))
+_COMMENT = re.compile(r"""^((?:[^"#;\\]|\\.|"(?:[^"\\]|\\.)*")*+)[#;].*$""")
+_USER_SETTINGS = (".gitconfig", ".config/git/config")
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
@@ -186,7 +188,11 @@ def policy_for(
             writable.add(common)
         for git in [common] if common else _repositories_behind(link, work):
             kept |= set(_of_git(git))
-            kept |= {path for path in named_by_settings(git, repository) if _under(path, (work,))}
+            kept |= {
+                path
+                for path in named_by_settings(git, repository, home=home)
+                if _under(path, (work,))
+            }
         kept |= {path for path in [link] if os.path.isfile(path)}
     roots = [work, *sorted(path for path in writable if not _under(path, (work,)))]
     kept_paths = sorted(kept - hidden)
@@ -414,12 +420,13 @@ def _has_own_settings(git: str) -> bool:
     )
 
 
-def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
+def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True) -> set[str]:
     """The files and folders that a repository's settings name: included settings, hooks, programs such as filters.
 
     Args:
         git: the repository.
         top: the folder that its files are in, where relative names begin.
+        home: whose user's settings count too; relative names in them lead into the repository as well.
         there: only what exists.
 
     Returns:
@@ -431,6 +438,7 @@ def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
     found: set[str] = set()
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
+    waiting += [os.path.join(home, name) for name in _USER_SETTINGS if home]
     read: set[str] = set()
     while waiting:
         settings = waiting.pop()
@@ -444,14 +452,16 @@ def named_by_settings(git: str, top: str, *, there: bool = True) -> set[str]:
         except OSError:
             continue
         section = ""
-        for line in map(str.strip, text.split("\n")):
+        for line in map(str.strip, text.replace("\r\n", "\n").replace("\\\n", "").split("\n")):
             head, _, rest = line[1:].partition("]") if line.startswith("[") else ("", "", line)
             section = head.partition(" ")[0].lower() or section
             key, _, value = rest.partition("=")
             name, value = key.strip().lower(), value.strip()
             if not value or section in _NO_PROGRAMS:
                 continue
-            whole = value.replace('"', "")
+            whole = _COMMENT.sub(r"\1", value).replace('"', "").strip()
+            if whole.startswith("~/"):
+                whole = os.path.join(home, whole[2:]) if home else os.path.expanduser(whole)
             if section in ("include", "includeif") and name == "path":
                 n_named += 1
                 waiting.append(os.path.realpath(os.path.join(os.path.dirname(settings), whole)))

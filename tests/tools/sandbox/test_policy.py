@@ -92,7 +92,11 @@ def test_what_the_settings_of_git_name_is_held_still(
         "tools/watch",
         "tools/clean.sh",
         "tools/a.sh",
+        "said/hooks/x",
+        "commented.cfg",
+        "continued.cfg",
     )
+    (tmp_path / "home/.gitconfig").write_text("[core]\n\thooksPath = said/hooks\n")
     for name in (*named, "free/a.sh"):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("[Include]\npath = more.cfg\n" if name == "team.cfg" else "x\n")
@@ -102,6 +106,7 @@ def test_what_the_settings_of_git_name_is_held_still(
             "[core] hooksPath = tools/hooks\n\tFSMonitor = tools/watch --all\n"
             '[filter "x"]\n\tclean = "sh -c \\"tools/clean.sh %f\\""\n[alias]\n\ta = !tools/a.sh "$@"\n'
             '[remote "origin"]\n\turl = free/a.sh\n[extensions]\n\tworktreeConfig = true\n'
+            '[include]\n\tpath = "../commented.cfg" ; x\n\tpath = ../con\\\ntinued.cfg # "y\n'
             "[core]\n\tattributesFile = .\n\tattributesFile = .git\n\tx = ./ ../.. //\n"
         )
     found = policy_for(work, SandboxSettings(), environ)
