@@ -100,11 +100,15 @@ class FileHistory:
         wire: hears of changes and troubles.
         limits: how much is kept.
         around: from `snapshot_scope`.
+
+    Attributes:
+        reads_only: whether nothing may be changed at this moment: then a restore that was cut off is not finished.
     """
 
     def __init__(self, session: Session, wire: Wire, limits: Limits, around: SnapshotScope) -> None:
         # Set when a scan that is under way is no longer wanted.
         self._cancelled = threading.Event()
+        self.reads_only: Callable[[], bool] = lambda: False
         folder = session.dir / FILES_NAME
         self._tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
         self._journal = session.context.journal
@@ -149,7 +153,9 @@ class FileHistory:
             return
         loop = asyncio.get_running_loop()
         self._began = loop.time()
-        self._first = loop.run_in_executor(self._pool, _first_look, self._tracker, self._journal)
+        self._first = loop.run_in_executor(
+            self._pool, _first_look, self._tracker, self._journal, self.reads_only
+        )
         self._own(self._hear_first(self._first))
 
     async def ready(self) -> None:
@@ -384,7 +390,7 @@ class FileHistory:
         if found.outcome is not None:
             self._events.finished(found.outcome)
         if found.left:
-            self._events.unfinished(found.left)
+            self._events.unfinished(found.left, found.why)
 
     def _marked(self, marked: asyncio.Future[None]) -> None:
         self._marks.discard(marked)
@@ -433,14 +439,19 @@ def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tup
 @dataclass(frozen=True, slots=True)
 class _FirstLook:
     """What the first scan came to. `outcome` is what became of a restore in which an earlier process was cut off; `left` are
-    the files of one that was not carried out, because somebody else may have written it."""
+    the files of one that was not carried out, and `why` says why not."""
 
     ended: bool
     outcome: Restored | None = None
     left: tuple[str, ...] = ()
+    why: str = ""
 
 
-def _first_look(tracker: Tracker, journal: Journal) -> _FirstLook:
+_NOT_OURS = "others can write to this session's folder, or it came from elsewhere"
+_IN_PLAN = "nothing is changed in plan mode"
+
+
+def _first_look(tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]) -> _FirstLook:
     """Scan everything, then finish a restore that was cut off; one that the journal does not name had touched nothing.
 
     Raises:
@@ -455,10 +466,11 @@ def _first_look(tracker: Tracker, journal: Journal) -> _FirstLook:
     if all(entry.snapshot_after != after for entry in journal.entries):
         tracker.abandon()
         return _FirstLook(ended=True)
-    if not tracker.is_ours_alone():
+    why = "" if tracker.is_ours_alone(prepared.intent) else _NOT_OURS
+    if why := why or (_IN_PLAN if reads_only() else ""):
         tracker.abandon()
-        return _FirstLook(ended=True, left=prepared.intent.paths)
-    return _FirstLook(ended=True, outcome=tracker.carry_out(prepared))
+        return _FirstLook(ended=True, left=prepared.intent.paths, why=why)
+    return _FirstLook(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
 
 
 class _FileEvents:
@@ -494,13 +506,13 @@ class _FileEvents:
             Notice("info", f"Files were being brought back when the program ended; {became}.")
         )
 
-    def unfinished(self, paths: Sequence[str]) -> None:
-        """A restore that was cut off stays so, because others than this account can have written what it says."""
+    def unfinished(self, paths: Sequence[str], why: str) -> None:
+        """A restore that was cut off stays so."""
         names = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
         self._wire.publish(
             Notice(
                 "warning",
-                f"Files were to be brought back, but others can write to this session's folder: {names}.",
+                f"Files were to be brought back, but {why}: {names}.",
                 "They are as they were. A rewind brings files back once you have seen what it does.",
             )
         )
@@ -578,6 +590,7 @@ def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScop
         others=others,
         own=(str(sessions), str(sessions.parent / "logs")),
         homes=(environ.get("HOME", ""),),
+        seal_key=sessions.parent / "restore.key",
     )
 
 

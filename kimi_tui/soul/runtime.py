@@ -129,6 +129,7 @@ async def open_soul(
             history=(*shown, status),
             seeing=seeing,
         )
+        files.reads_only = lambda: soul.mode == "plan"
         if follow_files:
             files.start()
         return soul

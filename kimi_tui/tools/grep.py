@@ -17,6 +17,7 @@ import stat
 import sys
 import sysconfig
 import tempfile
+import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,9 @@ from kimi_tui.workspace.ignore import GlobPattern
 from kimi_tui.workspace.protected_names import secrets
 
 LIMIT_S = 20.0
+_TRIES = 4
+_CLOCK_NS = 20_000_000
+"""The times of files go by a clock that ticks up to a hundred times a second."""
 OUTPUT_BYTES = 20 * 1024 * 1024
 _ANY = r"(?:.|(?-u:[\x80-\xFF]))"
 _PIECE = re.compile(r"\\.|\[\^?(\]?(?:\\.|[^\]\\]|(?<=:)\])*)\]|\.(?=[*+])", re.DOTALL)
@@ -422,8 +426,20 @@ async def _found(
         after=params.after or params.context,
         max_count=params.offset + params.head_limit + 1,
     )
+    # A command in the background can exchange a folder and a link while rg, which goes by names, is on its way.
+    is_watched = env.jobs is not None and bool(env.jobs.running)
     try:
-        found = await _search(query, env.environ, env.work_dir)
+        n_tries = 0
+        while True:
+            n_tries += 1
+            since_ns = time.time_ns() - _CLOCK_NS if is_watched else 0
+            found = await _search(query, env.environ, env.work_dir)
+            records = _Records(found.output, file_filter, before_paths, folder, since_ns)
+            told = await asyncio.to_thread(_outcome, params, found, records)
+            if not records.n_unsettled or found.out_of_time or n_tries == _TRIES:
+                return told
+            # What had changed just before has settled by then.
+            await asyncio.sleep(_CLOCK_NS / 1e9)
     except _UnknownType as error:
         near = nearest_words(params.type.casefold(), await _type_names(env.environ, env.work_dir))
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -431,9 +447,6 @@ async def _found(
             f"`type` {params.type!r} is not known.{hint} Use `glob`, for example `*.{params.type}`.",
             brief="bad type",
         ) from error
-    return await asyncio.to_thread(
-        _outcome, params, found, _Records(found.output, file_filter, before_paths, folder)
-    )
 
 
 def _as_asked(params: GrepParams) -> Search:
@@ -626,6 +639,10 @@ def _outcome(
         facts.append(f"More follows: go on with offset={next_offset}, or narrow the search.")
     if found.out_of_time:
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
+    if records.n_unsettled:
+        facts.append(
+            f"Left out, because a command in the background changed their folders meanwhile: {records.n_unsettled} files."
+        )
     if found.too_much:
         facts.append("There is far more than can be shown. Narrow the search.")
     if found.broke_off:
@@ -666,9 +683,18 @@ class _Records:
     """Walks over what rg wrote, piece by piece: all of it at once would hold up the screen."""
 
     def __init__(
-        self, output: bytes, file_filter: GlobFilter, before_paths: str, folder: int
+        self,
+        output: bytes,
+        file_filter: GlobFilter,
+        before_paths: str,
+        folder: int,
+        since_ns: int = 0,
     ) -> None:
         self._output = output
+        self._since_ns = since_ns
+        self._settled: dict[tuple[str, ...], bool] = {}
+        self.n_unsettled = 0
+        """Files that were left out because a name on their way has changed since `since_ns`, where that is not 0."""
         self._file_filter = file_filter
         self._before_paths = before_paths
         self._folder = folder
@@ -733,7 +759,29 @@ class _Records:
             return 0
         finally:
             os.close(holder)
+        if self._since_ns and not self._is_settled(tuple(parts)):
+            self.n_unsettled += 1
+            return 0
         return found.st_nlink if stat.S_ISREG(found.st_mode) else 0
+
+    def _is_settled(self, parts: tuple[str, ...]) -> bool:
+        """Whether no name was made, removed or exchanged in a folder, and in those above it, since the search began.
+
+        The kernel notes the time of that (ctime), which nobody can set.
+        """
+        settled = self._settled.get(parts)
+        if settled is None:
+            try:
+                descriptor = open_folder(self._folder, parts)
+            except OSError:
+                return False
+            try:
+                settled = os.fstat(descriptor).st_ctime_ns < self._since_ns
+            finally:
+                os.close(descriptor)
+            settled = settled and (not parts or self._is_settled(parts[:-1]))
+            self._settled[parts] = settled
+        return settled
 
 
 def _files(records: _Records) -> _Answer:

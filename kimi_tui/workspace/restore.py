@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hmac
 import json
 import os
 import stat
@@ -21,6 +22,7 @@ from kimi_tui.filesystem import (
     create_file,
     discard,
     open_folder,
+    open_regular,
     publish,
     read_regular,
     sync_folder,
@@ -36,7 +38,7 @@ from kimi_tui.workspace.entries import (
     was_looked_for,
 )
 from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out, path_in
+from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out, new_id, path_in
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
 Change = Literal["restore", "create", "delete", "conflict", "skip"]
@@ -64,6 +66,8 @@ _WHY_NOT: Mapping[Kind, str] = {
 _MAX_INTENT_BYTES = 64 << 20
 _MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed meanwhile; left alone"
+PROTECTED = "it runs later, steers tools or holds secrets; only brought back when you ask for it"
+_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +258,8 @@ class Intent:
     before: str
     after: str
     changes: tuple[FileChange, ...]
+    seal: str = ""
+    """What shows that this program noted it, see `seal_of`; of one that was read, what stood beside it."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -437,24 +443,67 @@ def write_intent(path: Path, intent: Intent) -> None:
     Raises:
         OSError: the disk refused.
     """
-    body = json.dumps(
-        {
-            "before": intent.before,
-            "after": intent.after,
-            "changes": [
-                [
-                    one.path,
-                    one.change,
-                    None if one.now is None else entry_out(one.now),
-                    None if one.then is None else entry_out(one.then),
-                    one.stays,
-                ]
-                for one in intent.changes
-            ],
-        }
-    )
+    body = json.dumps({**_record(intent), "seal": intent.seal})
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     Storage().replace_file(path, body.encode())
+
+
+def seal_of(intent: Intent, key: bytes, places: Sequence[str]) -> str:
+    """What nobody can write beside an intent who does not have the key.
+
+    Args:
+        intent: which.
+        key: from `seal_key`.
+        places: where it was noted and what it is about; it holds nowhere else.
+    """
+    body = json.dumps([*places, _record(intent)])
+    return hmac.new(key, body.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+
+
+def seal_key(path: Path, *, create: bool) -> bytes:
+    """The key under which this account seals intents: a file for its owner alone.
+
+    Args:
+        path: of the file.
+        create: make it where there is none.
+
+    Raises:
+        OSError: there is none, others can read or write it, or the disk refused.
+    """
+    if create and not os.path.lexists(path):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            temporary = f"{path.name}.{new_id()}"
+            create_file(temporary, folder, os.urandom(_KEY_BYTES), mode=0o600)
+            try:
+                publish(temporary, path.name, folder, replace=False)
+            except FileExistsError:
+                discard(temporary, folder)
+        finally:
+            os.close(folder)
+    with open(open_regular(path), "rb") as file:
+        status = os.fstat(file.fileno())
+        key = file.read(_KEY_BYTES)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077 or len(key) < _KEY_BYTES:
+        raise OSError(errno.EPERM, "others can have written it, or it is cut off", str(path))
+    return key
+
+
+def _record(intent: Intent) -> dict[str, Any]:
+    return {
+        "before": intent.before,
+        "after": intent.after,
+        "changes": [
+            [
+                one.path,
+                one.change,
+                None if one.now is None else entry_out(one.now),
+                None if one.then is None else entry_out(one.then),
+                one.stays,
+            ]
+            for one in intent.changes
+        ],
+    }
 
 
 def read_intent(path: Path) -> Intent | None:
@@ -462,7 +511,8 @@ def read_intent(path: Path) -> Intent | None:
     try:
         record = cast("dict[str, Any]", json.loads(read_regular(path, _MAX_INTENT_BYTES)))
         changes = tuple(_change_in(row) for row in cast("list[list[Any]]", record["changes"]))
-        return Intent(str(record["before"]), str(record["after"]), changes)
+        seal = str(record.get("seal", ""))
+        return Intent(str(record["before"]), str(record["after"]), changes, seal)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # None, or cut off while it was being written: then nothing had been touched yet. Or one that leads elsewhere.
         return None

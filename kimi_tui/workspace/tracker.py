@@ -7,6 +7,7 @@ blocks and belongs in one thread, except where it says so. Errors are `OSError`.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 import pwd
 import threading
@@ -20,9 +21,10 @@ from kimi_tui.workspace import restore
 from kimi_tui.workspace.diff import Texts
 from kimi_tui.workspace.divergence import Divergence, find_divergence
 from kimi_tui.workspace.entries import Entry, Extent, Limits, Manifest, extent, was_looked_for
-from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
+    PROTECTED,
     FileChange,
     Intent,
     Prepared,
@@ -53,13 +55,15 @@ class SnapshotScope:
     """What bears on the snapshots of a session.
 
     `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
-    program's own folders, `homes` further home folders.
+    program's own folders, `homes` further home folders. Under the key in the file `seal_key` intents are sealed; without one
+    none counts as this program's.
     """
 
     neighbours: Sequence[Path] = ()
     others: Sequence[Path] = ()
     own: Sequence[str] = ()
     homes: Sequence[str] = ()
+    seal_key: Path | None = None
 
 
 def refusal_reason(root: Path, homes: Iterable[str] = ()) -> str:
@@ -372,17 +376,26 @@ class Tracker:
             return None
         intent = Intent(last.id, new_id(), tuple(wanted))
         if wanted:
+            # Without a seal it is carried out all the same, but not by the next process where this one is cut off.
+            with contextlib.suppress(OSError):
+                intent = replace(intent, seal=self._seal_of(intent, create=True))
             restore.write_intent(self._folder / _INTENT_NAME, intent)
         return Prepared(intent, tuple(left), tuple(stale))
 
-    def carry_out(self, prepared: Prepared) -> Restored:
+    def carry_out(self, prepared: Prepared, *, unasked: bool = False) -> Restored:
         """Do it, see what came of it, and close the intent.
+
+        Args:
+            prepared: what is to be done.
+            unasked: nobody has agreed to it in this process: what runs later, steers tools or holds secrets stays as it is.
 
         Raises:
             OSError: the outcome could not be recorded; the files are as the intent says, or still what they were.
         """
         intent = prepared.intent
-        outcome = restore.carry_out(self._root, self._store, intent.changes)
+        held = {one for one in intent.paths if unasked and _is_protected(one)}
+        changes = [one for one in intent.changes if one.path not in held]
+        outcome = restore.carry_out(self._root, self._store, changes)
         self._scan(intent.paths)
         manifest = self._scanner_manifest()
         self._add("other", self._owed.difference(intent.paths))
@@ -394,7 +407,7 @@ class Tracker:
         failed |= outcome.failures
         for path in intent.paths:
             if path not in done and path not in failed:
-                failed[path] = CHANGED_MEANWHILE
+                failed[path] = PROTECTED if path in held else CHANGED_MEANWHILE
         (self._folder / _INTENT_NAME).unlink(missing_ok=True)
         return Restored(
             tuple(path for path in outcome.restored if path not in failed),
@@ -402,16 +415,30 @@ class Tracker:
             failed,
         )
 
-    def is_ours_alone(self) -> bool:
-        """Whether nobody but this account can have written what stands in the folder of the session."""
+    def is_ours_alone(self, intent: Intent) -> bool:
+        """Whether this program noted this intent, for this session and this work folder, and nobody else can have changed it.
+
+        That the account owns the files says little: it also owns what it unpacked or copied.
+        """
         try:
             found = [
                 os.lstat(path)
                 for path in (self._folder.parent, self._folder, self._folder / _INTENT_NAME)
             ]
+            seal = self._seal_of(intent, create=False)
         except OSError:
             return False
-        return all(one.st_uid == os.geteuid() and not one.st_mode & 0o022 for one in found)
+        if not all(one.st_uid == os.geteuid() and not one.st_mode & 0o022 for one in found):
+            return False
+        return hmac.compare_digest(intent.seal.encode("utf-8", "replace"), seal.encode())
+
+    def _seal_of(self, intent: Intent, *, create: bool) -> str:
+        path = self._scope.seal_key
+        if path is None:
+            raise FileNotFoundError("there is no key for seals")
+        key = restore.seal_key(path, create=create)
+        places = [os.path.realpath(self._folder), os.path.realpath(self._root)]
+        return restore.seal_of(intent, key, places)
 
     def abandon(self) -> None:
         """What was prepared does not happen."""
@@ -463,3 +490,8 @@ class Tracker:
     def _taken_note(self) -> str:
         note, self._note = self._note, ""
         return note
+
+
+def _is_protected(path: str) -> bool:
+    parts = path.split("/")
+    return bool(runs_later().rule_in(parts) or secrets().rule_in(parts))

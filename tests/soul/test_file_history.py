@@ -623,7 +623,9 @@ async def test_a_link_in_the_place_of_the_snapshots_is_not_followed(
     assert {held.name for held in elsewhere.iterdir()} == {"mine.tmp", "restore.json"}
 
 
-@pytest.mark.parametrize("shared", ["", "files", "files/restore.json"])
+@pytest.mark.parametrize(
+    "shared", ["", "files", "files/restore.json", "../../../restore.key", "changed", "plan"]
+)
 async def test_what_others_may_have_written_is_shown_and_not_done(
     tmp_path: Path, shared: str
 ) -> None:
@@ -631,10 +633,19 @@ async def test_what_others_may_have_written_is_shown_and_not_done(
         await worked(on)
         await cut_off_in_a_rewind(on)
         after = files(on)
-        (on.soul.session.dir / shared).chmod(0o777)
+        why = "others can write"
+        if shared == "plan":
+            on.options["mode"], why = "plan", "plan mode"
+        elif shared == "changed":
+            # As in a session that was unpacked: its owner is this account, and nobody else can write there.
+            intent = on.soul.session.dir / "files/restore.json"
+            record = json.loads(intent.read_text())
+            intent.write_text(json.dumps({**record, "before": record["before"] + "0"}))
+        else:
+            (on.soul.session.dir / shared).chmod(0o777)
         await on.reopen()
         heard = on.soul.wire.subscribe()
-        told = await next_event(heard, ev.Notice, lambda one: "others can write" in one.text)
+        told = await next_event(heard, ev.Notice, lambda one: why in one.text)
         assert "edited, gone, sub/new" in told.text
         assert files(on) == after
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.tool_env import Bench
@@ -117,3 +118,31 @@ async def test_a_folder_that_becomes_a_link_while_it_is_searched_gives_nothing(
     monkeypatch.setattr(glob, "open_folder", late_folder)
     outcome = await bench.run("Glob", pattern="**/*.txt")
     assert outcome.output == ""
+
+
+async def test_a_folder_exchanged_with_a_link_and_back_by_a_job_gives_nothing(
+    bench: Bench, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("sub/deep/own.txt", "needle\n")
+    bench.write("sub/stolen.txt", "nothing\n")
+    sub, search = bench.work_dir / "sub", grep._search  # pyright: ignore[reportPrivateUsage]
+
+    async def exchanged(query: grep._Query, *rest: Any) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
+        swapping(sub, keys)()
+        found = await search(query, *rest)
+        assert b"stolen" in found.output
+        sub.unlink()
+        sub.with_name("moved").rename(sub)
+        return found
+
+    try:
+        await bench.run("Shell", command="sleep 100", background=True)
+        monkeypatch.setattr(grep, "_search", exchanged)
+        outcome = await bench.run("Grep", pattern="needle", path="sub", output_mode="content")
+        assert outcome.output == ""
+        assert "command in the background changed their folders" in outcome.message
+        monkeypatch.undo()
+        outcome = await bench.run("Grep", pattern="needle", path="sub")
+        assert outcome.output == "sub/deep/own.txt"
+    finally:
+        await bench.jobs.aclose()

@@ -493,3 +493,18 @@ def test_a_file_that_grows_without_end_is_not_read_for_ever(place: Place) -> Non
         store._GROWTH_BYTES = limit
         os.close(grows)
         os.close(writes)
+
+
+def test_what_runs_later_is_not_brought_back_unasked(place: Place) -> None:
+    place.other(("a", "1"), ("Makefile", "1"))
+    start = place.begin()
+    place.agent(("a", "2"), ("Makefile", "2"), (".vscode/tasks.json", "{}"))
+    assert place.tracker.prepare(place.tracker.plan(start))
+    place.tracker = place.started()
+    assert place.tracker.first_scan()
+    left = place.tracker.unfinished_restore()
+    assert left
+    outcome = place.tracker.carry_out(left, unasked=True)
+    assert outcome.restored == ("a",)
+    assert outcome.failures.keys() == {"Makefile", ".vscode/tasks.json"}
+    assert place.files() == {"a": "1", "Makefile": "2", ".vscode/tasks.json": "{}"}
