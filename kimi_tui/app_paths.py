@@ -104,6 +104,14 @@ def kimi_cli_config_file(environ: Mapping[str, str] = os.environ) -> Path:
     return kimi_cli_share_dir(environ) / "config.toml"
 
 
+def own_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """What is read from the folders of configurations by its name, and may be a link into a folder of dotfiles."""
+    ours, theirs = config_dir(environ), kimi_cli_share_dir(environ)
+    return tuple(
+        folder / name for folder in (ours, theirs) for name in ("config.toml", "AGENTS.md")
+    )
+
+
 def kimi_cli_share_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """Where kimi-cli keeps its files."""
     share = environ.get("KIMI_SHARE_DIR")

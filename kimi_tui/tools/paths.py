@@ -201,6 +201,7 @@ def _own_folders(environ: Mapping[str, str]) -> list[Path]:
             app_paths.config_dir(environ),
             app_paths.data_dir(environ),
             app_paths.kimi_cli_config_file(environ).parent,
+            *app_paths.own_files(environ),
         )
     ]
 

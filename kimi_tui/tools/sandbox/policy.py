@@ -47,6 +47,8 @@ SECRET_PLACES = frozenset(
 ) | word_set(""".ssh .gnupg .aws .azure .kube .docker .oci .fly .vercel .kaggle .age .password-store .huggingface
     .terraform.d .netrc .pypirc .npmrc .yarnrc.yml .git-credentials .pgpass .my.cnf .s3cfg .boto .curlrc .wgetrc
     .smbcredentials .vault-token .terraformrc .claude .claude.json .codex .gemini .cursor .Xauthority .ICEauthority
+    .electrum .ethereum .bitcoin .heroku .aliyun .databrickscfg .authinfo .msmtprc .mbsyncrc .openai .qwen .continue
+    .composer/auth.json .config/containers/auth.json .config/pypoetry/auth.toml .config/hcloud .config/composer/auth.json
     .cargo/credentials .cargo/credentials.toml .gem/credentials .bundle/config .m2/settings.xml
     .m2/settings-security.xml .gradle/gradle.properties .nuget/NuGet .config/git/credentials .config/gh .config/hub
     .config/glab-cli .config/gcloud .config/doctl .config/rclone .config/sops .config/op .config/1Password
@@ -161,7 +163,7 @@ def policy_for(
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
-    shown = {_expanded(path, home) for path in settings.readable}
+    shown = {real for path in settings.readable if (real := _named(path, home, work))}
     hidden = {
         real
         for place in _secret_places(home, environ)
@@ -170,8 +172,18 @@ def policy_for(
     if above := next((place for place in sorted(hidden) if _under(work, (place,))), None):
         raise NoSandbox(f"the work folder is in {above}, where secrets are kept")
     names = CACHES if settings.writable is None else settings.writable
-    extra = {_expanded(name, home) for name in names}
-    writable = {path for path in extra if os.path.exists(path) and not _under(path, hidden)}
+    extra = {real for name in names if (real := _named(name, home, work))}
+    writable = {
+        path
+        for path in extra
+        if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
+    }
+    hidden |= {
+        real
+        for place in _secret_in_home(home)
+        if (real := os.path.realpath(place)) not in shown
+        and not any(_under(one, (real,)) for one in (work, *writable))
+    }
     top, watch, nested = _look(work)
     if not watch.is_whole:
         raise NoSandbox(
@@ -216,8 +228,16 @@ def _under(path: str, folders: tuple[str, ...] | set[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _expanded(path: str, home: str) -> str:
-    return os.path.realpath(os.path.join(home, path.removeprefix("~/")))
+def _named(path: str, home: str, work: str) -> str:
+    """The real path of one that the user names; empty for one that a link in the work folder leads elsewhere: whoever
+    writes there could have it lead anywhere."""
+    names = os.path.normpath(os.path.join(home, path.removeprefix("~/"))).split("/")
+    for at in range(1, len(names) + 1):
+        real = os.path.realpath("/".join(names[:at]) or "/")
+        if _under(real, (work,)):
+            inside = os.path.join(real, *names[at:])
+            return inside if os.path.realpath(inside) == inside else ""
+    return os.path.realpath("/".join(names))
 
 
 def _secret_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
@@ -230,6 +250,19 @@ def _secret_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
         app_paths.kimi_cli_share_dir(environ),
     ):
         yield str(folder)
+    # Of a folder of dotfiles that is worked in.
+    for file in app_paths.own_files(environ):
+        yield str(file)
+
+
+def _secret_in_home(home: str) -> Iterator[str]:
+    """What is secret by its name at the top of the home folder, and of the folders of configurations in it."""
+    rules = protected_names.secrets()
+    for above in ((), (".config",), (".local", "share")):
+        with contextlib.suppress(OSError), os.scandir(os.path.join(home, *above)) as listing:
+            for item in listing:
+                if rules.rule_in((*above, item.name), is_folder=item.is_dir()):
+                    yield item.path
 
 
 def outermost(paths: set[str]) -> list[str]:

@@ -183,6 +183,45 @@ def test_what_guarded_links_lead_to_is_guarded(environ: dict[str, str], tmp_path
     assert not found.may_write("conf/make.real")
 
 
+def test_no_link_in_the_work_folder_opens_what_the_settings_name(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    work = home / "proj"
+    (work / "certs").mkdir(parents=True)
+    (work / "certs/dev.key").write_text("x\n")
+    (work / "out").mkdir()
+    settings = SandboxSettings(writable=("proj/out",), readable=("~/proj/certs/dev.key",))
+    policy = policy_for(work, settings, environ)
+    assert policy.may_read("certs/dev.key")
+    assert policy.writable == (str(work),)
+    (work / "certs/dev.key").unlink()
+    (work / "certs/dev.key").symlink_to(home / ".ssh")
+    (work / "out").rmdir()
+    (work / "out").symlink_to(home)
+    policy = policy_for(work, settings, environ)
+    assert not policy.may_read("certs/dev.key/id_rsa")
+    assert policy.writable == (str(work),)
+
+
+def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    for place in ("server.pem", ".env", ".config/credentials.json", ".electrum"):
+        (home / place).write_text("x\n")
+    (work / "config.toml").write_text("x\n")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app/config.toml").symlink_to(work / "config.toml")
+    policy = policy_for(work, SandboxSettings(), environ)
+    for place in ("server.pem", ".env", ".config/credentials.json", ".electrum"):
+        assert not policy.may_read(str(home / place)), place
+    # A configuration that is a link into the work folder is the program's own all the same.
+    assert not policy.may_read("config.toml")
+    assert not policy.may_write("config.toml")
+
+
 @pytest.mark.parametrize("much", ["files", "words", "length", "modules", "trees"])
 def test_there_is_none_where_too_much_would_have_to_be_looked_at(
     much: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
