@@ -47,7 +47,7 @@ SECRET_PLACES = frozenset(
 ) | word_set(""".ssh .gnupg .aws .azure .kube .docker .oci .fly .vercel .kaggle .age .password-store .huggingface
     .terraform.d .netrc .pypirc .npmrc .yarnrc.yml .git-credentials .pgpass .my.cnf .s3cfg .boto .curlrc .wgetrc
     .smbcredentials .vault-token .terraformrc .claude .claude.json .codex .gemini .cursor .Xauthority .ICEauthority
-    .electrum .ethereum .bitcoin .heroku .aliyun .databrickscfg .authinfo .msmtprc .mbsyncrc .openai .qwen .continue
+    .netlify .config/solana .config/age .config/opencode .local/share/opencode .electrum .ethereum .bitcoin .heroku .aliyun .databrickscfg .authinfo .msmtprc .mbsyncrc .openai .qwen .continue
     .composer/auth.json .config/containers/auth.json .config/pypoetry/auth.toml .config/hcloud .config/composer/auth.json
     .cargo/credentials .cargo/credentials.toml .gem/credentials .bundle/config .m2/settings.xml
     .m2/settings-security.xml .gradle/gradle.properties .nuget/NuGet .config/git/credentials .config/gh .config/hub
@@ -163,7 +163,10 @@ def policy_for(
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
-    shown = {real for path in settings.readable if (real := _named(path, home, work))}
+    names = CACHES if settings.writable is None else settings.writable
+    extra = {real for name in names if (real := _named(name, home, (work,)))}
+    # Commands write to the caches too, and could have what is named there lead anywhere.
+    shown = {real for path in settings.readable if (real := _named(path, home, (work, *extra)))}
     hidden = {
         real
         for place in _secret_places(home, environ)
@@ -171,8 +174,6 @@ def policy_for(
     }
     if above := next((place for place in sorted(hidden) if _under(work, (place,))), None):
         raise NoSandbox(f"the work folder is in {above}, where secrets are kept")
-    names = CACHES if settings.writable is None else settings.writable
-    extra = {real for name in names if (real := _named(name, home, work))}
     writable = {
         path
         for path in extra
@@ -228,13 +229,13 @@ def _under(path: str, folders: tuple[str, ...] | set[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _named(path: str, home: str, work: str) -> str:
-    """The real path of one that the user names; empty for one that a link in the work folder leads elsewhere: whoever
+def _named(path: str, home: str, within: tuple[str, ...]) -> str:
+    """The real path of one that the user names; empty for one that a link in these folders leads elsewhere: whoever
     writes there could have it lead anywhere."""
     names = os.path.normpath(os.path.join(home, path.removeprefix("~/"))).split("/")
     for at in range(1, len(names) + 1):
         real = os.path.realpath("/".join(names[:at]) or "/")
-        if _under(real, (work,)):
+        if _under(real, within):
             inside = os.path.join(real, *names[at:])
             return inside if os.path.realpath(inside) == inside else ""
     return os.path.realpath("/".join(names))

@@ -204,6 +204,17 @@ def test_no_link_in_the_work_folder_opens_what_the_settings_name(
     assert policy.writable == (str(work),)
 
 
+def test_no_link_in_a_cache_opens_what_the_settings_name(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    key = tmp_path / "home/.cache/pip/key.pem"
+    settings = SandboxSettings(readable=("~/.cache/pip/key.pem",))
+    key.symlink_to(tmp_path / "home/.ssh")
+    policy = policy_for(tmp_path / "work", settings, environ)
+    assert not policy.may_read(str(tmp_path / "home/.ssh/id_rsa"))
+
+
 def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
