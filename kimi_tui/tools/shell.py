@@ -273,7 +273,8 @@ def _of_sandbox(outcome: ToolOutcome, confined: Confined) -> ToolOutcome:
         facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
         brief += " · settings of git moved: undone"
     if changed := confined.policy.watch.changed():
-        named = ", ".join(changed[:_MOST_NAMED]) + (" …" if len(changed) > _MOST_NAMED else "")
+        n_more = len(changed) - _MOST_NAMED
+        named = ", ".join(changed[:_MOST_NAMED]) + (f" and {n_more} more" if n_more > 0 else "")
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
     return replace(outcome, message=" ".join(facts), brief=brief)

@@ -300,13 +300,17 @@ class Watch:
     is_whole: bool = True
 
     def changed(self) -> list[str]:
-        """Which of them are new or another by now, relative to the work folder. For a thread."""
-        now = _look(self.work)[1].stamps
-        return sorted(
+        """Which of them are new or another by now, relative to the work folder, shallow ones first. For a thread."""
+        now = dict(_look(self.work)[1].stamps)
+        # Where the folder was filled meanwhile, not all of it was looked at again: what is known is, in any case.
+        for path in self.stamps.keys() - now.keys():
+            now |= _stamped(path)
+        changed = [
             os.path.relpath(path, self.work)
             for path, stamp in now.items()
             if self.stamps.get(path) != stamp
-        )
+        ]
+        return sorted(changed, key=lambda path: (path.count("/"), path))
 
     def remove_moves(self) -> list[str]:
         """Remove what makes git look for the settings of a repository elsewhere, where that was not there before.

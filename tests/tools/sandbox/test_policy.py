@@ -78,7 +78,7 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("x\n")
     later += [".git/commondir", "sub/.envrc", "tests/conftest.py"]
-    assert policy.watch.changed() == sorted(later)
+    assert policy.watch.changed() == sorted(later, key=lambda path: (path.count("/"), path))
 
 
 def test_what_the_settings_of_git_name_is_held_still(
@@ -202,6 +202,15 @@ def test_no_link_in_the_work_folder_opens_what_the_settings_name(
     policy = policy_for(work, settings, environ)
     assert not policy.may_read("certs/dev.key/id_rsa")
     assert policy.writable == (str(work),)
+
+
+def test_what_changed_is_named_where_the_folder_was_filled_meanwhile(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_module, "_MOST_LOOKED_AT", 0)
+    (tmp_path / "work/tests/conftest.py").write_text("another\n")
+    (tmp_path / "work/setup.py").write_text("new\n")
+    assert policy.watch.changed() == ["setup.py", "tests/conftest.py"]
 
 
 def test_no_link_in_a_cache_opens_what_the_settings_name(
