@@ -104,12 +104,11 @@ def kimi_cli_config_file(environ: Mapping[str, str] = os.environ) -> Path:
     return kimi_cli_share_dir(environ) / "config.toml"
 
 
-def own_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """What is read from the folders of configurations by its name, and may be a link into a folder of dotfiles."""
+def own_places(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """The folders of settings and sessions, kimi-cli's too, and what in them may be a link into a folder of dotfiles."""
     ours, theirs = config_dir(environ), kimi_cli_share_dir(environ)
-    return tuple(
-        folder / name for folder in (ours, theirs) for name in ("config.toml", "AGENTS.md")
-    )
+    files = [folder / name for folder in (ours, theirs) for name in ("config.toml", "AGENTS.md")]
+    return (ours, data_dir(environ), theirs, *files)
 
 
 def kimi_cli_share_dir(environ: Mapping[str, str] = os.environ) -> Path:

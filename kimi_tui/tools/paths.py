@@ -163,7 +163,7 @@ def secrets_below(
         return None
     above = () if target.inside else target.real.parts
     base = target.root if target.inside else target.real
-    ours = [folder for folder in _own_folders(environ) if folder.is_relative_to(base)]
+    ours = [folder for folder in _own_places(environ) if folder.is_relative_to(base)]
     rules = secrets()
 
     def is_secret(path: bytes) -> bool:
@@ -194,22 +194,14 @@ def _names(target: ResolvedPath) -> list[tuple[str, ...]]:
     return [path.parts for path in (real, asked) if path.parts]
 
 
-def _own_folders(environ: Mapping[str, str]) -> list[Path]:
-    return [
-        folder.resolve()
-        for folder in (
-            app_paths.config_dir(environ),
-            app_paths.data_dir(environ),
-            app_paths.kimi_cli_config_file(environ).parent,
-            *app_paths.own_files(environ),
-        )
-    ]
+def _own_places(environ: Mapping[str, str]) -> list[Path]:
+    return [place.resolve() for place in app_paths.own_places(environ)]
 
 
 def _is_ours(path: Path, root: Path, environ: Mapping[str, str]) -> bool:
     real = [folded(part) for part in path.parts]
-    for folder in _own_folders(environ):
-        parts = [folded(part) for part in folder.parts]
+    for place in _own_places(environ):
+        parts = [folded(part) for part in place.parts]
         if real[: len(parts)] == parts and not _within_work_folder(parts, root):
             return True
     return False

@@ -283,10 +283,8 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(Woken)
     def _void_keys(self) -> None:
         for screen in self.screen_stack:
-            if isinstance(screen, MainScreen):
+            if isinstance(screen, MainScreen | AnswersOnce):
                 screen.woken()
-            elif (seen := getattr(screen, "seen", None)) is not None:
-                seen.begin_anew()
 
     # --- links
 

@@ -60,6 +60,9 @@ class AnswersOnce(Screen[ScreenResultType]):
         """Whether an answer would count now."""
         return True
 
+    def woken(self) -> None:
+        """The program was stopped and goes on: what was typed meanwhile answers nothing."""
+
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
         return super().dismiss(result) if self.is_current else AwaitComplete()

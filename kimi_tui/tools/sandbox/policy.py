@@ -47,8 +47,9 @@ SECRET_PLACES = frozenset(
 ) | word_set(""".ssh .gnupg .aws .azure .kube .docker .oci .fly .vercel .kaggle .age .password-store .huggingface
     .terraform.d .netrc .pypirc .npmrc .yarnrc.yml .git-credentials .pgpass .my.cnf .s3cfg .boto .curlrc .wgetrc
     .smbcredentials .vault-token .terraformrc .claude .claude.json .codex .gemini .cursor .Xauthority .ICEauthority
-    .netlify .config/solana .config/age .config/opencode .local/share/opencode .electrum .ethereum .bitcoin .heroku .aliyun .databrickscfg .authinfo .msmtprc .mbsyncrc .openai .qwen .continue
-    .composer/auth.json .config/containers/auth.json .config/pypoetry/auth.toml .config/hcloud .config/composer/auth.json
+    .netlify .config/solana .config/age .config/opencode .local/share/opencode .electrum .ethereum .bitcoin .heroku
+    .aliyun .databrickscfg .authinfo .msmtprc .mbsyncrc .openai .qwen .continue .composer/auth.json
+    .config/containers/auth.json .config/pypoetry/auth.toml .config/hcloud .config/composer/auth.json
     .cargo/credentials .cargo/credentials.toml .gem/credentials .bundle/config .m2/settings.xml
     .m2/settings-security.xml .gradle/gradle.properties .nuget/NuGet .config/git/credentials .config/gh .config/hub
     .config/glab-cli .config/gcloud .config/doctl .config/rclone .config/sops .config/op .config/1Password
@@ -245,15 +246,7 @@ def _secret_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
     for place in SECRET_PLACES:
         yield os.path.join(home, place)
     yield from SECRET_SYSTEM_PLACES
-    for folder in (
-        app_paths.config_dir(environ),
-        app_paths.data_dir(environ),
-        app_paths.kimi_cli_share_dir(environ),
-    ):
-        yield str(folder)
-    # Of a folder of dotfiles that is worked in.
-    for file in app_paths.own_files(environ):
-        yield str(file)
+    yield from map(str, app_paths.own_places(environ))
 
 
 def _secret_in_home(home: str) -> Iterator[str]:
@@ -400,23 +393,27 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
         stamps |= {
             path: stamp for path, stamp in _stamped(os.path.join(git, name)).items() if stamp[1]
         }
-    with contextlib.suppress(OSError):
-        for hook in os.listdir(os.path.join(git, "hooks")):
-            stamps |= _stamped(os.path.join(git, "hooks", hook))
+    stamps |= _hook_stamps(git)
     for name in ("rebase-merge/git-rebase-todo", "sequencer/todo"):
         # `git rebase --continue` runs what an `exec` there says.
         stamps |= _stamped(os.path.join(git, name))
     with contextlib.suppress(NoSandbox):
         for module in _modules(git):
             stamps |= _stamped(os.path.join(module, "config"))
-            with contextlib.suppress(OSError):
-                for hook in os.listdir(os.path.join(module, "hooks")):
-                    stamps |= _stamped(os.path.join(module, "hooks", hook))
+            stamps |= _hook_stamps(module)
     with contextlib.suppress(NoSandbox):
         for path in named_by_settings(git, os.path.dirname(git), there=False):
             if os.path.isfile(path):
                 # What was not there could not be held still.
                 stamps |= _stamped(path)
+    return stamps
+
+
+def _hook_stamps(git: str) -> dict[str, _Stamp]:
+    stamps: dict[str, _Stamp] = {}
+    with contextlib.suppress(OSError):
+        for hook in os.listdir(os.path.join(git, "hooks")):
+            stamps |= _stamped(os.path.join(git, "hooks", hook))
     return stamps
 
 

@@ -82,6 +82,10 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
         """What was typed behind the command's name does not answer."""
         self.seen.ask()
 
+    def woken(self) -> None:
+        """The question is to be read anew."""
+        self.seen.begin_anew()
+
     def on_key(self, event: events.Key) -> None:
         """A yes, when the question has stood for a while."""
         if event.key == "y":

@@ -251,6 +251,10 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         room = min(96, width * 96 // 100) - AROUND
         return hint_row([*keys, ("Esc", "close")], room)
 
+    def woken(self) -> None:
+        """The question is to be read anew."""
+        self.seen.begin_anew()
+
     def on_key(self, event: events.Key) -> None:
         """The letter of an answer answers, when the summary has stood for a while."""
         for key, _, answer in self._summary.answers:

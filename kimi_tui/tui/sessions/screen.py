@@ -689,6 +689,10 @@ class SessionsScreen(AnswersOnce[Launch | None]):
             self._say(Content(""))
         return was_asked
 
+    def woken(self) -> None:
+        """The question is to be read anew."""
+        self.seen.begin_anew()
+
     def _answer(self, event: events.Key) -> None:
         """Put it into the trash, where that was asked by then."""
         row = self._doomed
