@@ -21,7 +21,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kimi_tui.llm import errors, lenient_json
+from kimi_tui import lenient_json
+from kimi_tui.llm import errors
 from kimi_tui.llm.dialects import LearnedQuirks
 from kimi_tui.llm.errors import APIEmptyResponseError, APIStreamError, LLMError, ResponseContext
 from kimi_tui.llm.provider import (

@@ -91,6 +91,8 @@ class Attachments:
             ModelCannotSee: the message has images, or names some.
             StorageTrouble: the disk refused.
         """
+        if not images and "@" not in text:
+            return
         model = self._conversation.model
         if not model.sees and (images or await self._names_images(text)):
             raise ModelCannotSee(model.name, self._seeing)
@@ -138,8 +140,6 @@ class Attachments:
 
     async def _named_in(self, text: str, versions: FileVersions, *, sees: bool) -> list[Attached]:
         parts: list[Attached] = []
-        if "@" not in text:
-            return parts
         env = ToolEnv(
             work_dir=self._work_dir,
             approver=_Refusal(),

@@ -37,7 +37,7 @@ async def made(store: SessionStore, work_dir: Path, *words: str) -> Session:
     await session.open()
     for word in words:
         await session.context.checkpoint(True)
-        await session.context.append_message(user_message(word))
+        await session.context.append([user_message(word)])
         await session.context.append([TokenCount(100, estimated=False)])
     await session.aclose()
     return session
@@ -325,7 +325,7 @@ async def test_a_fork_has_everything_and_is_its_own(store: SessionStore) -> None
         "b",
         "c",
     ]
-    await copy.context.append_message(user_message("only there"))
+    await copy.context.append([user_message("only there")])
     assert (session.dir / "context.jsonl").read_bytes() == before
     assert (session.dir / "worldlines.jsonl").read_bytes() == journal
     await copy.aclose()
