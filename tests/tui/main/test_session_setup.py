@@ -358,7 +358,7 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
 async def test_a_key_is_taken_from_the_keyring(
     home: Path, monkeypatch: pytest.MonkeyPatch, does: str, said: str
 ) -> None:
-    monkeypatch.setattr("kimi_tui.config.stored_key.WAIT_S", 5.0 if "sleep" not in does else 1.0)
+    monkeypatch.setattr("kimi_tui.config.model_choice.WAIT_S", 5.0 if "sleep" not in does else 1.0)
     (home / "keyring.py").write_text(does)
     monkeypatch.setenv("PYTHONPATH", str(home))
     monkeypatch.setenv("MY_MODEL", "sk-by-another-name")
