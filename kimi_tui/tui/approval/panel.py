@@ -38,10 +38,9 @@ from kimi_tui.tui.approval.model import (
     visible,
     wrapped,
 )
-from kimi_tui.tui.formatting import Span, cut
+from kimi_tui.tui.formatting import StyledText, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, key_of, keys_of
-from kimi_tui.tui.letters import LetterRun
+from kimi_tui.tui.keyboard import CHORDS, LetterRun, QuietKeyboard, key_of, keys_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
@@ -123,7 +122,7 @@ def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
 
 
-Toll = Callable[[int, Glyphs], Sequence[Sequence[Span]]]
+Toll = Callable[[int, Glyphs], Sequence[Sequence[StyledText]]]
 """Says in rows of so many cells what a D-Mail would take and leave, as the preview of a rewind does."""
 
 

@@ -31,9 +31,9 @@ from kimi_tui.config.reference import (
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Given
-from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.dialogs.help import meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList
