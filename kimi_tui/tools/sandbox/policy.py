@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import open_regular, read_regular
+from kimi_tui.tools.guarded_links import PASSED_OVER, known_links, links_in, remember
 from kimi_tui.tools.process import word_set
 from kimi_tui.workspace import protected_names
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 40_000
-_PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".nox"})
 _MOST_REPOSITORIES = 500
 _GIT_FILE_BYTES = 4096
 _SETTINGS_BYTES = 1 << 18
@@ -193,6 +193,14 @@ def policy_for(
         )
     kept: set[str] = set(top)
     hidden |= {path for path in watch.secrets if path not in shown}
+    # A command may have removed them since they were seen; and those of the home folder may lead in here.
+    for names, real in (*known_links(work), *links_in(home, deepest=0)):
+        if not real.startswith(f"{work}/") or not os.path.exists(real):
+            continue
+        if protected_names.secrets().rule_in(names):
+            hidden |= {real} - shown
+        elif len(names) == 1 and protected_names.runs_later().rule_in(names):
+            kept.add(real)
     for repository in [work, *nested]:
         link = os.path.join(repository, ".git")
         if os.path.islink(link):
@@ -200,7 +208,7 @@ def policy_for(
         common = _shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
-        for git in [common] if common else _repositories_behind(link, work):
+        for git in [common] if common else repositories_behind(link, work):
             kept |= set(_of_git(git))
             kept |= {
                 path
@@ -363,7 +371,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                         top += _inside(path, work) if is_link else [path]
                     if not is_folder:
                         stamps |= _stamped(path)
-                if is_folder and not is_secret and depth < _DEEPEST and name not in _PASSED_OVER:
+                if is_folder and not is_secret and depth < _DEEPEST and name not in PASSED_OVER:
                     waiting.append((path, depth + 1))
     is_whole = n_looked_at <= _MOST_LOOKED_AT
     return top, Watch(work, stamps, tuple(secrets), tuple(gits), is_whole), repositories
@@ -371,7 +379,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
 
 def _inside(link: str, work: str) -> list[str]:
     """What a link leads to, where that is in the work folder and not all of it."""
-    real = os.path.realpath(link)
+    real = remember(work, link)
     return [real] if real.startswith(f"{work.rstrip('/')}/") and os.path.exists(real) else []
 
 
@@ -552,7 +560,7 @@ def _listed(folder: str) -> list[str]:
     return []
 
 
-def _repositories_behind(link: str, work: str) -> list[str]:
+def repositories_behind(link: str, work: str) -> list[str]:
     """The repository that `.git` is, or the ones in the work folder that the file of that name leads to."""
     if not os.path.isfile(link):
         return [link]
