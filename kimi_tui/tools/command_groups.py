@@ -26,6 +26,7 @@ from kimi_tui.tools.base import ToolProblem
 from kimi_tui.tools.guarded_links import GuardedLink
 from kimi_tui.tools.paths import holds_secrets, links_around, locate
 from kimi_tui.tools.process import child_environment, own_git_settings, repository_around
+from kimi_tui.tools.sandbox.policy import has_parts_elsewhere
 from kimi_tui.tools.simple_command import NotSimple, find_shfmt, simple_words
 from kimi_tui.workspace.protected_names import secrets
 
@@ -52,8 +53,6 @@ _GIT_ENVIRON = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
 }
-_GIT_ELSEWHERE = ("commondir", "objects/info/alternates", "config.worktree")
-_GIT_OWN = ("HEAD", "config", "index", "objects", "objects/pack", "refs", "packed-refs")
 _SEPARATORS = re.compile(r"[:=,]")
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w:.-]*", re.ASCII)
 
@@ -260,9 +259,7 @@ def _check_repository(
     own = work_dir / ".git"
     if not stat.S_ISDIR(own.lstat().st_mode):
         raise _Doubt("the repository is elsewhere")
-    if any(os.path.lexists(own / name) for name in _GIT_ELSEWHERE) or any(
-        (own / name).is_symlink() for name in _GIT_OWN
-    ):
+    if has_parts_elsewhere(str(own)) or os.path.lexists(own / "config.worktree"):
         raise _Doubt("the repository has parts elsewhere")
     environ = {**child_environment(environ), **_GIT_ENVIRON, **own_git_settings(work_dir)}
     settings = _answer([git, "config", "--list", "--show-scope", "-z"], work_dir, environ)

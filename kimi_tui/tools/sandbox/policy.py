@@ -33,6 +33,17 @@ _MOST_SETTINGS_FILES = 20
 _MOST_NAMED = 1000
 _QUOTES = str.maketrans(dict.fromkeys("\"'\\!", " "))
 _COMMENT = re.compile(r"""^((?:[^"#;\\]|\\.|"(?:[^"\\]|\\.)*")*+)[#;].*$""")
+_GIT_ELSEWHERE = ("commondir", "objects/info/alternates")
+_GIT_OWN = (
+    "HEAD",
+    "config",
+    "index",
+    "objects",
+    "objects/pack",
+    "refs",
+    "refs/heads",
+    "packed-refs",
+)
 _USER_SETTINGS = (".gitconfig", ".config/git/config")
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
@@ -587,6 +598,45 @@ def _shared_repository(folder: str) -> str:
     found = os.path.realpath(os.path.join(own, common)) if common else ""
     is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
     return found if is_one else ""
+
+
+def is_own_repository(folder: str) -> bool:
+    """Whether what git would show for a folder is that folder's own, as far as its repository does not name another's.
+
+    A file `.git` counts where the repository behind it lies in the folder, or names the folder itself.
+    """
+    link = os.path.join(folder, ".git")
+    if os.path.islink(link):
+        return False
+    own = link
+    if not os.path.isdir(link):
+        if _shared_repository(folder):
+            return True
+        top = os.path.realpath(folder)
+        own = os.path.realpath(os.path.join(top, _first_line(link).removeprefix("gitdir:").strip()))
+        if not _under(own, (top,)) and top != _working_tree(own):
+            return False
+    return not has_parts_elsewhere(own)
+
+
+def has_parts_elsewhere(git: str) -> bool:
+    """Whether a repository takes commits, names or settings from somewhere else."""
+    return any(os.path.lexists(os.path.join(git, name)) for name in _GIT_ELSEWHERE) or any(
+        os.path.islink(os.path.join(git, name)) for name in _GIT_OWN
+    )
+
+
+def _working_tree(git: str) -> str:
+    """The folder that a submodule's repository says its files are in; empty where it says none."""
+    try:
+        text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="surrogateescape")
+    except OSError:
+        return ""
+    for line in text.split("\n"):
+        key, _, value = line.partition("=")
+        if key.strip().lower() == "worktree":
+            return os.path.realpath(os.path.join(git, value.strip().strip('"')))
+    return ""
 
 
 def _first_line(path: str) -> str:
