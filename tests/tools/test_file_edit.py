@@ -174,12 +174,12 @@ async def test_own_writes_and_mere_touches_are_no_foreign_changes(bench: Bench) 
 
 async def test_a_change_while_the_question_stands_is_refused(bench: Bench) -> None:
     path = bench.write("a", "one\n")
-    bench.approver.before_yes = lambda: path.write_text("mine\n") and None
+    bench.approver.before_yes = lambda: path.write_text("mine\n")
     outcome = await bench.run("StrReplaceFile", path="a", edit={"old": "one", "new": "two"})
     assert (outcome.is_error, outcome.brief) == (True, "changed on disk")
     assert path.read_text() == "mine\n"
     new = bench.work_dir / "new"
-    bench.approver.before_yes = lambda: new.write_text("mine\n") and None
+    bench.approver.before_yes = lambda: new.write_text("mine\n")
     outcome = await bench.run("WriteFile", path="new", content="yours\n")
     assert outcome.brief == "changed on disk"
     assert new.read_text() == "mine\n"
