@@ -26,13 +26,15 @@ from unicodedata import category
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tools.base import ToolProblem
-from kimi_tui.tools.paths import holds_secrets, locate
+from kimi_tui.tools.guarded_links import GuardedLink
+from kimi_tui.tools.paths import holds_secrets, links_around, locate
 from kimi_tui.tools.process import (
     child_environment,
     find_program,
     own_git_settings,
     repository_around,
 )
+from kimi_tui.tools.sandbox.policy import has_parts_elsewhere
 from kimi_tui.workspace.protected_names import secrets
 
 Kind = Literal["reads", "project", "never", "unknown", "unclear"]
@@ -58,8 +60,6 @@ _GIT_ENVIRON = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
 }
-_GIT_ELSEWHERE = ("commondir", "objects/info/alternates", "config.worktree")
-_GIT_OWN = ("HEAD", "config", "index", "objects", "objects/pack", "refs", "packed-refs")
 _SEPARATORS = re.compile(r"[:=,]")
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w:.-]*", re.ASCII)
 
@@ -192,12 +192,13 @@ def _grouped(
     plain = [word for word, is_value in others if not is_value]
     if plain and form.words == "none":
         raise _Doubt(f"{plain[0]} is more than the list has for it")
+    links = links_around(locate(".", work_dir, environ)) if others else []
     for word, _ in others:
         if form.kind == "project" and word[0:1] in ("@", "+"):
             raise _Doubt(f"{word} may name a file of options")
         if words[0] == "git" and "%G" in word:
             raise _Doubt(f"{word} may have signatures checked by another program")
-        _check_word(word, work_dir, environ)
+        _check_word(word, work_dir, environ, links)
     if form.words in ("files", "pattern"):
         for word in plain[form.words == "pattern" :]:
             found = os.stat(work_dir / word)
@@ -223,7 +224,9 @@ def _grouped(
     )
 
 
-def _check_word(word: str, work_dir: Path, environ: Mapping[str, str]) -> None:
+def _check_word(
+    word: str, work_dir: Path, environ: Mapping[str, str], links: Sequence[GuardedLink]
+) -> None:
     """That a word, if it is a path or has one behind a separator, leads to nothing outside and to no secret."""
     for piece in (word, *_SEPARATORS.split(word)):
         if not piece:
@@ -231,7 +234,7 @@ def _check_word(word: str, work_dir: Path, environ: Mapping[str, str]) -> None:
         target = locate(piece, work_dir, environ)
         if not target.inside:
             raise _Doubt(f"{piece} may lead out of the folder")
-        if holds_secrets(target, environ) or holds_secrets(target, environ, is_folder=True):
+        if any(holds_secrets(target, environ, links, is_folder=one) for one in (False, True)):
             raise _Doubt(f"{piece} may hold secrets")
 
 
@@ -263,9 +266,7 @@ def _check_repository(
     own = work_dir / ".git"
     if not stat.S_ISDIR(own.lstat().st_mode):
         raise _Doubt("the repository is elsewhere")
-    if any(os.path.lexists(own / name) for name in _GIT_ELSEWHERE) or any(
-        (own / name).is_symlink() for name in _GIT_OWN
-    ):
+    if has_parts_elsewhere(str(own)) or os.path.lexists(own / "config.worktree"):
         raise _Doubt("the repository has parts elsewhere")
     environ = {**child_environment(environ), **_GIT_ENVIRON, **own_git_settings(work_dir)}
     settings = _answer([git, "config", "--list", "--show-scope", "-z"], work_dir, environ)

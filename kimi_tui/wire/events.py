@@ -309,6 +309,7 @@ class ApprovalRequest:
         kind: a call of a tool, a D-Mail, a plan to agree to, or a question that the agent has.
         checkpoint_id: of a D-Mail, where it goes; -1 for none.
         options: the answers of a plan or a question; a yes has one of them, or other words, as its feedback.
+        multi_select: a yes may have several of them as its feedback, joined by semicolons, with other words or without.
     """
 
     id: str
@@ -322,6 +323,7 @@ class ApprovalRequest:
     kind: RequestKind = "tool"
     checkpoint_id: int = -1
     options: tuple[str, ...] = ()
+    multi_select: bool = False
 
 
 @dataclass(frozen=True, slots=True)

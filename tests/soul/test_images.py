@@ -9,6 +9,7 @@ import json
 import re
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_server import call, calls, gate, say
@@ -45,8 +46,10 @@ def contents(on: Stage, number: int = -1) -> list[list[str]]:
     for message in on.server.requests[number].messages[1:]:
         if message["role"] != "user":
             continue
-        content = message["content"]
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content: Any = message["content"]
+        parts: list[dict[str, Any]] = (
+            [{"type": "text", "text": content}] if isinstance(content, str) else content
+        )
         row: list[str] = []
         for part in parts:
             if part["type"] == "text":

@@ -243,7 +243,7 @@ async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loo
         taken = counted(monkeypatch, ContextIndex, "_take")
         for _ in range(2):
             seen = await on.soul.preview(Target(2, world_line=1))
-        assert seen.prompt == "second"
+            assert seen.prompt == "second"
         assert taken
         assert threading.main_thread().name not in taken
         n_taken = len(taken)

@@ -118,7 +118,7 @@ async def test_it_runs_in_a_session_of_its_own(bench: Bench) -> None:
 
 
 async def test_the_environment_is_a_short_list_without_keys(bench: Bench) -> None:
-    hostile = dict.fromkeys(
+    hostile: dict[str, str] = dict.fromkeys(
         (
             "OPENAI_API_KEY",
             "KIMI_API_KEY",

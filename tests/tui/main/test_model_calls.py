@@ -59,7 +59,7 @@ async def test_a_refused_key(home: Path) -> None:
         assert "Check the API key" in shown
         assert "Nothing was lost: Enter tries again." in shown
         await one.idle()
-        assert one.screen.prompt.area.placeholder.startswith("Enter goes on")
+        assert str(one.screen.prompt.area.placeholder).startswith("Enter goes on")
         await one.pilot.press("enter")
         await one.sees("Better now.")
         assert [m["role"] for m in server.requests[-1].messages] == ["system", "user"]
