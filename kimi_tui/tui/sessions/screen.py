@@ -538,6 +538,12 @@ class SessionsScreen(AnswersOnce[Launch | None]):
             self._answer(event)
             event.stop()
             return
+        if event.key == "n" and self._keep():
+            # It is a no here, and no wish to rename.
+            self._update()
+            event.stop()
+            event.prevent_default()
+            return
         keys = ("up", "down", "pageup", "pagedown")
         if self._input.has_focus and self._field != "rename" and event.key in keys:
             self.list.move(event.key)
