@@ -33,9 +33,9 @@ from kimi_tui.config.reference import (
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Given
-from kimi_tui.tui.callbacks import reported
 from kimi_tui.tui.dialogs.help import meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.glyphs import glyphs_of

@@ -20,7 +20,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.first_run.models import local_servers, where
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
