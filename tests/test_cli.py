@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.cli import main, parse
-from kimi_tui.config.folder_model import FolderModel, keep_folder_model
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import Choice, FolderModel, keep_folder_model
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.launch import NEWEST, Options, launch_of
 
