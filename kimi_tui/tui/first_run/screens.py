@@ -37,6 +37,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +119,8 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
         if self._known is not None:
             title = "Which model shall be used?"
             saved = f"Saved in {path}; the key stays where it came from."
-        with VerticalScroll(id="form", can_focus=False):
+        with VerticalScroll(id="form", can_focus=False) as form:
+            use_thin_scrollbar(form, glyphs_of(self))
             yield Static(Content.styled(title, "bold $ink-strong"), classes="title")
             yield Horizontal(_label("Server"), self._server, classes="row picks")
             yield Horizontal(_label("Base URL"), self._url, classes="row", id="url-row")
@@ -361,7 +363,8 @@ class LocalScreen(AnswersOnce[Launch | None]):
     def compose(self) -> ComposeResult:
         """One list of all models."""
         saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
-        with VerticalScroll(id="form", can_focus=False):
+        with VerticalScroll(id="form", can_focus=False) as form:
+            use_thin_scrollbar(form, glyphs_of(self))
             yield Static(Content.styled("Use a local server", "bold $ink-strong"), classes="title")
             yield self._words
             yield self._list
@@ -505,7 +508,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
 
     def compose(self) -> ComposeResult:
         """One list."""
-        with VerticalScroll(id="form", can_focus=False):
+        with VerticalScroll(id="form", can_focus=False) as form:
+            use_thin_scrollbar(form, glyphs_of(self))
             yield Static(
                 Content.styled("Which model shall be used?", "bold $ink-strong"), classes="title"
             )
