@@ -10,7 +10,7 @@ is said.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -524,3 +524,44 @@ def iso_seconds(iso: str, otherwise: float = 0.0) -> float:
         return datetime.fromisoformat(iso).timestamp() if iso else otherwise
     except ValueError:
         return otherwise
+
+
+def text_of(event: Event) -> str:
+    """What an event brings of a text that is told piece by piece: an answer, a thought, arguments, output. Empty for others."""
+    match event:
+        case TextPart(text) | ThinkPart(text) | ToolOutput(text=text):
+            return text
+        case ToolCall(arguments=text) | ToolCallPart(arguments=text):
+            return text
+        case _:
+            return ""
+
+
+def with_text(event: Event, text: str) -> Event:
+    """The event with another piece, of any length, in the place of its own; one that brings none as it is."""
+    match event:
+        case TextPart():
+            return TextPart(text)
+        case ThinkPart():
+            return ThinkPart(text)
+        case ToolCall():
+            return replace(event, arguments=text)
+        case ToolCallPart(key):
+            return ToolCallPart(key, text)
+        case ToolOutput(key):
+            return ToolOutput(key, text)
+        case _:
+            return event
+
+
+def continues(first: Event, second: Event) -> bool:
+    """Whether the second event brings what comes next of the text that the first one brought."""
+    match second:
+        case TextPart() | ThinkPart():
+            return type(first) is type(second)
+        case ToolCallPart(key):
+            return isinstance(first, ToolCall | ToolCallPart) and first.key == key
+        case ToolOutput(key):
+            return isinstance(first, ToolOutput) and first.key == key
+        case _:
+            return False

@@ -21,15 +21,14 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import closed_after, report_of
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
+from kimi_tui.tui.faults import closed_after, report_of
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import SessionFrame
 from kimi_tui.tui.frame.header import branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
-from kimi_tui.tui.letters import CursorLetters, LetterGate
+from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame.notices import Level
     from kimi_tui.tui.frame.views import Views
-    from kimi_tui.tui.main.first_times import FirstTime, FirstTimes
+    from kimi_tui.tui.main.hints import FirstTime, FirstTimes
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes
     from kimi_tui.tui.main.reader import Reader
@@ -294,7 +293,7 @@ class MainScreen(Screen[None]):
             await self._learn_hints()
 
     async def _learn_hints(self) -> None:
-        from kimi_tui.tui.main.first_times import FirstTimes, hints_file
+        from kimi_tui.tui.main.hints import FirstTimes, hints_file
 
         self._first_times = FirstTimes(hints_file(data_dir()), self.keys, self.conversation.start)
         await self._first_times.learn()
@@ -463,7 +462,7 @@ class MainScreen(Screen[None]):
     def _first_of(self, event: Event) -> None:
         """Give the hint that belongs to what happens, if it happens for the first time."""
         from kimi_tui.tools.sandbox.policy import IN_THE_WAY
-        from kimi_tui.tui.main.first_times import FULL
+        from kimi_tui.tui.main.hints import FULL
         from kimi_tui.wire import events as wire
 
         match event:
