@@ -393,7 +393,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
         entries: list[Entry] = []
         for server, index in self._options:
             model = server.models[index]
-            entries.append(Entry(model.id, f"{server.name}   {model_facts(model)}".strip()))
+            entries.append(Entry(model.id, (server.name, *model_facts(model))))
         self._list.show(entries, self._options.index(before) if before in self._options else 0)
         loading = [where(server) for server in self._servers if server.loading]
         if loading:
@@ -531,7 +531,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
 
     def _say(self, words: str = "") -> None:
         lasting = "The conversation goes on with it from the next call."
-        if any("$" in option.facts for option in self._options):
+        if any(option.facts[3] not in ("", "free") for option in self._options):
             lasting += " Prices are for a million tokens."
         self._words.update(Content.styled(f"{lasting} {words}".rstrip(), "$ink-quiet"))
 
@@ -578,8 +578,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         glyphs = glyphs_of(self)
         steps, now = self._steps(), self._set()
         # What is cut in a narrow list is whole here.
-        facts = option.facts.split("  ") if (option := self._option) is not None else []
-        whole = f" {glyphs.pending} ".join(part.strip() for part in facts if part.strip())
+        facts = option.facts if (option := self._option) is not None else ()
+        whole = f" {glyphs.pending} ".join(filter(None, facts))
         parts = [(one_line(whole), "$ink"), ("\nThinking" if steps else "", "$ink-quiet")]
         for word in steps:
             is_set = word == now
