@@ -23,6 +23,7 @@ from kimi_tui import app_paths
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.tools.guarded_links import PASSED_OVER, known_links, links_in, remember
 from kimi_tui.tools.process import word_set
+from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import folded
 
@@ -218,6 +219,7 @@ def policy_for(
     kept: set[str] = set(top)
     commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown}
+    hidden |= {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed them since they were seen; and those of the home folder may lead in here.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
         if not real.startswith(f"{work}/") or not os.path.exists(real):
@@ -340,6 +342,7 @@ class Watch:
     repositories: tuple[str, ...] = ()
     is_whole: bool = True
     commons: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
 
     def with_commons(self, commons: Sequence[str]) -> Watch:
         """The same, with the repositories elsewhere that working trees in the folder belong to."""
@@ -396,6 +399,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
     secret, later = protected_names.secrets(), protected_names.runs_later()
     repositories: list[str] = []
     gits: list[str] = []
+    sockets: list[str] = []
     waiting = deque([(work, 0)])
     n_looked_at = 0
     while waiting and n_looked_at <= _MOST_LOOKED_AT:
@@ -427,6 +431,8 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                         top += _inside(path, work) if is_link else [path]
                     if not is_folder:
                         stamps |= _stamped(path)
+                if not (is_folder or is_link or item.is_file(follow_symlinks=False)):
+                    sockets.append(path)
                 if is_folder and not is_secret and depth < _DEEPEST and name not in PASSED_OVER:
                     waiting.append((path, depth + 1))
         if len(parts) == len(_OF_BARE):
@@ -439,7 +445,10 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
             stamps |= _git_stamps(link)
             gits += [link] if os.path.isdir(link) and not os.path.islink(link) else []
     is_whole = n_looked_at <= _MOST_LOOKED_AT
-    return top, Watch(work, stamps, tuple(secrets), tuple(gits), is_whole), repositories
+    watch = Watch(
+        work, stamps, tuple(secrets), tuple(gits), is_whole=is_whole, sockets=tuple(sockets)
+    )
+    return top, watch, repositories
 
 
 def _is_git_too(folder: str, name: str) -> bool:
