@@ -135,7 +135,7 @@ def _diff(text: str) -> None:
 
 
 def _markers(text: str) -> None:
-    from kimi_tui.soul.internal_messages import internal_kind, user_words
+    from kimi_tui.soul.messages import internal_kind, user_words
 
     internal_kind(user_words(text))
 

@@ -38,13 +38,13 @@ from kimi_tui.soul.compaction import shortened, transcript
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
 from kimi_tui.soul.file_history import FileRestorer
-from kimi_tui.soul.images import words_with_images
-from kimi_tui.soul.internal_messages import (
+from kimi_tui.soul.messages import (
     Author,
     dmail_message,
     dmail_text,
     is_user_words,
     summary_text,
+    words_with_images,
 )
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.preview import preview_of

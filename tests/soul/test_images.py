@@ -25,8 +25,9 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session import images as session_images
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME
+from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.images import ModelCannotSee, facts_of, images_in
+from kimi_tui.soul.messages import facts_of, images_in
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev

@@ -18,7 +18,7 @@ from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul import dmail, tasks, token_meter
-from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
+from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.rewind import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
 from kimi_tui.soul.tool_results import outcome_of

@@ -18,8 +18,8 @@ from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_b
 
 from kimi_tui.tools import process, shell
 from kimi_tui.tools.base import CommandRun, ToolRejected
+from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.tools.shell import command_that_ran
-from kimi_tui.tools.simple_command import find_shfmt
 
 
 def alive(pid: int) -> bool:

@@ -25,7 +25,7 @@ from support.chat_server import Stall as Stalled
 from support.screens import Desk, desk
 
 from kimi_tui.app_paths import log_file
-from kimi_tui.config.folder_model import FolderModel, in_folder
+from kimi_tui.config.model_choice import FolderModel, in_folder
 from kimi_tui.config.settings import Config, ModelConfig, ProviderConfig
 from kimi_tui.launch import Options, launch_of
 from kimi_tui.wire.events import Notice
