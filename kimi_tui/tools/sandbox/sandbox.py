@@ -22,6 +22,7 @@ from typing import Literal
 
 from kimi_tui.tools.process import child_environment, find_program
 from kimi_tui.tools.sandbox.policy import (
+    FolderMemory,
     NoSandbox,
     Policy,
     SandboxSettings,
@@ -81,6 +82,7 @@ class Sandbox:
         self.environ = environ
         self.program = program
         self._tmp = ""
+        self._memory = FolderMemory()
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -107,7 +109,9 @@ class Sandbox:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
-        policy = policy_for(work_dir, self.settings, self.environ, network=network)
+        policy = policy_for(
+            work_dir, self.settings, self.environ, network=network, memory=self._memory
+        )
         if not writes:
             # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
             policy = replace(policy, writable=(policy.work,), kept=(policy.work,), pinned=())
@@ -145,9 +149,15 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
 
 
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
-    """The same policy for bubblewrap. Reads which sockets there are."""
+    """The same policy for bubblewrap. Reads which sockets there are.
+
+    Raises:
+        NoSandbox: a link would have to be held still.
+    """
     from kimi_tui.tools.sandbox.confine import FILTER_FD, sockets_of_others
 
+    if policy.links:
+        raise NoSandbox(f"{policy.links[0]} is a link, which bubblewrap cannot hold still")
     arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for place in ("/proc/sys", "/proc/irq", "/proc/bus"):
         # What root may write there rules the machine, also without capabilities.
@@ -160,7 +170,9 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
         ("--ro-bind", policy.kept),
     ):
         for path in paths:
-            arguments += [flag, path, path]
+            # One to a link would lie on what that leads to.
+            if not os.path.islink(path):
+                arguments += [flag, path, path]
     covered: list[str] = []
     for path in (*policy.hidden, *sockets_of_others([*policy.writable])):
         if any(path.startswith(f"{above}/") for above in covered) or not os.path.lexists(path):
