@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import sys
 import time
 from collections import deque
@@ -470,6 +471,8 @@ def _listing(
     """
     try:
         found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode):
+            return None
         stamp = (found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns)
         if known is not None and known.stamp == stamp and known.n_entries <= room:
             return known

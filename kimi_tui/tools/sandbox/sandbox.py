@@ -94,6 +94,19 @@ class Sandbox:
         """Whether it holds all that is said of it, so that commands in it need no question."""
         return not self.gaps
 
+    def policy_for(self, work_dir: Path, *, network: bool = False) -> Policy:
+        """What a command in this folder may reach. Lists what changed in it since the last time: for a thread.
+
+        Raises:
+            NoSandbox: not in this folder.
+        """
+        policy = policy_for(
+            work_dir, self.settings, self.environ, network=network, memory=self._memory
+        )
+        if policy.links and self.backend == "bwrap":
+            raise NoSandbox(f"{policy.links[0]} is a link, which bubblewrap cannot hold still")
+        return policy
+
     def confined(
         self, argv: list[str], work_dir: Path, *, network: bool = False, writes: bool = True
     ) -> Confined:
@@ -109,9 +122,7 @@ class Sandbox:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
-        policy = policy_for(
-            work_dir, self.settings, self.environ, network=network, memory=self._memory
-        )
+        policy = self.policy_for(work_dir, network=network)
         if not writes:
             # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
             policy = replace(policy, writable=(policy.work,), kept=(policy.work,), pinned=())
@@ -149,15 +160,9 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
 
 
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
-    """The same policy for bubblewrap. Reads which sockets there are.
-
-    Raises:
-        NoSandbox: a link would have to be held still.
-    """
+    """The same policy for bubblewrap. Reads which sockets there are."""
     from kimi_tui.tools.sandbox.confine import FILTER_FD, sockets_of_others
 
-    if policy.links:
-        raise NoSandbox(f"{policy.links[0]} is a link, which bubblewrap cannot hold still")
     arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for place in ("/proc/sys", "/proc/irq", "/proc/bus"):
         # What root may write there rules the machine, also without capabilities.
