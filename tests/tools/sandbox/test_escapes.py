@@ -212,7 +212,7 @@ async def run_in(sandbox: Sandbox, script: str, outside: Outside) -> str:
         here.remove_temporary()
 
 
-def linked(outside: Outside, *steps: Path, text: str) -> None:
+def linked(*steps: Path, text: str) -> None:
     """A file at the last of these places, and a link at each other one to the next."""
     written(steps[-1], text)
     for at, to in itertools.pairwise(steps):
@@ -231,12 +231,9 @@ async def test_no_link_on_the_way_to_what_is_guarded_is_changed(
         (work / "sub/.env", home / "shared"),
     )
     for chain in chains:
-        if chain[0].name == ".ssh":
-            written(chain[-1] / "id", secret)
-            chain[0].symlink_to(chain[1])
-            chain[1].symlink_to(chain[2])
-        else:
-            linked(outside, *chain, text=secret)
+        linked(*chain, text="" if chain[0].name == ".ssh" else secret)
+    (home / "dots/keys").unlink()
+    written(home / "dots/keys/id", secret)
     written(work / "AGENTS.md", "mine\n")
     (work / "CLAUDE.md").symlink_to("AGENTS.md")
     written(work / "evil", "evil\n")
@@ -334,7 +331,8 @@ async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
         assert ended.ending == "exited", log[-2000:]
         assert attempts, log[-2000:]
         assert len(lines) + int(attempts[0]) >= 150
-        said = dict(part.partition("\n")[::2] for part in log.split("== ")[1:])
+        parts = (part.partition("\n") for part in log.split("== ")[1:])
+        said = {number: text for number, _, text in parts}
         assert len(said) == len(lines) + 1
         out = {
             number: (lines[int(number) - 1] if number.isdigit() else "", text[-300:])
