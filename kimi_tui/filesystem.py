@@ -45,6 +45,8 @@ _NO_FOLDER_SYNC = frozenset(
 )
 _BUSY = frozenset({errno.EACCES, errno.EBUSY, errno.EPERM})
 _REPLACE_PATIENCE_S = 2.5
+_MOST_LINKS = 40
+"""That the kernel follows to a file."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -153,6 +155,37 @@ def _odd(path: Path, mode: int) -> OSError:
 
 
 # -- single calls --------------------------------------------------------------------------------------
+
+
+def links_to(path: str) -> tuple[list[str], str]:
+    """The links that are followed on the way to a path, each under the real path of its own, and where they lead.
+
+    Nothing needs to exist. Of links that go in a circle the end is one of them.
+
+    Args:
+        path: absolute, or from the current folder.
+    """
+    links: list[str] = []
+    at = "/"
+    waiting = os.path.join(os.getcwd() if not path.startswith("/") else "/", path).split("/")[::-1]
+    while waiting:
+        name = waiting.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        at = os.path.join(at, name)
+        try:
+            target = os.readlink(at)
+        except OSError:
+            continue
+        if len(links) == _MOST_LINKS:
+            break
+        links.append(at)
+        at = "/" if target.startswith("/") else os.path.dirname(at)
+        waiting += target.split("/")[::-1]
+    return links, at
 
 
 def write_all(

@@ -23,7 +23,7 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in
 from kimi_tui.soul.system_prompt import build_system_prompt
-from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for
+from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
 from kimi_tui.wire.events import DISK_TOPIC, EventRecord, Notice
@@ -148,7 +148,7 @@ async def _sandbox(
     try:
         found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
         # In a folder where there can be none the mode would promise what does not hold.
-        await asyncio.to_thread(policy_for, work_dir, settings, environ)
+        await asyncio.to_thread(found.policy_for, work_dir)
     except NoSandbox as no:
         return f"There is no sandbox: {no}."
     return found

@@ -11,16 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kimi_tui import app_paths
+from kimi_tui.filesystem import links_to
 from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolEnv, ToolProblem
 from kimi_tui.tools.guarded_links import GuardedLink, links_in
 from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
-from kimi_tui.workspace.protected_names import NameList, folded, run_values, runs_later, secrets
+from kimi_tui.workspace.protected_names import (
+    NameList,
+    folded,
+    run_values,
+    runs_later,
+    secret_places,
+    secrets,
+)
 
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
@@ -79,13 +87,15 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
         written = home + path[1:]
     root = Path(os.path.realpath(work_dir))
     lexical = os.path.normpath(work_dir / written)
-    real = Path(os.path.realpath(work_dir / written))
-    for candidate in (Path(lexical), real):
-        if len(candidate.parts) > 1 and candidate.parts[1] in _REFUSED:
-            raise ToolProblem(
-                f"{path} leads to /{candidate.parts[1]}: devices and kernel files cannot be read or written.",
-                brief="not a file",
-            )
+    _refuse_kernel_files(path, Path(lexical))
+    try:
+        real = Path(os.path.realpath(work_dir / written))
+    except OSError as error:
+        # A link of the kernel, or a name that is something else from one look to the next.
+        raise ToolProblem(
+            f"Where {path:.200} leads cannot be told: {error.strerror}.", brief="bad path"
+        ) from error
+    _refuse_kernel_files(path, real)
     if _within(Path(lexical), work_dir):
         lexical = os.path.normpath(root / Path(lexical).relative_to(work_dir))
     inside = _within(real, root)
@@ -94,6 +104,14 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
         real = root / real.relative_to(ancestor)
         inside = True
     return ResolvedPath(path, real, root, inside, lexical != str(real), home)
+
+
+def _refuse_kernel_files(path: str, candidate: Path) -> None:
+    if len(candidate.parts) > 1 and candidate.parts[1] in _REFUSED:
+        raise ToolProblem(
+            f"{path} leads to /{candidate.parts[1]}: devices and kernel files cannot be read or written.",
+            brief="not a file",
+        )
 
 
 def _check(path: str) -> None:
@@ -157,7 +175,7 @@ def protected_reason(
         return f"{link} leads there, and files like that hold secrets"
     if _is_named_by_git(target):
         return "git's settings name it, and git may run it"
-    if _is_ours(target.real, target.root, environ):
+    if _is_in(target.real, target.root, _own_places(environ)):
         return "it belongs to this program's own settings or sessions"
     return ""
 
@@ -181,8 +199,8 @@ def is_secret_by_name(
 ) -> bool:
     """Whether its own name says so, or its place: then it is in no snapshot."""
     rules = secrets()
-    return any(rules.rule_in(names, is_folder=is_folder) for names in _names(target)) or _is_ours(
-        target.real, target.root, environ
+    return any(rules.rule_in(names, is_folder=is_folder) for names in _names(target)) or _is_in(
+        target.real, target.root, [*_own_places(environ), *_secret_places(target.home)]
     )
 
 
@@ -232,7 +250,8 @@ def secrets_below(
         return None
     above = () if target.inside else target.real.parts
     base = target.root if target.inside else target.real
-    ours = [folder for folder in _own_places(environ) if folder.is_relative_to(base)]
+    places = [*_own_places(environ), *_secret_places(target.home)]
+    ours = [folder for folder in places if folder.is_relative_to(base)]
     links = [link for link in links if Path(link.real).is_relative_to(base)]
     rules = secrets()
 
@@ -267,12 +286,19 @@ def _names(target: ResolvedPath) -> list[tuple[str, ...]]:
 
 
 def _own_places(environ: Mapping[str, str]) -> list[Path]:
-    return [place.resolve() for place in app_paths.own_places(environ)]
+    """Where our files really are, and every link on the way: whoever changes one of these gives us other settings."""
+    ways = [links_to(str(place)) for place in app_paths.own_places(environ)]
+    return [Path(place) for links, end in ways for place in (*links, end)]
 
 
-def _is_ours(path: Path, root: Path, environ: Mapping[str, str]) -> bool:
+def _secret_places(home: str) -> list[Path]:
+    places = [place for place in secret_places(home) if os.path.lexists(place)] if home else []
+    return [Path(os.path.realpath(place)) for place in places]
+
+
+def _is_in(path: Path, root: Path, places: Iterable[Path]) -> bool:
     real = [folded(part) for part in path.parts]
-    for place in _own_places(environ):
+    for place in places:
         parts = [folded(part) for part in place.parts]
         if real[: len(parts)] == parts and not _within_work_folder(parts, root):
             return True

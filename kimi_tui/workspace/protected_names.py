@@ -1,7 +1,8 @@
 """Which files hold secrets, and which run later or steer what runs, by their names; the lists are `protected_names.toml`.
 
 Names are compared as file systems may: without case, composed, without characters that nobody sees and without blanks and
-dots at their end. `NameList` judges a path; `run_values` finds in a file what a package manager would run.
+dots at their end; a backup or copy of what holds a secret holds it too. `NameList` judges a path; `secret_places` are those
+that only count below the home folder or in the system; `run_values` finds in a file what a package manager would run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, cast
 from unicodedata import normalize
@@ -20,6 +21,9 @@ from unicodedata import normalize
 from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
+_ANCHORS = ("~/", "/")
+_MOST_ENDINGS = 4
+_SWAPS = (".swp", ".swo", ".swn")
 
 
 def folded(name: str) -> str:
@@ -37,14 +41,21 @@ class NameList:
     Attributes:
         folders: names that cover what is below them too.
         names: names of files.
+        beginnings, ends: of names of files; what has none of them is in no pattern.
         patterns: of names of files.
         tails: by its last name, each rule of several names, and whether it covers what is below.
+        ways: by its last name, what such a rule has before its own last name.
+        copies: whether they are about backups and copies as well.
     """
 
     folders: frozenset[str]
     names: frozenset[str]
+    beginnings: tuple[str, ...]
+    ends: tuple[str, ...]
     patterns: re.Pattern[str]
     tails: dict[str, tuple[tuple[tuple[str, ...], bool], ...]]
+    ways: dict[str, tuple[tuple[str, ...], ...]]
+    copies: bool
 
     def rule_in(self, path: Sequence[str], *, is_folder: bool = False) -> str:
         """The name on the way that a rule is about; empty where none is.
@@ -56,34 +67,91 @@ class NameList:
         seen = [folded(name) for name in path]
         last = len(seen) - 1
         for at, name in enumerate(seen):
-            if self._covers(seen[: at + 1], is_folder=is_folder or at < last):
+            if self.covers(seen[: at + 1], is_folder=is_folder or at < last):
                 return name
         return ""
 
     def ends_in(self, path: str, *, is_folder: bool) -> bool:
         """Whether a rule is about the last name of a path, whose folders are known to be in no rule."""
-        return self._covers([folded(name) for name in path.split("/")], is_folder=is_folder)
+        return self.covers([folded(name) for name in path.split("/")], is_folder=is_folder)
 
-    def _covers(self, seen: Sequence[str], *, is_folder: bool) -> bool:
+    def covers(self, seen: Sequence[str], *, is_folder: bool) -> bool:
+        """The same for names that are folded."""
+        if self._is_named(seen, is_folder=is_folder):
+            return True
+        name = seen[-1]
+        if not self.copies or (original := original_of(name)) == name:
+            return False
+        originals = [original]
+        if name.endswith(_SWAPS):
+            # An editor hides its copy by a dot in front.
+            originals.append(original.removeprefix("."))
+        return any(self._is_named([*seen[:-1], one], is_folder=is_folder) for one in originals)
+
+    def leads_on(self, seen: Sequence[str]) -> bool:
+        """Whether a rule of several names may be about something in this folder, whose names are folded."""
+        return any(self._matches(seen, way) for way in self.ways.get(original_of(seen[-1]), ()))
+
+    def _is_named(self, seen: Sequence[str], *, is_folder: bool) -> bool:
         name = seen[-1]
         if name in self.folders:
             return True
         for rule, is_below_too in self.tails.get(name, ()):
-            if (is_below_too or not is_folder) and tuple(seen[-len(rule) :]) == rule:
+            if (is_below_too or not is_folder) and self._matches(seen, rule):
                 return True
-        return not is_folder and (name in self.names or self.patterns.fullmatch(name) is not None)
+        if is_folder:
+            return False
+        if name in self.names:
+            return True
+        may_be = name.startswith(self.beginnings) or name.endswith(self.ends)
+        return may_be and self.patterns.fullmatch(name) is not None
+
+    def _matches(self, seen: Sequence[str], rule: tuple[str, ...]) -> bool:
+        end = tuple(seen[-len(rule) :])
+        return end == rule or (self.copies and tuple(map(original_of, end)) == rule)
+
+
+@lru_cache(maxsize=4096)
+def original_of(name: str) -> str:
+    """The folded name of what this one is a backup or copy of, by its name; the name itself where it is of none."""
+    for _ in range(_MOST_ENDINGS):
+        stem, dot, ending = name.rpartition(".")
+        if (found := _copy().search(name)) and found.start():
+            name = name[: found.start()]
+        elif dot and ending in _endings() and (found := _copy().search(stem)) and found.start():
+            # In front of the ending, where file managers put it.
+            name = f"{stem[: found.start()]}.{ending}"
+        elif name.startswith("#") and name.endswith("#") and len(name) > 2:
+            name = name[1:-1]
+        elif name.startswith("copy of "):
+            name = name.removeprefix("copy of ")
+        else:
+            break
+    return name
 
 
 @cache
 def secrets() -> NameList:
     """Files that hold secrets."""
-    return _list("secrets")
+    return _list("secrets", copies=True)
 
 
 @cache
 def runs_later() -> NameList:
     """Files that run later, or steer what runs."""
-    return _list("runs_later")
+    return _list("runs_later", copies=False)
+
+
+def secret_places(home: str) -> list[str]:
+    """What holds secrets in this home folder and in the system, wherever the names alone do not say so; absolute paths."""
+    return [f"{home}{rule[1:]}" if rule.startswith("~/") else rule for rule in _secret_places()]
+
+
+@cache
+def _secret_places() -> tuple[str, ...]:
+    tables = cast("list[dict[str, list[str]]]", _data()["secrets"])
+    rules = [rule for table in tables for rule in table["names"] if rule.startswith(_ANCHORS)]
+    return tuple(rule.removesuffix("/") for rule in rules)
 
 
 def run_values(name: str, text: str) -> Sequence[object] | None:
@@ -116,24 +184,61 @@ def _data() -> dict[str, Any]:
     )
 
 
-def _list(kind: str) -> NameList:
+@cache
+def _copy() -> re.Pattern[str]:
+    """What tools put behind the name of a backup or copy."""
+    words = "|".join(map(re.escape, cast("list[str]", _data()["copies"]["words"])))
+    number = r"\d[\dtz:._-]{0,24}"
+    return re.compile(
+        rf"(?:\.?~\d{{0,9}}~?|[ ._-]{{1,3}}(?:{words})(?:[ ._-]?(?:\({number}\)|{number}))?|[ ._-]{number}| ?\({number}\))\Z"
+    )
+
+
+@cache
+def _endings() -> frozenset[str]:
+    """What comes last in a name of the lists."""
+    tables = cast("list[dict[str, list[str]]]", _data()["secrets"])
+    return frozenset(
+        rule.rpartition(".")[2] for table in tables for rule in table["names"] if "." in rule[1:]
+    )
+
+
+def _list(kind: str, *, copies: bool) -> NameList:
     folders: set[str] = set()
     names: set[str] = set()
+    beginnings: set[str] = set()
+    ends: set[str] = set()
     patterns: list[str] = []
     tails: dict[str, tuple[tuple[tuple[str, ...], bool], ...]] = {}
     for table in cast("list[dict[str, list[str]]]", _data()[kind]):
         globs: list[str] = []
         for rule in table["names"]:
+            if rule.startswith(_ANCHORS):
+                continue
             *above, name = parts = tuple(rule.removesuffix("/").split("/"))
             if above:
                 tails[name] = (*tails.get(name, ()), (parts, rule.endswith("/")))
             elif "*" in name:
                 globs.append(name)
+                beginning, *_, end = name.split("*")
+                (beginnings if beginning else ends).add(beginning or end)
             else:
                 (folders if rule.endswith("/") else names).add(name)
         if globs:
             patterns.append(f"(?!{_any(table.get('unless', []))})(?:{_any(globs)})")
-    return NameList(frozenset(folders), frozenset(names), re.compile("|".join(patterns)), tails)
+    ways: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for way in {rule[:-1] for found in tails.values() for rule, _ in found}:
+        ways[way[-1]] = (*ways.get(way[-1], ()), way)
+    return NameList(
+        frozenset(folders),
+        frozenset(names),
+        tuple(beginnings),
+        tuple(ends),
+        re.compile("|".join(patterns)),
+        tails,
+        ways,
+        copies,
+    )
 
 
 def _any(globs: Iterable[str]) -> str:

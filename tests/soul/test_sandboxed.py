@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.chat_server import call, say
-from support.covered import is_covered
+from support.covered import whole_sandbox
 from support.soul import next_event, stage
 from support.watching import until
 
@@ -18,20 +19,13 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
-from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
+from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire import events as ev
 
 
 @pytest.fixture(scope="module", autouse=True)
 def there_is_one() -> None:
-    if is_covered(Path.home()):
-        pytest.skip("this home lies below /tmp, which the sandbox covers")
-    try:
-        if find_sandbox(SandboxSettings(), os.environ).is_whole:
-            return
-    except NoSandbox as no:
-        pytest.skip(f"no sandbox on this machine: {no}")
-    pytest.skip("the sandbox of this machine is not whole")
+    whole_sandbox(Path.home())
 
 
 async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path: Path) -> None:
@@ -115,6 +109,44 @@ async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: 
         assert "done" in result.output
         assert "open to it from then on: .env, conf/.env." in result.message
         assert "server.key" not in result.message
+
+
+def commit_all(folder: Path) -> None:
+    for words in ("init -q", "add -fA", "-c user.name=a -c user.email=a@b commit -qm x"):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_key_that_git_keeps_is_marked(tmp_path: Path, asks: bool) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    settings = SandboxSettings()
+    async with stage(
+        tmp_path, mode="sandboxed", sandbox=settings, environ=environ, asks_for_keys=asks
+    ) as on:
+        key = "sk-proj-abcdefgh12345678abcd"
+        (on.work / ".env").write_text(f"KEY={key}\n")
+        commit_all(on.work)
+        ways = (
+            "cat .env",
+            "git show HEAD:.env",
+            "git cat-file -p $(git rev-parse HEAD:.env)",
+            "git archive HEAD | tar -xOf - .env",
+            "git worktree add -q y; cat y/.env",
+        )
+        on.server.script(*(call("Shell", {"command": way}) for way in ways), say("Done."))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("Go"))
+        for _ in ways[1:] if asks else ():
+            asked = await next_event(heard, ev.ApprovalRequest)
+            assert asked.question == "Send the result of Shell to the model, with 1 possible key?"
+            on.soul.answer(asked.id, "no")
+        await turn
+        results = on.ear.of(ev.ToolResult)
+        # The file itself is hidden; what the repository keeps of it is shown.
+        shown = [key in one.output or "[key left out]" in one.output for one in results]
+        assert dict(zip(ways, shown, strict=True)) == {way: way in ways[1:] for way in ways}
+        assert all("1 possible key" in str(one.display) for one in results[1:])
+        assert asks != any(key in str(one.body) for one in on.server.requests)
 
 
 async def test_without_a_sandbox_there_is_no_such_mode(tmp_path: Path) -> None:

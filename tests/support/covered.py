@@ -1,10 +1,74 @@
-"""What a test's sandbox does not show: it has a `/tmp` of its own, so that neither this checkout nor a home may lie there."""
+"""The sandbox that tests try, and what it does not show them: it has a `/tmp` of its own, so that neither this checkout nor a
+home may lie there."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from kimi_tui.tools.process import find_program
+from kimi_tui.tools.sandbox import sandbox as sandbox_module
+from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
+from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox, trouble_with
+
+_PATIENCE_S = 50.0
+_PARTS = """
+from kimi_tui.tools.sandbox import confine
+if confine.landlock_abi() < 1:
+    raise SystemExit("there is no Landlock")
+confine._unshare(False)
+"""
 
 
 def is_covered(path: Path) -> bool:
     """Whether a place lies below `/tmp`."""
     return path.resolve().is_relative_to("/tmp")
+
+
+def whole_sandbox(place: Path) -> Sandbox:
+    """The one that is used here.
+
+    The test is skipped, with the cause, where the machine has not the parts of one; where it has, and there is none that
+    holds, the test fails: it would say nothing.
+
+    Args:
+        place: what the test does not want covered.
+    """
+    if is_covered(place):
+        pytest.skip(f"{place} lies below /tmp, which the sandbox covers: nothing was tried")
+    with pytest.MonkeyPatch.context() as patch:
+        # On a machine that is shared the trial of one may take long.
+        patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
+        try:
+            found = find_sandbox(SandboxSettings(), os.environ)
+        except NoSandbox as no:
+            _without(str(no), [sys.executable, "-c", _PARTS])
+    if not found.is_whole:
+        _without(f"it is not whole: {found.gaps}", [sys.executable, "-c", _PARTS])
+    return found
+
+
+def bubblewrap() -> Sandbox:
+    """Bubblewrap, in the same way."""
+    program = find_program("bwrap", os.environ)
+    if not program:
+        pytest.skip("bubblewrap is not installed here: nothing was tried in it")
+    sandbox = Sandbox("bwrap", SandboxSettings(), os.environ, program)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
+        if trouble := trouble_with(sandbox):
+            _without(trouble, [program, "--ro-bind", "/", "/", "--unshare-all", "true"])
+    return sandbox
+
+
+def _without(why: str, parts: list[str]) -> NoReturn:
+    tried = subprocess.run(parts, stderr=subprocess.PIPE, text=True, check=False)
+    if sys.platform == "linux" and tried.returncode == 0:
+        pytest.fail(f"all that the sandbox is made of is there, and it does not hold: {why}")
+    last = "".join(tried.stderr.strip().splitlines()[-1:])
+    pytest.skip(f"no sandbox on this machine, nothing was tried: {why} ({last})")

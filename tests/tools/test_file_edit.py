@@ -20,7 +20,7 @@ from kimi_tui import filesystem
 from kimi_tui.tools import file_edit, files
 from kimi_tui.tools.base import FileEdit, ToolProblem, ToolRejected
 from kimi_tui.tools.file_edit import Edit, replaced
-from kimi_tui.tools.paths import ResolvedPath, locate
+from kimi_tui.tools.paths import ResolvedPath, locate, protected_reason
 
 
 def temporaries(folder: Path) -> list[str]:
@@ -427,10 +427,20 @@ async def test_protection_looks_through_links_and_at_the_name_written(
     (bench.work_dir / ".envrc").symlink_to("plain")
     bench.environ["KIMI_TUI_HOME"] = str(tmp_path / "ours")
     (tmp_path / "ours").mkdir()
-    for path in ("harmless", ".envrc", str(tmp_path / "ours" / "config.toml")):
+    # The configuration lies elsewhere, by a link that leads through the work folder.
+    (tmp_path / "ours/config.toml").symlink_to(bench.work_dir / "one")
+    (bench.work_dir / "one").symlink_to("dots/two")
+    (bench.work_dir / "dots").mkdir()
+    (bench.work_dir / "dots/two").symlink_to(tmp_path / "elsewhere")
+    for path in ("harmless", ".envrc", "dots/two"):
         bench.approver.asks.clear()
         await bench.run("WriteFile", path=path, content="y\n")
         assert [ask.action for ask in bench.approver.asks] == ["edit protected"], path
+    for path in ("one", "dots/two", str(tmp_path / "elsewhere"), str(tmp_path / "ours/new")):
+        assert protected_reason(locate(path, bench.work_dir, bench.environ), bench.environ), path
+    (tmp_path / "ours/config.toml").unlink()
+    (tmp_path / "ours/config.toml").symlink_to("config.toml")
+    assert not protected_reason(locate("x", bench.work_dir, bench.environ), bench.environ)
 
 
 async def test_what_a_guarded_link_leads_to_is_guarded_as_it_is(

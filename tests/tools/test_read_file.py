@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -188,6 +190,30 @@ async def test_what_is_no_readable_text_is_an_error_at_once(bench: Bench) -> Non
         assert outcome.output == ""
     assert bench.approver.asks == []
     listening.close()
+
+
+async def test_a_path_that_cannot_be_followed_is_refused_in_one_line(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.work_dir / "link").symlink_to("other")
+    readlink = os.readlink
+
+    def swapped(path: str, **more: Any) -> str:
+        if str(path).endswith("/link"):
+            # What it was is a file by now.
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+        return readlink(path, **more)
+
+    monkeypatch.setattr(os, "readlink", swapped)
+    for tool in ("ReadFile", "Glob", "Grep", "WriteFile"):
+        for path, says in (("link", "Invalid argument"), ("/proc/1/cwd/x", "leads to /proc")):
+            more = {"directory": path} if tool == "Glob" else {"path": path}
+            more |= {"pattern": "x"} if tool in ("Glob", "Grep") else {}
+            more |= {"content": "x"} if tool == "WriteFile" else {}
+            outcome = await bench.run(tool, **more)
+            assert outcome.is_error, (tool, path)
+            assert says in outcome.message, (tool, path)
+            assert "\n" not in outcome.message
 
 
 async def test_a_missing_file_names_the_nearest(bench: Bench) -> None:

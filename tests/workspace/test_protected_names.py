@@ -67,6 +67,50 @@ HOLD_SECRETS = [
     "credentials.json",
     "etc/shadow",
 ]
+COPIES = [
+    *(
+        "deploy.key.bak",
+        "server.pem~",
+        "server.pem.~2~",
+        "id_rsa.old",
+        ".netrc.save",
+        ".pgpass.orig",
+    ),
+    *(
+        ".npmrc.rpmsave",
+        ".my.cnf.dpkg-old",
+        "credentials.json.1",
+        "credentials.json.2024-01-05T10:00",
+    ),
+    *(
+        "credentials copy.json",
+        "credentials (1).json",
+        "credentials - Copy (2).json",
+        "Copy of .netrc",
+    ),
+    *(
+        "secrets_backup.yml",
+        "secrets.bak.yml",
+        "secrets.yml.bak3",
+        "secrets.yml.old.gz",
+        "#secrets.yml#",
+    ),
+    *(".secrets.yml.swp", ".netrc.swp", "prod.tfstate.tmp", "kubeconfig-old", ".env~", ".env copy"),
+    *(
+        ".ssh.bak/id",
+        ".ssh-old/config",
+        ".aws.orig/credentials",
+        ".aws/credentials.bak",
+        ".gnupg copy/x",
+    ),
+    *(
+        ".bash_history.1",
+        "vault.kdbx.20240105",
+        "gh/hosts.yml.save",
+        "shadow.bak",
+        ".git-credentials_old",
+    ),
+]
 RUN_LATER = [
     ".git/hooks/pre-commit",
     ".git/config",
@@ -148,6 +192,19 @@ RUN_LATER = [
 ]
 ORDINARY = [
     "src/app.py",
+    "src/app.py.bak",
+    "notes copy.json",
+    "report (1).json",
+    "data-1.json",
+    "app.old.yml",
+    "backup.tar.gz",
+    "box-shadow-2.css",
+    "Makefile.orig/x",
+    "archive.old/main.rs",
+    "~",
+    "v1.2",
+    "copy of ",
+    "#",
     "src/hooks/use.ts",
     "env.py",
     "environment.md",
@@ -181,8 +238,8 @@ def disguised(path: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("rules", "paths"),
-    [(secrets(), HOLD_SECRETS), (runs_later(), RUN_LATER)],
-    ids=["secrets", "run"],
+    [(secrets(), HOLD_SECRETS), (secrets(), COPIES), (runs_later(), RUN_LATER)],
+    ids=["secrets", "copies", "run"],
 )
 def test_every_spelling_of_a_guarded_name_is_known(rules: NameList, paths: list[str]) -> None:
     missed = [one for path in paths for one in disguised(path) if not rules.rule_in(one.split("/"))]

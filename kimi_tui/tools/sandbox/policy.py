@@ -12,15 +12,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import sys
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import open_regular, read_regular
+from kimi_tui.filesystem import links_to, open_regular, read_regular
 from kimi_tui.tools.guarded_links import PASSED_OVER, known_links, links_in, remember
 from kimi_tui.tools.process import word_set
 from kimi_tui.tools.sandbox.sockets import stray_sockets
@@ -28,7 +30,19 @@ from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import folded
 
 _DEEPEST = 4
-_MOST_LOOKED_AT = 40_000
+_MOST_LOOKED_AT = 400_000
+_SETTLED_NS = 2_000_000_000
+"""A folder that changed later than this ago may have changed again without another time on it."""
+_MOST_GUARDED = 2000
+_HOME_TOPS = (
+    (),
+    (".config",),
+    (".local", "share"),
+    (".local", "state"),
+    (".cache",),
+    ("Library",),
+    ("Library", "Application Support"),
+)
 _MOST_REPOSITORIES = 500
 _OF_BARE = frozenset({"HEAD", "objects", "refs"})
 _GIT_FILE_BYTES = 4096
@@ -53,36 +67,6 @@ _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"
 """Sections of git's settings whose values are addresses and names."""
 
 
-SECRET_PLACES = frozenset(
-    {
-        "Library/Application Support/Google/Chrome",
-        "Library/Application Support/Firefox",
-        "Library/Application Support/BraveSoftware",
-    }
-) | word_set(""".ssh .gnupg .aws .azure .kube .docker .oci .fly .vercel .kaggle .age .password-store .huggingface
-    .terraform.d .netrc .pypirc .npmrc .yarnrc.yml .git-credentials .pgpass .my.cnf .s3cfg .boto .curlrc .wgetrc
-    .smbcredentials .vault-token .terraformrc .claude .claude.json .codex .gemini .cursor .Xauthority .ICEauthority
-    .netlify .config/solana .config/age .config/opencode .local/share/opencode .electrum .ethereum .bitcoin .heroku
-    .aliyun .databrickscfg .authinfo .msmtprc .mbsyncrc .openai .qwen .continue .composer/auth.json
-    .config/containers/auth.json .config/pypoetry/auth.toml .config/hcloud .config/composer/auth.json
-    .cargo/credentials .cargo/credentials.toml .gem/credentials .bundle/config .m2/settings.xml
-    .m2/settings-security.xml .gradle/gradle.properties .nuget/NuGet .config/git/credentials .config/gh .config/hub
-    .config/glab-cli .config/gcloud .config/doctl .config/rclone .config/sops .config/op .config/1Password
-    .config/Bitwarden .config/github-copilot .config/anthropic .config/heroku .config/netlify .config/fly
-    .config/configstore .config/pulse/cookie .config/google-chrome .config/chromium .config/BraveSoftware
-    .config/microsoft-edge .config/vivaldi .config/Slack .config/discord .config/Signal .mozilla .thunderbird
-    .cache/huggingface/token .local/share/keyrings .local/share/kwalletd .local/share/com.vercel.cli
-    .local/share/atuin .local/share/fish/fish_history .local/share/containers .local/share/gopass
-    .bash_history .zsh_history .zhistory .python_history .psql_history .mysql_history .sqlite_history
-    .rediscli_history .mongosh .node_repl_history .irb_history .lesshst .viminfo
-    Library/Keychains Library/Cookies Library/Messages Library/Mail""")
-"""Below the home folder: keys, logins, browsers' profiles, histories of shells (people type passwords), other agents."""
-
-SECRET_SYSTEM_PLACES = word_set("""/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d
-    /etc/ssl/private /etc/NetworkManager/system-connections /etc/wireguard /run/secrets /run/credentials /run/user
-    /var/run/secrets /var/lib/docker /var/lib/containers /run/docker /run/containerd /run/podman""")
-"""Readable for root, which the user of a container often is."""
-
 CACHES = word_set(""".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/yarn .cache/pnpm .cache/node
     .cache/go-build .cache/ccache .cache/sccache .cache/mypy .cache/ruff .cache/matplotlib .cache/fontconfig .ccache
     .npm/_cacache .npm/_logs .npm/_update-notifier-last-checked .yarn/cache .local/share/pnpm/store
@@ -99,6 +83,8 @@ _REFUSED = re.compile(
     r"Invalid cross-device link|\b(?:EROFS|EACCES|EPERM|EBUSY|EXDEV)\b",
     re.IGNORECASE,
 )
+_HELD = re.compile(r"Device or resource busy|Invalid cross-device link|EBUSY|EXDEV", re.IGNORECASE)
+_SPECIAL = "cannot create special file"
 _QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]+)['\"’`]")
 _PATH = re.compile(r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)*")
 _NO_NETWORK = re.compile(
@@ -135,6 +121,7 @@ class Policy:
         work: the work folder; the first of `writable`.
         writable: what may be written, whole.
         kept: what may not, below them.
+        links: those of them that are links and decide what is secret, or where this program's settings are.
         pinned: folders on the way to what is kept that may not be renamed.
         hidden: what cannot be read.
         network: whether the network of the machine is there.
@@ -145,6 +132,7 @@ class Policy:
     work: str
     writable: tuple[str, ...]
     kept: tuple[str, ...]
+    links: tuple[str, ...]
     pinned: tuple[str, ...]
     hidden: tuple[str, ...]
     network: bool
@@ -166,13 +154,22 @@ class Policy:
             return False
         return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
 
+    def may_rename(self, path: str) -> bool:
+        """Whether no folder stands still on the way to what is at this path, so that it can be renamed to any other place."""
+        return not _under(os.path.realpath(os.path.join(self.work, path)), self.pinned)
+
     def may_read(self, path: str) -> bool:
         """Whether a command may read what is at this path, as far as the sandbox is concerned."""
         return not _under(os.path.realpath(os.path.join(self.work, path)), self.hidden)
 
 
 def policy_for(
-    work_dir: Path, settings: SandboxSettings, environ: Mapping[str, str], *, network: bool = False
+    work_dir: Path,
+    settings: SandboxSettings,
+    environ: Mapping[str, str],
+    *,
+    network: bool = False,
+    memory: FolderMemory | None = None,
 ) -> Policy:
     """What a command in this folder may reach. Lists folders: for a thread.
 
@@ -181,6 +178,7 @@ def policy_for(
         settings: of the user.
         environ: for the home folder and our own.
         network: let it use the network this once.
+        memory: of earlier looks at the folder.
 
     Raises:
         NoSandbox: the folder holds too much of what has to be kept from commands.
@@ -189,36 +187,45 @@ def policy_for(
     home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
-    names = CACHES if settings.writable is None else settings.writable
-    extra = {real for name in names if (real := _named(name, home, (work,)))}
+    extra = _writable(CACHES if settings.writable is None else settings.writable, home, work)
     # Commands write to the caches too, and could have what is named there lead anywhere.
-    shown = {real for path in settings.readable if (real := _named(path, home, (work, *extra)))}
-    hidden = {
-        real
-        for place in _secret_places(home, environ)
-        if (real := os.path.realpath(place)) not in shown and os.path.lexists(real)
-    }
-    if above := next((place for place in sorted(hidden) if _under(work, (place,))), None):
-        raise NoSandbox(f"the work folder is in {above}, where secrets are kept")
+    shown: set[str] = set()
+    for path in settings.readable:
+        links, end = links_to(_absolute(path, home))
+        if not any(_under(link, (work, *extra)) for link in links):
+            shown.add(end)
+    own = [str(place) for place in app_paths.own_places(environ)]
+    guarded = [*own, *filter(os.path.lexists, protected_names.secret_places(home))]
+    guarded += _secret_in_home(home)
+    hidden: set[str] = set()
+    ways = [links_to(place) for place in guarded]
+    for place, (_, end) in zip(guarded, ways, strict=True):
+        if end in shown or not os.path.lexists(end):
+            continue
+        parent, name = os.path.split(place)
+        if (
+            parent == home
+            and name[:1] != "."
+            and any(_under(one, (end,)) for one in (work, *extra))
+        ):
+            # A project that is called like a folder of secrets.
+            continue
+        if _under(work, (end,)):
+            raise NoSandbox(f"the work folder is in {end}, where secrets are kept")
+        hidden.add(end)
     writable = {
         path
         for path in extra
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
-    hidden |= {
-        real
-        for place in _secret_in_home(home)
-        if (real := os.path.realpath(place)) not in shown
-        and not any(_under(one, (real,)) for one in (work, *writable))
-    }
-    top, watch, nested = _look(work)
+    top, watch, nested = _look(work, memory or FolderMemory())
     if not watch.is_whole:
         raise NoSandbox(
             f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
         )
     kept: set[str] = set(top)
     commons: list[str] = []
-    hidden |= {path for path in watch.secrets if path not in shown}
+    hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
     hidden |= {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed them since they were seen; and those of the home folder may lead in here.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
@@ -248,13 +255,26 @@ def policy_for(
         kept |= {*_of_git(bare, makes_hooks=False)} | {
             path for path in named_by_settings(bare, bare, home=home) if _under(path, (work,))
         }
-    roots = [work, *sorted(path for path in writable if not _under(path, (work,)))]
+    roots = (work, *sorted(path for path in writable if not _under(path, (work,))))
+    # What a link leads to that a command could change would be another thing for the next command.
+    followed = [link for links, _ in (links_to(str(work_dir)), *ways) for link in links]
+    links = {link for link in (*followed, *watch.links) if _under(link, roots)}
+    links = {link for link in links if not _under(os.path.dirname(link), hidden | kept)} - hidden
+    for _, end in ways[: len(own)]:
+        if _under(end, roots) and not os.path.lexists(end) and not _under(end, hidden):
+            raise NoSandbox(
+                f"commands could make {end}, from which this program reads its settings"
+            )
+    kept |= links
     kept_paths = sorted(kept - hidden)
+    if len(kept_paths) + len(hidden) > _MOST_GUARDED:
+        raise NoSandbox(f"more than {_MOST_GUARDED} files would have to be kept from commands")
     secret_paths = outermost(hidden)
     return Policy(
         work=work,
-        writable=tuple(roots),
+        writable=roots,
         kept=tuple(kept_paths),
+        links=tuple(sorted(links)),
         pinned=tuple(
             sorted(
                 {one for path in kept_paths + secret_paths for one in folders_between(path, roots)}
@@ -276,46 +296,60 @@ def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _under(path: str, folders: tuple[str, ...] | set[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+def _under(path: str, folders: Collection[str]) -> bool:
+    while path not in folders:
+        above: str = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return True
 
 
-def _named(path: str, home: str, within: tuple[str, ...]) -> str:
-    """The real path of one that the user names; empty for one that a link in these folders leads elsewhere: whoever
-    writes there could have it lead anywhere."""
-    names = os.path.normpath(os.path.join(home, path.removeprefix("~/"))).split("/")
-    for at in range(1, len(names) + 1):
-        real = os.path.realpath("/".join(names[:at]) or "/")
-        if _under(real, within):
-            inside = os.path.join(real, *names[at:])
-            return inside if os.path.realpath(inside) == inside else ""
-    return os.path.realpath("/".join(names))
+def _absolute(path: str, home: str) -> str:
+    """A path that the user wrote in the settings."""
+    return os.path.normpath(os.path.join(home, path.removeprefix("~/")))
 
 
-def _secret_places(home: str, environ: Mapping[str, str]) -> Iterator[str]:
-    for place in SECRET_PLACES:
-        yield os.path.join(home, place)
-    yield from SECRET_SYSTEM_PLACES
-    yield from map(str, app_paths.own_places(environ))
+def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
+    """Where the entries lead that may be written.
+
+    Without those to which a link in one of them, or in the work folder, leads: a command could have it lead anywhere."""
+    ways = [links_to(_absolute(name, home)) for name in names]
+    plain = {end for links, end in ways if not links}
+    linked = [
+        (links, end)
+        for links, end in ways
+        if links and not any(_under(link, (work, *plain)) for link in links)
+    ]
+    return plain | {
+        end
+        for links, end in linked
+        if not any(_under(link, [other for _, other in linked]) for link in links)
+    }
 
 
 def _secret_in_home(home: str) -> Iterator[str]:
-    """What is secret by its name at the top of the home folder, and of the folders of configurations in it."""
+    """What is secret by its name in the home folder and in folders of configurations: at the top, and where rules of several
+    names lead."""
     rules = protected_names.secrets()
-    for above in ((), (".config",), (".local", "share")):
-        with contextlib.suppress(OSError), os.scandir(os.path.join(home, *above)) as listing:
+    waiting: list[tuple[str, tuple[str, ...]]] = [
+        (os.path.join(home, *top), top) for top in _HOME_TOPS
+    ]
+    while waiting:
+        folder, above = waiting.pop()
+        with contextlib.suppress(OSError), os.scandir(folder) as listing:
             for item in listing:
-                if rules.rule_in((*above, item.name), is_folder=item.is_dir()):
+                seen = (*above, folded(item.name))
+                is_folder = item.is_dir()
+                if rules.covers(seen, is_folder=is_folder):
                     yield item.path
+                elif is_folder and seen not in _HOME_TOPS and rules.leads_on(seen):
+                    waiting.append((item.path, seen))
 
 
 def outermost(paths: set[str]) -> list[str]:
     """Those of the paths that are below no other of them, sorted."""
-    found: list[str] = []
-    for path in sorted(paths, key=lambda path: (path.count("/"), path)):
-        if not _under(path, tuple(found)):
-            found.append(path)
-    return sorted(found)
+    return sorted(path for path in paths if not _under(os.path.dirname(path), paths))
 
 
 def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
@@ -334,15 +368,29 @@ _Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The files below a work folder that run later, as they were at one time, those that hold secrets, and repositories."""
+    """The files below a work folder that run later, as they were at one time, and repositories in it.
+
+    Attributes:
+        work: the folder.
+        stamps: of the files that run later.
+        secrets: what holds secrets, and what links of such a name lead to.
+        links: of such a name.
+        repositories: their `.git` folders.
+        is_whole: whether there was not too much to look at all of it.
+        memory: of the look.
+        sockets: what is neither a file, a folder nor a link.
+        commons: repositories elsewhere that working trees in the folder belong to.
+    """
 
     work: str
     stamps: Mapping[str, _Stamp]
     secrets: tuple[str, ...]
-    repositories: tuple[str, ...] = ()
-    is_whole: bool = True
+    links: tuple[str, ...]
+    repositories: tuple[str, ...]
+    is_whole: bool
+    memory: FolderMemory
+    sockets: tuple[str, ...]
     commons: tuple[str, ...] = ()
-    sockets: tuple[str, ...] = ()
 
     def with_commons(self, commons: Sequence[str]) -> Watch:
         """The same, with the repositories elsewhere that working trees in the folder belong to."""
@@ -353,7 +401,7 @@ class Watch:
 
     def changed(self) -> list[str]:
         """Which of them are new or another by now, relative to the work folder, shallow ones first. For a thread."""
-        now = dict(_look(self.work)[1].stamps)
+        now = dict(_look(self.work, self.memory)[1].stamps)
         for git in self.commons:
             now |= _git_stamps(git)
         # Where the folder was filled meanwhile, not all of it was looked at again: what is known is, in any case.
@@ -387,7 +435,44 @@ class Watch:
         return removed
 
 
-def _look(work: str) -> tuple[list[str], Watch, list[str]]:
+class _Listing(NamedTuple):
+    """What counts of a folder.
+
+    Attributes:
+        stamp: of the folder; None where not all of it was seen, or it changed so lately that the same stamp would say nothing.
+        n_entries: how many were looked at.
+        folders: what to look into, and whether what is in it runs later.
+        guarded: names of what is secret or runs later: whether it is secret, whether it runs later, whether it is a folder.
+        gits: the names of its repository, in each spelling.
+        is_bare: whether it is a repository without a working tree.
+        sockets: names of what is neither a file, a folder nor a link.
+    """
+
+    stamp: _Stamp | None
+    n_entries: int
+    folders: list[tuple[str, bool]]
+    guarded: list[tuple[str, bool, bool, bool]]
+    gits: list[str]
+    is_bare: bool
+    sockets: list[str]
+
+
+class FolderMemory:
+    """What the last look through a folder found, so that only what changed since is listed again.
+
+    A folder's own times change with every name in it, and a command cannot set the second one.
+    """
+
+    def __init__(self) -> None:
+        self.seen: tuple[str, Mapping[str, _Listing]] = ("", {})
+
+    def of(self, work: str) -> Mapping[str, _Listing]:
+        """What was found in a work folder."""
+        known, listings = self.seen
+        return listings if known == work else {}
+
+
+def _look(work: str, memory: FolderMemory) -> tuple[list[str], Watch, list[str]]:
     """Look through the upper part of a work folder.
 
     Returns:
@@ -396,48 +481,48 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
     top: list[str] = []
     stamps: dict[str, _Stamp] = {}
     secrets: list[str] = []
-    secret, later = protected_names.secrets(), protected_names.runs_later()
+    links: list[str] = []
     repositories: list[str] = []
     gits: list[str] = []
     sockets: list[str] = []
-    waiting = deque([(work, 0)])
+    known = memory.of(work)
+    listings: dict[str, _Listing] = {}
+    waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
     n_looked_at = 0
     while waiting and n_looked_at <= _MOST_LOOKED_AT:
-        folder, depth = waiting.popleft()
-        parts: set[str] = set()
-        with contextlib.suppress(OSError), os.scandir(folder) as listing:
-            for item in listing:
-                n_looked_at += 1
-                name, path = item.name, item.path
-                # The top is always looked at whole: what is held still there must not depend on what else is there.
-                if depth and n_looked_at > _MOST_LOOKED_AT:
-                    break
-                if name == ".git" or _is_git_too(folder, name):
-                    if depth:
-                        repositories.append(folder)
-                    stamps |= _git_stamps(path)
-                    if item.is_dir(follow_symlinks=False):
-                        gits.append(path)
-                    continue
-                if name in _OF_BARE:
-                    parts.add(name)
-                is_folder, is_link = item.is_dir(follow_symlinks=False), item.is_symlink()
-                place = path[len(work) :].lstrip("/")
-                is_secret = secret.ends_in(place, is_folder=is_folder)
-                if is_secret:
-                    secrets += _inside(path, work) if is_link else [path]
-                if later.rule_in(place.split("/"), is_folder=is_folder):
-                    if depth == 0:
-                        top += _inside(path, work) if is_link else [path]
-                    if not is_folder:
-                        stamps |= _stamped(path)
-                if not (is_folder or is_link or item.is_file(follow_symlinks=False)):
-                    sockets.append(path)
-                if is_folder and not is_secret and depth < _DEEPEST and name not in PASSED_OVER:
-                    waiting.append((path, depth + 1))
-        if len(parts) == len(_OF_BARE):
+        folder, above, is_later = waiting.popleft()
+        # The top is always looked at whole: what is held still there must not depend on what else is there.
+        room = _MOST_LOOKED_AT - n_looked_at if above else sys.maxsize
+        listing = _listing(folder, above, known.get(folder), is_later=is_later, room=room)
+        if listing is None:
+            continue
+        listings[folder] = listing
+        n_looked_at += listing.n_entries
+        sockets += [os.path.join(folder, name) for name in listing.sockets]
+        repositories += [folder] if above and listing.gits else []
+        for git in (os.path.join(folder, name) for name in listing.gits):
+            stamps |= _git_stamps(git)
+            gits += [git] if os.path.isdir(git) and not os.path.islink(git) else []
+        if listing.is_bare:
             stamps |= _git_stamps(folder)
             gits.append(folder)
+        for name, is_secret, runs_later, is_folder in listing.guarded:
+            path = os.path.join(folder, name)
+            followed, end = ([], path) if is_folder else links_to(path)
+            if followed:
+                remember(work, path)
+            inside = [path] if end == path else _inside(end, work)
+            if is_secret:
+                links += followed
+                secrets += inside or [one for one in [end] if os.path.isfile(one)]
+            if runs_later and not above:
+                top += {*inside, *(link for link in followed if _under(link, (work,)))}
+            if runs_later and not is_folder:
+                stamps |= _stamped(path)
+        waiting += [
+            (os.path.join(folder, name), (*above, folded(name)), runs_later)
+            for name, runs_later in listing.folders
+        ]
     for deep in _deep_submodules([work, *repositories]):
         link = os.path.join(deep, ".git")
         if deep not in repositories and os.path.lexists(link):
@@ -445,8 +530,16 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
             stamps |= _git_stamps(link)
             gits += [link] if os.path.isdir(link) and not os.path.islink(link) else []
     is_whole = n_looked_at <= _MOST_LOOKED_AT
+    memory.seen = (work, listings)
     watch = Watch(
-        work, stamps, tuple(secrets), tuple(gits), is_whole=is_whole, sockets=tuple(sockets)
+        work,
+        stamps,
+        tuple(secrets),
+        tuple(links),
+        tuple(gits),
+        is_whole,
+        memory,
+        tuple(sockets),
     )
     return top, watch, repositories
 
@@ -475,10 +568,79 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
                     yield found
 
 
-def _inside(link: str, work: str) -> list[str]:
+def _listing(
+    folder: str, above: tuple[str, ...], known: _Listing | None, *, is_later: bool, room: int
+) -> _Listing | None:
+    """What counts in a folder; None where it cannot be listed.
+
+    Args:
+        folder: its path.
+        above: the folded names that lead to it from the work folder.
+        known: of the last look.
+        is_later: what is in it runs later, whatever its name.
+        room: how many entries are looked at.
+    """
+    try:
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode):
+            return None
+        stamp = (found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns)
+        if known is not None and known.stamp == stamp and known.n_entries <= room:
+            return known
+        now = time.time_ns()
+        listing = os.scandir(folder)
+    except OSError:
+        return None
+    secret, later = protected_names.secrets(), protected_names.runs_later()
+    # In what was fetched or built only the top is looked at, for secrets: packages bring keys for tests, and certificates
+    # that programs cannot do without.
+    is_package = bool(above) and above[-1] in PASSED_OVER
+    is_deepest = is_package or len(above) >= _DEEPEST
+    folders: list[tuple[str, bool]] = []
+    guarded: list[tuple[str, bool, bool, bool]] = []
+    gits: list[str] = []
+    sockets: list[str] = []
+    parts: set[str] = set()
+    n_entries, is_whole = 0, False
+    with contextlib.suppress(OSError), listing:
+        for item in listing:
+            n_entries += 1
+            if n_entries > room:
+                break
+            name = item.name
+            if name == ".git" or _is_git_too(folder, name):
+                gits += [] if is_package else [name]
+                continue
+            if name in _OF_BARE and not is_package:
+                parts.add(name)
+            is_folder = item.is_dir(follow_symlinks=False)
+            if not (is_folder or item.is_symlink() or item.is_file(follow_symlinks=False)):
+                sockets.append(name)
+            seen = (*above, folded(name))
+            is_secret = secret.covers(seen, is_folder=is_folder)
+            runs_later = is_later or later.covers(seen, is_folder=is_folder)
+            runs_later = runs_later and not is_package
+            if is_secret or (runs_later and not (above and is_folder)):
+                guarded.append((name, is_secret, runs_later, is_folder))
+            if is_folder and not is_secret and not is_deepest and name != "__pycache__":
+                folders.append((name, runs_later))
+        else:
+            is_whole = True
+    is_settled = is_whole and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
+    return _Listing(
+        stamp if is_settled else None,
+        n_entries,
+        folders,
+        guarded,
+        gits,
+        is_bare=len(parts) == len(_OF_BARE),
+        sockets=sockets,
+    )
+
+
+def _inside(end: str, work: str) -> list[str]:
     """What a link leads to, where that is in the work folder and not all of it."""
-    real = remember(work, link)
-    return [real] if real.startswith(f"{work.rstrip('/')}/") and os.path.exists(real) else []
+    return [end] if end.startswith(f"{work.rstrip('/')}/") and os.path.exists(end) else []
 
 
 def _stamped(path: str) -> dict[str, _Stamp]:
@@ -588,7 +750,7 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
         there: only what exists.
 
     Returns:
-        real paths; none of them holds the repository or all of its files.
+        real paths, and links on the way to these; none of them holds the repository or all of its files.
 
     Raises:
         NoSandbox: they name too much to look it all up, or are too many or too long.
@@ -596,7 +758,9 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
     found: set[str] = set()
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
-    waiting += [os.path.join(home, name) for name in _USER_SETTINGS if home]
+    for links, end in [links_to(os.path.join(home, name)) for name in _USER_SETTINGS if home]:
+        waiting.append(end)
+        found |= {*links, end}
     read: set[str] = set()
     while waiting:
         settings = waiting.pop()
@@ -622,23 +786,27 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
                 whole = os.path.join(home, whole[2:]) if home else os.path.expanduser(whole)
             if section in ("include", "includeif") and name == "path":
                 n_named += 1
-                waiting.append(os.path.realpath(os.path.join(os.path.dirname(settings), whole)))
-                found.add(waiting[-1])
+                links, end = links_to(os.path.join(os.path.dirname(settings), whole))
+                waiting.append(end)
+                found |= {*links, end}
             elif name in ("hookspath", "attributesfile"):
-                found.add(os.path.realpath(os.path.join(top, whole)))
+                links, end = links_to(os.path.join(top, whole))
+                found |= {*links, end}
             else:
                 # A program, in front of its arguments or behind a shell.
                 words = [word for word in value.translate(_QUOTES).split() if "/" in word]
                 n_named += len(words)
                 if n_named > _MOST_NAMED:
                     raise NoSandbox(f"git's settings for {top} name more than {_MOST_NAMED} files")
-                paths = [os.path.realpath(os.path.join(top, word)) for word in words]
-                found |= {path for path in paths if os.path.isfile(path)}
+                ways = [links_to(os.path.join(top, word)) for word in words]
+                found |= {
+                    one for links, end in ways if os.path.isfile(end) for one in (*links, end)
+                }
     above = {os.path.realpath(top), os.path.realpath(git)}
     return {
         path
         for path in found
-        if (os.path.exists(path) or not there) and not any(_under(one, (path,)) for one in above)
+        if (os.path.lexists(path) or not there) and not any(_under(one, (path,)) for one in above)
     }
 
 
@@ -764,13 +932,14 @@ def refused(output: str, policy: Policy) -> list[str]:
         if not policy.network and _NO_NETWORK.search(line):
             found.append("the network")
         if match := _REFUSED.search(line):
-            found += _refused_by_line(line, match.start(), policy)
+            found += _refused_by_line(line, match, policy)
     return list(dict.fromkeys(found))[:_MOST_REFUSALS]
 
 
-def _refused_by_line(line: str, at: int, policy: Policy) -> list[str]:
-    """What a line with an error in it (at `at`) is about: what it quotes, else the path before the error, or after it."""
-    paths = [*_QUOTED.findall(line), *reversed(_PATH.findall(line[:at])), *_PATH.findall(line[at:])]
+def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[str]:
+    """What a line with an error in it is about: what it quotes, else the path before the error, or after it."""
+    before, after = line[: error.start()], line[error.start() :]
+    paths = [*_QUOTED.findall(line), *reversed(_PATH.findall(before)), *_PATH.findall(after)]
     for path in paths:
         if "/" not in path and not path.startswith("."):
             continue
@@ -778,4 +947,13 @@ def _refused_by_line(line: str, at: int, policy: Policy) -> list[str]:
             return [f"reading {path}"]
         if not policy.may_write(path):
             return [f"writing {path}"]
+    if _SPECIAL in before and paths:
+        # `mv` and `cp` of a folder find a device under the name of what is hidden in it.
+        return [f"copying to {paths[0]} what is hidden"]
+    if _HELD.match(error[0]):
+        held = next((path for path in paths if not policy.may_rename(path)), "")
+        if held:
+            return [
+                f"renaming {held} (a folder there is held still, for what is in it; a copy works)"
+            ]
     return []

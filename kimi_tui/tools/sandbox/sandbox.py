@@ -22,6 +22,7 @@ from typing import Literal
 
 from kimi_tui.tools.process import child_environment, find_program
 from kimi_tui.tools.sandbox.policy import (
+    FolderMemory,
     NoSandbox,
     Policy,
     SandboxSettings,
@@ -81,6 +82,7 @@ class Sandbox:
         self.environ = environ
         self.program = program
         self._tmp = ""
+        self._memory = FolderMemory()
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -91,6 +93,19 @@ class Sandbox:
     def is_whole(self) -> bool:
         """Whether it holds all that is said of it, so that commands in it need no question."""
         return not self.gaps
+
+    def policy_for(self, work_dir: Path, *, network: bool = False) -> Policy:
+        """What a command in this folder may reach. Lists what changed in it since the last time: for a thread.
+
+        Raises:
+            NoSandbox: not in this folder.
+        """
+        policy = policy_for(
+            work_dir, self.settings, self.environ, network=network, memory=self._memory
+        )
+        if policy.links and self.backend == "bwrap":
+            raise NoSandbox(f"{policy.links[0]} is a link, which bubblewrap cannot hold still")
+        return policy
 
     def confined(
         self, argv: list[str], work_dir: Path, *, network: bool = False, writes: bool = True
@@ -107,7 +122,7 @@ class Sandbox:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
-        policy = policy_for(work_dir, self.settings, self.environ, network=network)
+        policy = self.policy_for(work_dir, network=network)
         if not writes:
             # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
             policy = replace(policy, writable=(policy.work,), kept=(policy.work,), pinned=())
@@ -160,7 +175,9 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
         ("--ro-bind", policy.kept),
     ):
         for path in paths:
-            arguments += [flag, path, path]
+            # One to a link would lie on what that leads to.
+            if not os.path.islink(path):
+                arguments += [flag, path, path]
     covered: list[str] = []
     for path in (*policy.hidden, *sockets_of_others([*policy.writable])):
         if any(path.startswith(f"{above}/") for above in covered) or not os.path.lexists(path):

@@ -173,6 +173,10 @@ mv .env e$N; cat e$N
 git add -f .env && git show :.env
 tar -cf - .env sub3 | tr -d '\0'
 cat deploy.pem
+cat app.key.bak
+cat .ssh.old/id
+cat node_modules/.npmrc
+mv .ssh.old s$N; cat s$N/id
 umount .env; cat .env
 umount -l "$HOME/.ssh"; cat "$HOME/.ssh/id_rsa"
 mount --bind "$OUT" sub3; cat sub3/home/.ssh/id_rsa

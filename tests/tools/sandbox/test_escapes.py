@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import hashlib
+import itertools
 import os
 import pty
 import re
@@ -23,6 +24,7 @@ from uuid import uuid4
 import pytest
 
 from kimi_tui.tools.process import RunningCommand, marked
+from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 HERE = Path(__file__).parent
@@ -77,6 +79,9 @@ class Outside:
             "ok3": "ok\n",
             "ok4": "ok\n",
             ".env": f"TOKEN={secret}",
+            "app.key.bak": secret,
+            ".ssh.old/id": secret,
+            "node_modules/.npmrc": secret,
             "sub3/.env": f"TOKEN={secret}",
             "deploy.pem": secret,
             ".envrc": "mine\n",
@@ -192,6 +197,111 @@ def outside() -> Iterator[Outside]:
         yield Outside(Path(base))
 
 
+async def run_in(sandbox: Sandbox, script: str, outside: Outside) -> str:
+    """What a script prints that runs in the sandbox, with the home folder of `outside`."""
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    try:
+        shell = ["/bin/bash", "--noprofile", "--norc", "-c", script]
+        confined = here.confined(shell, outside.work)
+        command = RunningCommand(
+            confined.argv,
+            work_dir=outside.work,
+            environ=confined.environ,
+            timeout_s=50,
+            on_output=lambda text: None,
+            confined_to=confined.words,
+            ends_all=True,
+        )
+        return (await command.run()).output.text
+    finally:
+        here.remove_temporary()
+
+
+def linked(*steps: Path, text: str) -> None:
+    """A file at the last of these places, and a link at each other one to the next."""
+    written(steps[-1], text)
+    for at, to in itertools.pairwise(steps):
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.symlink_to(to)
+
+
+async def test_no_link_on_the_way_to_what_is_guarded_is_changed(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    work, home, secret = outside.work, outside.home, outside.secret
+    chains = (
+        (outside.app / "config.toml", work / "a/link.toml", home / "dots/config.toml"),
+        (home / ".ssh", work / "keys", home / "dots/keys"),
+        (work / ".env", work / "second", work / "plain"),
+        (work / "sub/.env", home / "shared"),
+    )
+    for chain in chains:
+        linked(*chain, text="" if chain[0].name == ".ssh" else secret)
+    (home / "dots/keys").unlink()
+    written(home / "dots/keys/id", secret)
+    written(work / "AGENTS.md", "mine\n")
+    (work / "CLAUDE.md").symlink_to("AGENTS.md")
+    written(work / "evil", "evil\n")
+    links = [link for chain in chains for link in chain[:-1]] + [work / "CLAUDE.md"]
+    before = [os.readlink(link) for link in links]
+    script = """for link in a/link.toml keys .env second sub/.env CLAUDE.md; do
+        ln -sfn "$PWD/evil" $link; mv $link $link.old; rm -f $link; mv -T evil $link; echo evil > $link; cp -f evil $link
+    done 2> /dev/null
+    mv a a.old 2> /dev/null && mkdir a && cp evil a/link.toml; mv sub sub.old 2> /dev/null
+    cat .env second plain sub/.env CLAUDE.md "$HOME/dots/keys/id" "$HOME/dots/config.toml" "$HOME/shared" 2>&1"""
+    if sandbox.backend == "bwrap":
+        with pytest.raises(NoSandbox, match="is a link, which bubblewrap cannot hold still"):
+            await run_in(sandbox, script, outside)
+        return
+    said = await run_in(sandbox, script, outside)
+    assert "mine" in said
+    assert secret not in said
+    assert [os.readlink(link) for link in links] == before
+    assert [chain[0].resolve() for chain in chains] == [chain[-1] for chain in chains]
+
+
+async def test_a_missing_configuration_is_not_made(sandbox: Sandbox, outside: Outside) -> None:
+    (outside.work / "conf").mkdir(parents=True)
+    outside.app.mkdir()
+    (outside.app / "config.toml").symlink_to(outside.work / "conf/config.toml")
+    with pytest.raises(NoSandbox, match=r"commands could make \S+/conf/config\.toml"):
+        await run_in(sandbox, "echo evil > conf/config.toml", outside)
+
+
+async def test_an_entry_that_a_command_made_a_link_is_not_written(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    for folder in (outside.work, outside.home / "made", outside.out / "other"):
+        folder.mkdir(parents=True)
+    (outside.home / "made/sub").symlink_to(outside.out / "other")
+    names = ("~/made/sub/deep", "~/made/sub", "~/made")
+    settings = SandboxSettings(writable=names)
+    here = Sandbox(sandbox.backend, settings, sandbox.environ, sandbox.program)
+    script = f"echo x > $HOME/made/ok; echo x > $HOME/made/sub/out; mkdir {outside.out}/other/deep"
+    await run_in(here, script, outside)
+    assert os.listdir(outside.out / "other") == []
+    assert (outside.home / "made/ok").exists()
+
+
+async def test_a_held_folder_in_the_way_of_a_rename_is_named(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    for name in ("apps/web/.env", "apps/web/a.py", "apps/b.py"):
+        written(outside.work / name, f"{outside.secret}\n")
+    policy = policy_for(outside.work, sandbox.settings, {"HOME": str(outside.home)})
+    rename = 'python3 -c \'import os; os.rename("%s", "%s")\''
+    copy = "(a folder there is held still, for what is in it; a copy works)"
+    for script, what in (
+        (rename % ("apps/web/a.py", "a.py"), [f"renaming apps/web/a.py {copy}"]),
+        (rename % ("apps", "other"), [f"renaming apps {copy}"]),
+        ("mv apps/web w", ["copying to w/.env what is hidden"]),
+        (rename % ("apps/b.py", "apps/c.py"), []),
+        ("cp -r apps/b.py b.py", []),
+    ):
+        assert refused(await run_in(sandbox, script, outside), policy) == what, script
+
+
 async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
     with ExitStack() as held:
         known = outside.build(held)
@@ -244,7 +354,7 @@ async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
             for path in outside.work.rglob("*")
             if path.is_file()
             and not path.is_symlink()
-            and path.name not in (".env", "deploy.pem")
+            and path.name not in (".env", "deploy.pem", "app.key.bak", "id", ".npmrc")
             and outside.secret in path.read_text(errors="replace")
         ]
         assert stolen == []

@@ -15,11 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import covered
+from support.covered import bubblewrap, whole_sandbox
 
 from kimi_tui.config.settings import SandboxConfig
+from kimi_tui.tools.paths import holds_secrets, locate
 from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.sandbox import policy as policy_module
-from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings, policy_for, refused
+from kimi_tui.tools.sandbox.policy import (
+    FolderMemory,
+    NoSandbox,
+    Policy,
+    SandboxSettings,
+    policy_for,
+    refused,
+)
 from kimi_tui.tools.sandbox.sandbox import (
     Confined,
     Sandbox,
@@ -305,7 +315,196 @@ def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
     assert not policy.may_write("config.toml")
 
 
-@pytest.mark.parametrize("much", ["files", "words", "length", "modules", "trees"])
+PLACES = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".oci",
+    ".fly",
+    ".vercel",
+    ".kaggle",
+    ".age",
+    ".password-store",
+    ".huggingface",
+    ".terraform.d",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".netlify",
+    ".config/solana",
+    ".config/age",
+    ".config/opencode",
+    ".local/share/opencode",
+    ".electrum",
+    ".ethereum",
+    ".bitcoin",
+    ".heroku",
+    ".aliyun",
+    ".openai",
+    ".qwen",
+    ".continue",
+    ".config/hcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/gcloud",
+    ".config/doctl",
+    ".config/rclone",
+    ".config/sops",
+    ".config/op",
+    ".config/1Password",
+    ".config/Bitwarden",
+    ".config/github-copilot",
+    ".config/anthropic",
+    ".config/heroku",
+    ".config/netlify",
+    ".config/fly",
+    ".config/configstore",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".config/Slack",
+    ".config/discord",
+    ".config/Signal",
+    ".mozilla",
+    ".thunderbird",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".local/share/com.vercel.cli",
+    ".local/share/atuin",
+    ".local/share/containers",
+    ".local/share/gopass",
+    ".mongosh",
+    ".nuget/NuGet",
+    "Library/Keychains",
+    "Library/Cookies",
+    "Library/Messages",
+    "Library/Mail",
+]
+FILES_IN_HOME = [
+    ".netrc",
+    ".pypirc",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".git-credentials",
+    ".pgpass",
+    ".my.cnf",
+    ".s3cfg",
+    ".boto",
+    ".curlrc",
+    ".wgetrc",
+    ".smbcredentials",
+    ".vault-token",
+    ".terraformrc",
+    ".claude.json",
+    ".Xauthority",
+    ".ICEauthority",
+    ".databrickscfg",
+    ".authinfo",
+    ".msmtprc",
+    ".mbsyncrc",
+    ".composer/auth.json",
+    ".config/containers/auth.json",
+    ".config/pypoetry/auth.toml",
+    ".config/composer/auth.json",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".bundle/config",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".config/git/credentials",
+    ".config/hub",
+    ".config/pulse/cookie",
+    ".cache/huggingface/token",
+    ".local/share/fish/fish_history",
+    ".bash_history",
+    ".zsh_history",
+    ".zhistory",
+    ".python_history",
+    ".psql_history",
+    ".mysql_history",
+    ".sqlite_history",
+    ".rediscli_history",
+    ".node_repl_history",
+    ".irb_history",
+    ".lesshst",
+    ".viminfo",
+    ".config/GH.bak/hosts.yml",
+]
+"""What has been hidden in a home folder, by name or place, since there is a sandbox; and a backup."""
+
+
+def test_every_secret_place_counts_below_the_home_folder_alone(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "home/work"
+    work.mkdir(parents=True)
+    environ = {"HOME": str(home), "KIMI_TUI_HOME": str(tmp_path / "app")}
+    for name in (*PLACES, *FILES_IN_HOME):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch() if name in FILES_IN_HOME else (home / name).mkdir()
+    policy = policy_for(work, SandboxSettings(), environ)
+    for name in (*PLACES, *FILES_IN_HOME):
+        inner = name if name in FILES_IN_HOME else f"{name}/x"
+        assert not policy.may_read(str(home / inner)), name
+        for spelling in (f"~/{inner}", f"~/{inner}".upper()):
+            target = locate(spelling, work, environ)
+            assert holds_secrets(target, environ), spelling
+    for name in (".claude/commands/x.md", ".docker/Dockerfile", ".cursor/x", ".config/discord/x"):
+        assert not holds_secrets(locate(name, work, environ), environ), name
+    assert holds_secrets(locate("/etc/shadow", work, environ), environ)
+
+
+def test_what_comes_into_a_known_folder_is_found(environ: dict[str, str], tmp_path: Path) -> None:
+    work, memory = tmp_path / "work", FolderMemory()
+    for name in ("a", "a/b", "node_modules/x", "target"):
+        (work / name).mkdir(parents=True)
+    for name in ("node_modules/.env", "node_modules/x/cert.pem", "target/prod.key"):
+        (work / name).touch()
+    long_ago = (1_000_000_000, 1_000_000_000)
+    for folder in ("", "a", "a/b"):
+        os.utime(work / folder, long_ago)
+
+    def hidden() -> set[str]:
+        policy = policy_for(work, SandboxSettings(), environ, memory=memory)
+        return {os.path.relpath(path, work) for path in policy.hidden if path.startswith(str(work))}
+
+    packages = {"node_modules/.env", "target/prod.key"}
+    # What packages bring is below the top of their folders: certificates that programs need.
+    assert hidden() == packages
+    for step in ("a/b/.env", "a/.env.bak", "server.key"):
+        (work / step).touch()
+        # Whoever sets the time back does not hide it.
+        os.utime(work / step.rpartition("/")[0], long_ago)
+        packages.add(step)
+        assert hidden() == packages
+    (work / "a/.env.bak").rename(work / "a/notes")
+    assert hidden() == packages - {"a/.env.bak"}
+
+
+def test_a_folder_that_is_known_is_not_listed_again(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, memory = tmp_path / "work", FolderMemory()
+    (work / "a").mkdir(parents=True)
+    (work / "a/.env").touch()
+    monkeypatch.setattr(policy_module, "_SETTLED_NS", -(10**12))
+    first = policy_for(work, SandboxSettings(), environ, memory=memory)
+    listed: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(str(path)), scandir(path))[1])
+    assert policy_for(work, SandboxSettings(), environ, memory=memory).hidden == first.hidden
+    assert not [path for path in listed if path.startswith(str(work))]
+    # Another work folder is judged by its own names.
+    assert policy_for(work / "a", SandboxSettings(), environ, memory=memory).watch.secrets
+
+
+@pytest.mark.parametrize("much", ["files", "secrets", "words", "length", "modules", "trees"])
 def test_there_is_none_where_too_much_would_have_to_be_looked_at(
     much: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +517,10 @@ def test_there_is_none_where_too_much_would_have_to_be_looked_at(
     for n in range(12):
         if much == "files":
             (work / f"{n}.o").touch()
+        elif much == "secrets":
+            monkeypatch.setattr(policy_module, "_MOST_LOOKED_AT", 99)
+            monkeypatch.setattr(policy_module, "_MOST_GUARDED", 9)
+            (work / f"{n}.pem").touch()
         elif much in ("modules", "trees"):
             (work / ".git" / {"trees": "worktrees"}.get(much, much) / str(n)).mkdir(parents=True)
     (work / "new").mkdir()
@@ -373,6 +576,19 @@ def test_what_was_refused_is_told_from_the_output(
     policy: Policy, output: str, what: list[str]
 ) -> None:
     assert refused(output, policy) == what
+
+
+def test_a_sandbox_that_does_not_hold_fails_the_tests_that_need_one(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> Sandbox:
+        raise NoSandbox("the trial did not end")
+
+    monkeypatch.setattr(covered, "find_sandbox", none)
+    monkeypatch.setattr(covered, "trouble_with", lambda _: "the trial did not end")
+    tries = bubblewrap if sandbox.backend == "bwrap" else lambda: whole_sandbox(Path(__file__))
+    with pytest.raises(pytest.fail.Exception, match="does not hold: the trial did not end"):
+        tries()
 
 
 async def test_with_the_network_a_command_reaches_it(
