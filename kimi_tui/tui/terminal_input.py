@@ -28,8 +28,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard, Woken
-from kimi_tui.tui.letters import LetterRun
+from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, Woken
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
