@@ -156,6 +156,7 @@ async def test_renamed_put_away_and_thrown_away(
             slow.setattr(LetterRun, "SETTLE_S", 60.0)
             await one.pilot.press("y", "e", "s")
         assert row.folder.exists()
+        monkeypatch.setattr(LetterRun, "SETTLE_S", 0.0)
         await one.pilot.press("y")
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()
