@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,7 +80,13 @@ def explained(command: str, approved: Sequence[str]) -> dict[str, Any]:
 
 
 def _batch(approved: Sequence[str]) -> int:
-    while line := sys.stdin.buffer.readline(_LONGEST_LINE):
+    read = partial(sys.stdin.buffer.readline, _LONGEST_LINE)
+    while line := read():
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            # It has one answer like any other: what is asked behind it would be taken for the answer to something else.
+            if rest := read():
+                line = b""
         print(json.dumps(_answer(line, approved)), flush=True)
     return DONE
 

@@ -62,6 +62,8 @@ _GIT_ENVIRON = {
 }
 _SEPARATORS = re.compile(r"[:=,]")
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w:.-]*", re.ASCII)
+# Of a signature, also where a sign before its letter asks for a line or a blank.
+_SIGNATURE = re.compile(r"%[-+ ]*G")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,9 @@ class _Form:
 
     def _value(self, option: str) -> str | None:
         """The value that stands in the option's own word; None where it is the next one, empty where it has none."""
-        if option in self.flags or ("-#" in self.flags and option[1:].isdecimal()):
+        digits = option[1:]
+        is_number = digits.isascii() and digits.isdecimal()
+        if option in self.flags or ("-#" in self.flags and is_number):
             return ""
         if option in self.values:
             return None
@@ -196,8 +200,10 @@ def _grouped(
     for word, _ in others:
         if form.kind == "project" and word[0:1] in ("@", "+"):
             raise _Doubt(f"{word} may name a file of options")
-        if words[0] == "git" and "%G" in word:
+        if words[0] == "git" and _SIGNATURE.search(word):
             raise _Doubt(f"{word} may have signatures checked by another program")
+        if words[0] == "go" and "@" in word:
+            raise _Doubt(f"{word} may be asked for on the network")
         _check_word(word, work_dir, environ, links)
     if form.words in ("files", "pattern"):
         for word in plain[form.words == "pattern" :]:

@@ -282,7 +282,9 @@ class KimiApp(App[None], inherit_bindings=False):
             listed[:] = [watcher for watcher in listed if watcher[0].is_running]
 
     @on(Woken)
+    @on(events.AppFocus)
     def _void_keys(self) -> None:
+        """Keys that come now may have been pressed while nobody looked, and a click may only bring the window to the front."""
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen | AnswersOnce):
                 screen.woken()

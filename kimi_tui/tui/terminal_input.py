@@ -17,6 +17,7 @@ import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, cast
 
@@ -27,7 +28,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard, Woken
+from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, Woken
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ PASTE_START = "\x1b[200~"
 PASTE_END = "\x1b[201~"
 _READ_BYTES = 4096
 _LOOK_S = 0.1
+_WRITTEN_S = 0.02
+"""How often it is asked whether the terminal has taken what was drawn."""
 _STALLED_S = 0.4
 """So much later than it was to be the next look comes only where the program did not run.
 
@@ -484,12 +487,22 @@ def has_written(node: MessagePump) -> bool:
     return not isinstance(driver, TerminalInput) or driver.has_written
 
 
+def when_written(node: MessagePump, then: Callable[[], None]) -> None:
+    """Call this as soon as the terminal has taken all that was drawn: from then on it can be seen."""
+    if has_written(node):
+        then()
+    else:
+        node.set_timer(_WRITTEN_S, partial(when_written, node, then))
+
+
 TOO_EARLY = "that came too early: press it again"
 """What a screen says of a key that answers nothing yet."""
 
 
 class SeenQuestion:
     """Tells whether a key may answer a screen: when the terminal has taken its picture, and no key came for a while.
+
+    A letter answers when no other one has come close behind it: a word that begins with it was meant for the prompt.
 
     Args:
         screen: what asks.
@@ -500,17 +513,16 @@ class SeenQuestion:
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
         self._quiet: QuietKeyboard | None = None
+        self._letters = LetterRun(screen, lambda _: self.begin_anew())
 
     def ask(self) -> None:
         """The screen is mounted, or asks something from now on."""
         self._quiet = None
-        self._screen.call_after_refresh(self._painted)
+        self._letters.drop()
+        self._screen.call_after_refresh(when_written, self._screen, self._painted)
 
     def _painted(self) -> None:
-        if has_written(self._screen):
-            self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
-        else:
-            self._screen.set_timer(_LOOK_S, self._painted)
+        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
 
     @property
     def is_open(self) -> bool:
@@ -521,7 +533,31 @@ class SeenQuestion:
         """Whether a key counts, by when it was read; one that does not begins the wait anew."""
         return self._quiet is not None and self._quiet.accepts(event.time)
 
+    async def takes(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
+        """Take a letter that was typed; False where it came too early.
+
+        Args:
+            letter: that.
+            answer: gives the answer that it stands for, when it has settled; None for one that stands for none.
+        """
+        letters, at = self._letters, letter.time
+        if letters.waits and not letters.follows(at):
+            await letters.settle()
+        if not self.accepts(letter):
+            letters.drop()
+            return False
+
+        def settled(_: int) -> None:
+            if answer is not None and self._screen.is_current:
+                answer()
+
+        letters.take(letter.character or "", at, None if answer is None else settled)
+        if not letters.SETTLE_S:
+            await letters.settle()
+        return True
+
     def begin_anew(self) -> None:
-        """The program was stopped: what comes now may have been typed meanwhile."""
+        """What comes now may have been typed while the program was stopped, or meant for something else."""
+        self._letters.drop()
         if self._quiet is not None:
-            self._quiet.begin_anew(time.monotonic())
+            self._painted()

@@ -38,8 +38,13 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
         '{"command": "id -u", "approved": ["id"]}',
         "{",
         "[1]",
+        # One line has one answer, however long it is and whatever stands where it is cut.
+        "x" * 65536 + '"ls -a"',
+        "\udcff",
+        '"ls -a',
     ]
-    stdin = SimpleNamespace(buffer=io.BytesIO("\n".join(lines).encode()))
+    sent = "\n".join(lines).encode("utf-8", "surrogateescape")
+    stdin = SimpleNamespace(buffer=io.BytesIO(sent))
     monkeypatch.setattr("sys.stdin", stdin)
     batch = place.run(*explain, "--approved", "ls", "--batch")
     answers = [json.loads(line) for line in batch.out.splitlines()]
@@ -47,6 +52,9 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
         (False, "reads"),
         (True, "never"),
         (False, "reads"),
+        (True, "unclear"),
+        (True, "unclear"),
+        (True, "unclear"),
         (True, "unclear"),
         (True, "unclear"),
     ]

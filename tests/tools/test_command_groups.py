@@ -19,7 +19,7 @@ from kimi_tui.tools.command_groups import Verdict, find_shfmt, judge
 ALLOWED = [
     *("git status", "git log", "git diff", "git show", "git branch", "git ls-files", "ls", "cat readme", "head readme"),
     *("grep x readme", "diff readme readme", "wc readme", "pytest", "npm run build", "cargo test", "go test"),
-    *("ruff check", "mypy"),
+    *("ruff check", "mypy", "git shortlog", "git whatchanged", "go list", "go vet"),
 ]  # fmt: skip
 ALSO_THEN = [
     *("git status -sb", "git  log\t-n 5 --format='%h %s' --stat", "git log -5 --oneline main..HEAD~2 -- readme"),

@@ -45,7 +45,7 @@ from kimi_tui.tui.keyboard import CHORDS, LetterRun, QuietKeyboard, key_of, keys
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.terminal_input import has_written
+from kimi_tui.tui.terminal_input import when_written
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 EDGE = 1
@@ -370,12 +370,10 @@ REASON_ROWS = 3
 UNDER_FIELD = 3
 """Rows between the field and the panel's end: what can be done, and air above it."""
 TALL = 30
-PASSED = ("mode", "help", "quit", "timeline", "search", "commands")
+PASSED = ("mode", "help", "quit", "timeline", "search", "commands", "suspend")
 """Commands whose keys are left to the screen. What is pressed right behind one is meant for where it leads."""
 REST_S = 0.002
 """Between two slices of a long text that is laid out."""
-_WRITTEN_S = 0.02
-"""How often it is asked whether the terminal has taken what was painted."""
 _PAGES = {"pageup": -1, "pagedown": 1}
 NONE_CHECKED = "Nothing is checked: Space checks a row, and Enter sends what is checked."
 NONE_CHECKED_SHORT = "Space checks a row, Enter sends."
@@ -473,13 +471,10 @@ class ApprovalPanel(Widget, can_focus=True):
         if self._takes_keys:
             self.focus()
         self._await_quiet()
-        self.call_after_refresh(self._painted)
+        self.call_after_refresh(when_written, self, self._painted)
 
     def _painted(self) -> None:
         """The half second counts from when the question could be seen; no key counts before."""
-        if not has_written(self):
-            self.set_timer(_WRITTEN_S, self._painted)
-            return
         self._is_painted = True
         self.wait_anew()
 

@@ -96,16 +96,15 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
         """The question is to be read anew."""
         self.seen.begin_anew()
 
-    def on_key(self, event: events.Key) -> None:
-        """A yes, when the question has stood for a while."""
-        if event.key == "y":
+    async def on_key(self, event: events.Key) -> None:
+        """A yes, when the question has stood for a while and the letter stands alone."""
+        if not event.is_printable:
+            return
+        is_yes = event.key == "y"
+        if is_yes:
             event.stop()
-            if self.seen.accepts(event):
-                self._send()
-            else:
-                self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
-        elif event.is_printable:
-            self.seen.accepts(event)
+        if not await self.seen.takes(event, self._send if is_yes else None) and is_yes:
+            self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
 
     def compose(self) -> ComposeResult:
         """The text, under where it is from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
@@ -255,16 +256,22 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         """The question is to be read anew."""
         self.seen.begin_anew()
 
-    def on_key(self, event: events.Key) -> None:
-        """The letter of an answer answers, when the summary has stood for a while."""
-        for key, _, answer in self._summary.answers:
-            if event.character == key:
-                event.stop()
-                event.prevent_default()
-                if self.seen.accepts(event):
-                    self.dismiss(answer)
-                else:
-                    self.query_one(SummaryFrame).border_subtitle = Content(TOO_EARLY)
+    async def on_key(self, event: events.Key) -> None:
+        """The letter of an answer answers, when the summary has stood for a while and the letter stands alone."""
+        if not event.is_printable:
+            return
+        answers = {key: answer for key, _, answer in self._summary.answers}
+        answer = answers.get(event.character or "")
+        if answer is None:
+            await self.seen.takes(event, None)
+            return
+        event.stop()
+        event.prevent_default()
+        if not await self.seen.takes(event, partial(self._answered, answer)):
+            self.query_one(SummaryFrame).border_subtitle = Content(TOO_EARLY)
+
+    def _answered(self, answer: str) -> None:
+        self.dismiss(answer)
 
     def action_leave(self) -> None:
         """Nothing is to be done."""

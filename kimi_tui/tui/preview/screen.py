@@ -35,6 +35,7 @@ from kimi_tui.tui.preview.layout import (
 from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.terminal_input import when_written
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
@@ -241,13 +242,21 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def on_mount(self) -> None:
         """What was typed before it stood on the screen does not answer it."""
-        self.call_after_refresh(self._painted)
+        self.call_after_refresh(when_written, self, self._painted)
 
     def _painted(self) -> None:
         self._sheet.painted_at = time.monotonic()
         self._quiet = QuietKeyboard(self._sheet.painted_at, 0.0, self.QUIET_S)
         if self._letters.waits:
             self._letters.wait(self._letters.SETTLE_S)
+
+    def woken(self) -> None:
+        """It is to be looked at anew: what is pressed or clicked at once answers nothing."""
+        self._letters.drop()
+        self._is_looked_at = self._is_asked_for = False
+        if self._quiet is not None:
+            self._painted()
+            self._sheet.painted_at += self.QUIET_S
 
     @property
     def armed(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -532,11 +533,13 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self.list.focus()
         self._update()
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """In the field the arrows move in the list; what is deleted is answered with a key."""
-        if event.key == "y" and self._doomed is not None:
-            self._answer(event)
+        row = self._doomed
+        if row is not None and event.key == "y":
             event.stop()
+            if not await self.seen.takes(event, partial(self._throw_away, row)):
+                self._ask_to_delete(row, f"{TOO_EARLY.capitalize()}.")
             return
         if event.key == "n" and self._keep():
             # It is a no here, and no wish to rename.
@@ -544,6 +547,8 @@ class SessionsScreen(AnswersOnce[Launch | None]):
             event.stop()
             event.prevent_default()
             return
+        if row is not None and event.is_printable:
+            await self.seen.takes(event, None)
         keys = ("up", "down", "pageup", "pagedown")
         if self._input.has_focus and self._field != "rename" and event.key in keys:
             self.list.move(event.key)
@@ -699,16 +704,11 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         """The question is to be read anew."""
         self.seen.begin_anew()
 
-    def _answer(self, event: events.Key) -> None:
-        """Put it into the trash, where that was asked by then."""
-        row = self._doomed
-        if row is None:
-            return
-        if self.seen.accepts(event):
+    def _throw_away(self, row: Row) -> None:
+        """Put it into the trash, where that is still asked."""
+        if self._doomed is row:
             self._doomed = None
             self._change(self._delete(row))
-        else:
-            self._ask_to_delete(row, f"{TOO_EARLY.capitalize()}.")
 
     async def _delete(self, row: Row) -> None:
         where = await asyncio.to_thread((await self._opened()).throw_away, row)

@@ -146,7 +146,7 @@ async def test_no_key_counts_before_the_terminal_has_taken_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken = False
-    monkeypatch.setattr("kimi_tui.tui.approval.panel.has_written", lambda app: taken)
+    monkeypatch.setattr("kimi_tui.tui.terminal_input.has_written", lambda app: taken)
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
         desk.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]

@@ -8,10 +8,12 @@ from unittest.mock import patch
 import pytest
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
+from textual import events
 
 from kimi_tui.tui.commands import custom
 from kimi_tui.tui.commands.palette import found
 from kimi_tui.tui.commands.table import COMMANDS
+from kimi_tui.tui.keyboard import LetterRun
 from kimi_tui.tui.prompt.command import CommandTable, Values
 from kimi_tui.tui.terminal_input import SeenQuestion
 
@@ -115,6 +117,17 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         one.screen.prompt.area.take()
         await one.say("/greet Ada")
         await one.sees("This folder brings this command.")
+        await one.until(lambda: asks(one))
+        # Words that begin with the letter, and whoever comes back to the window, answer nothing.
+        with patch.object(LetterRun, "SETTLE_S", 60.0):
+            await one.pilot.press("y", "e", "s")
+        with patch.object(SeenQuestion, "QUIET_S", 60.0):
+            one.app.post_message(events.AppFocus())
+            await one.until(lambda: not asks(one))
+            await one.pilot.press("y")
+        assert isinstance(one.app.screen, custom.CustomCommandScreen)
+        assert len(server.requests) == 0
+        one.app.post_message(events.AppFocus())
         await one.until(lambda: asks(one))
         await one.pilot.press("y")
         await one.sees("Hello.")

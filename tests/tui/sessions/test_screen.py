@@ -21,6 +21,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.store import SessionStore
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.keyboard import LetterRun
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.sessions.screen import SessionsScreen
 from kimi_tui.tui.sessions.shelf import Row, Shelf
@@ -157,6 +158,12 @@ async def test_renamed_put_away_and_thrown_away(
         monkeypatch.setattr(SeenQuestion, "QUIET_S", 0.0)
         await one.pilot.press("escape", "d")
         await one.until(lambda: screen.seen.is_open)
+        # Nor is a word that begins with the letter.
+        with monkeypatch.context() as slow:
+            slow.setattr(LetterRun, "SETTLE_S", 60.0)
+            await one.pilot.press("y", "e", "s")
+        assert row.folder.exists()
+        monkeypatch.setattr(LetterRun, "SETTLE_S", 0.0)
         await one.pilot.press("y")
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()
