@@ -137,6 +137,8 @@ class Flow:
         self._known = 0
         """Starts up to this index are right."""
         self._laid_rows = 0
+        self._asked = 0
+        """Where the block was that was asked for last."""
         self._unfinished: dict[View, int] = {}
         """The views that were asked for and are not complete, each with its index."""
 
@@ -204,7 +206,15 @@ class Flow:
 
     def index_of_key(self, key: int | None) -> int | None:
         """Which view shows the block of a key; None where there is none."""
-        return next((at for at, view in enumerate(self.views) if view.block.key == key), None)
+        views = self.views
+        # What acts on a block asks several times.
+        if self._asked < len(views) and views[self._asked].block.key == key:
+            return self._asked
+        for index, view in enumerate(views):
+            if view.block.key == key:
+                self._asked = index
+                return index
+        return None
 
     def row_of(self, mark: Mark) -> int | None:
         """The row of the content that a mark stands in; None where its block is gone."""
