@@ -26,16 +26,17 @@ from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.tools.process import find_program
-from kimi_tui.tui.attention import draws_progress, way_of
 from kimi_tui.tui.desktop import (
     FEW,
     MANY,
     asks_tmux,
     clipboard_command,
     colours_of,
+    draws_progress,
     hindrance,
     image_reader,
     tmux_option,
+    way_of,
 )
 from kimi_tui.tui.formatting import counted
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui.app_paths import make_private, short
-from kimi_tui.config.model_choice import Choice, clean_url, is_url, provider_type
+from kimi_tui.config.model_choice import BEFORE_NAME, Choice, clean_url, is_url, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
     Config,
@@ -32,7 +32,6 @@ from kimi_tui.config.settings import (
     SandboxConfig,
     SecretsConfig,
 )
-from kimi_tui.config.stored_key import BEFORE_NAME
 from kimi_tui.filesystem import Storage, read_regular
 
 if TYPE_CHECKING:
@@ -548,7 +547,9 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
     text = tomlkit.dumps(document)
     after = parse_config(text.encode(), path)
     for notice in after.notices:
-        if f" {key} " in notice and notice not in before.notices:
+        # A key may be taken from an action that stands further down in the file.
+        is_about = f" {key} " in notice or (section == "keys" and f" {section}." in notice)
+        if is_about and notice not in before.notices:
             raise ConfigError(notice.partition(": ")[2].removesuffix("; the rest is used."))
     _replace(path, text)
     return after

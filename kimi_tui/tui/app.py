@@ -31,19 +31,20 @@ from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
-from kimi_tui.tui.attention import Attention, through_tmux
-from kimi_tui.tui.callbacks import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
+    Attention,
     amount,
     asks_tmux,
     fitting,
     hand_to_desktop,
     has_desktop,
     hindrance,
+    through_tmux,
     tmux_option,
 )
+from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.frame.frame import ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs

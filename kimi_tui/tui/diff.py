@@ -12,7 +12,7 @@ from rich.cells import set_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui import formatting, rows
-from kimi_tui.tui.formatting import Span, joined
+from kimi_tui.tui.formatting import StyledText, joined
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import LINE_LIMIT, MARGIN, Line
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from kimi_tui.wire.display import DiffLine
 
 
-def change_counts(added: int, removed: int, glyphs: Glyphs, *, blank: str = "quiet") -> list[Span]:
+def change_counts(
+    added: int, removed: int, glyphs: Glyphs, *, blank: str = "quiet"
+) -> list[StyledText]:
     """`+3 −1`; what is 0 is left out. `blank` is the style of the blank between the two."""
-    spans: list[Span] = []
+    spans: list[StyledText] = []
     if added:
         spans.append((f"+{formatting.grouped(added)}", "ok"))
     if removed:
@@ -40,7 +42,7 @@ def diff_rows(
     digits: int = 0,
     context: str = "ink",
     banded: bool = False,
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """One row a line: its number, its sign, its text, cut at the right edge.
 
     Args:
@@ -54,7 +56,7 @@ def diff_rows(
     """
     digits = digits or max((len(str(line.number)) for line in lines), default=1)
     looks = {" ": (" ", context), "-": (glyphs.minus, "removed"), "+": ("+", "added")}
-    made: list[list[Span]] = []
+    made: list[list[StyledText]] = []
     for line in lines:
         sign, style = looks[line.sign]
         number = f"{'  ' if banded else ''}{line.number:>{digits}} "

@@ -1,17 +1,219 @@
-"""Faults in layouts and paintings: each is logged once, and what could not be painted says so.
+"""Faults of the screen: what a callback, a task, a layout or a painting raises is reported or logged, and the program goes on.
 
-A view is never a reason to stop: a fault in one row or block concerns that one alone.
+asyncio itself tells nobody but its own log of such an error, and Textual hears only of what went through its queues. So
+nothing in `tui` schedules on the loop but through here. A view is never a reason to stop: a fault in one row or block
+concerns that one alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
+import time
 import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.segment import Segment
+from textual._context import active_app, active_message_pump
 from textual.geometry import Region
 from textual.strip import Strip
+
+from kimi_tui.app_paths import log_file, short
+from kimi_tui.tui.screens import app_of
+
+if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+
+T = TypeVar("T")
+
+FAULT = "Something went wrong in the program; it goes on."
+"""What the user is told of an error that ends nothing."""
+
+Report = Callable[[Exception], None]
+"""Takes an error that ends nothing: it is logged, and the user is told in one line."""
+
+
+def fault_advice() -> str:
+    """A sentence on where the reason for such an error can be read."""
+    return f"The reason is in {short(log_file())}."
+
+
+def is_user_facing(error: Exception) -> bool:
+    """Whether an error's text is meant for the user: those of ours are."""
+    return type(error).__module__.startswith("kimi_tui.")
+
+
+def report_of(node: MessagePump) -> Report:
+    """Where the errors of a widget's callbacks go: to `report` of the app that it is in when it happens."""
+
+    def report(error: Exception) -> None:
+        app = app_of(node)
+        known = cast("Report | None", getattr(app, "report", None))
+        if known is not None:
+            known(error)
+        else:
+            app.call_next(_raise, error)
+
+    return report
+
+
+async def reported(
+    node: MessagePump, work: Awaitable[object], then: Callable[[str], None] | None = None
+) -> None:
+    """Await the work of a worker. An error that it raises is reported and does not end the program.
+
+    Args:
+        node: the widget or app that the worker belongs to.
+        work: what the worker does.
+        then: called after an error was reported, with two sentences on it, so that the widget can be used again.
+    """
+    try:
+        await work
+    except Exception as error:
+        report_of(node)(error)
+        if then is not None:
+            then(f"{FAULT} {fault_advice()}")
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _apart() -> Context:
+    """A context that names the app, and neither the widget nor the worker at work.
+
+    The event loop keeps the context of a timer until it would have been due, also when it was cancelled long before: the
+    limit of a model's answer is two minutes, that of a tool may be an hour. With the context of a screen's handler a
+    screen that was left would stay in memory for as long.
+    """
+    context = Context()
+    app = active_app.get(None)
+    if app is not None:
+        context.run(active_app.set, app)
+        context.run(active_message_pump.set, app)
+    return context
+
+
+def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Run a coroutine that goes on when whoever waits for it is cancelled; what it raises is for who waits still."""
+    task = asyncio.get_running_loop().create_task(work, context=_apart())
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
+async def apart(work: Coroutine[Any, Any, T]) -> T:
+    """Await what a coroutine returns or raises, without lending it the context of the widget or worker at work."""
+    return await started(work)
+
+
+def closed_after(task: asyncio.Task[T], work: Coroutine[Any, Any, object]) -> asyncio.Task[T]:
+    """The task; the coroutine that it awaits is closed with it, as one that was cancelled before it began awaits none."""
+    task.add_done_callback(lambda _: work.close())
+    return task
+
+
+class Callbacks:
+    """Schedules on the running event loop, in a context that holds no widget.
+
+    Args:
+        report: told what a callback or task raises.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call in so many seconds."""
+        return asyncio.get_running_loop().call_later(
+            delay_s, self._guarded, callback, context=_apart()
+        )
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call at a time of the loop's clock."""
+        return asyncio.get_running_loop().call_at(when, self._guarded, callback, context=_apart())
+
+    def on_signal(self, number: int, callback: Callable[[], None]) -> None:
+        """Call when the process gets a signal."""
+        asyncio.get_running_loop().add_signal_handler(number, self._guarded, callback)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine; `close` awaits it."""
+        task = asyncio.get_running_loop().create_task(self._awaited(work), context=_apart())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return closed_after(task, work)
+
+    async def close(self) -> None:
+        """Cancel what still runs, and await its end."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _guarded(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception as error:
+            self._report(error)
+
+    async def _awaited(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._report(error)
+
+
+def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> bool:
+    """Take items one by one, also behind one that cannot be taken; whether all of them were."""
+    whole = True
+    for item in items:
+        try:
+            take(item)
+        except Exception as error:
+            whole = False
+            report(error)
+    return whole
+
+
+def drained(work: Generator[None, None, T]) -> T:
+    """What a generator returns, without a pause."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
+def go_on(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
+    """Take steps until a time of `time.perf_counter`, and `at_least` so many; whether there may be more."""
+    for count, _ in enumerate(steps, 1):
+        if count >= at_least and time.perf_counter() >= until:
+            return True
+    return False
+
+
+async def in_slices(work: Generator[None, None, T], slice_s: float) -> T:
+    """What a generator returns; keys and frames get their turn before it, once a slice is over, and before the result is used.
+
+    Args:
+        work: gives way often; a step takes less than a slice.
+        slice_s: how long it computes in one go, in seconds.
+    """
+    returned: list[T] = []
+
+    def steps() -> Generator[None]:
+        returned.append((yield from work))
+
+    is_pending, under_way = True, steps()
+    while is_pending:
+        await asyncio.sleep(0)
+        is_pending = go_on(under_way, time.perf_counter() + slice_s)
+    await asyncio.sleep(0)
+    return returned[0]
+
 
 NOTHING = "Could not be shown; the log says why"
 LOGGED_LIMIT = 100
@@ -34,7 +236,6 @@ def log_fault(what: str) -> None:
     key = (what, type(error).__name__, place)
     if key not in _logged and len(_logged) < LOGGED_LIMIT:
         _logged.add(key)
-        from kimi_tui.app_paths import log_file
         from kimi_tui.logging_setup import begin_logging
 
         # The demo and a replay ask no model, and so far nothing may have been logged in them.

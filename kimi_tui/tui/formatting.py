@@ -12,14 +12,14 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_names import short_name
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.token_meter import WindowPart
     from kimi_tui.soul.usage import Cost, Statistics
-    from kimi_tui.soul.window_contents import WindowPart
 
 MINUS = "−"
 LEAST_S = 0.05
 """A shorter wait would be written as none."""
 
-Span = tuple[str, str]
+StyledText = tuple[str, str]
 """Text and the name of its style: what drawing that knows no widget hands to a widget, which knows the colours."""
 
 
@@ -232,9 +232,9 @@ def path(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(stem if tail else name, room).rstrip() + mark + tail
 
 
-def joined(cells: Iterable[Span]) -> list[Span]:
+def joined(cells: Iterable[StyledText]) -> list[StyledText]:
     """Neighbouring pieces of one style as one."""
-    spans: list[Span] = []
+    spans: list[StyledText] = []
     for text, style in cells:
         if spans and spans[-1][1] == style:
             spans[-1] = (spans[-1][0] + text, style)
@@ -248,9 +248,9 @@ def spans_width(spans: Iterable[tuple[str, ...]]) -> int:
     return sum(len(span[0]) if span[0].isascii() else cell_len(span[0]) for span in spans)
 
 
-def fitted(spans: Iterable[Span], width: int) -> list[Span]:
+def fitted(spans: Iterable[StyledText], width: int) -> list[StyledText]:
     """The pieces in exactly `width` cells: cut at the end, or filled with blanks in the style `quiet`."""
-    result: list[Span] = []
+    result: list[StyledText] = []
     used = 0
     for text, style in spans:
         size = cell_len(text)

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from kimi_tui.projection.gauge import Freed, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import Span, joined, spans_width
+from kimi_tui.tui.formatting import StyledText, joined, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.span_painter import SpanPainter
@@ -300,7 +300,7 @@ def bar_spans(
     *,
     freed: Freed | None,
     mono: bool,
-) -> list[Span]:
+) -> list[StyledText]:
     """The bar.
 
     Args:
@@ -319,7 +319,7 @@ def bar_spans(
     used = cell(shown)
     if shown > 0:
         used = max(1, used)
-    cells: list[Span] = [(glyphs.rule, "free")] * width
+    cells: list[StyledText] = [(glyphs.rule, "free")] * width
     if freed is not None:
         for position in range(used, max(used, cell(freed.before))):
             cells[position] = (glyphs.freed, _style_of(freed))
@@ -331,7 +331,7 @@ def bar_spans(
     return joined(cells)
 
 
-def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) -> list[Span]:
+def _segments(status: StatusUpdate, used: int, glyphs: Glyphs, *, mono: bool) -> list[StyledText]:
     total = status.system + status.talk + status.tools
     if total <= 0:
         return [(glyphs.used, alarm_of(status) or "talk")] * used
@@ -361,12 +361,12 @@ def figure_spans(
     freed: Freed | None,
     aside: str = "",
     to_send: int = 0,
-) -> list[Span]:
+) -> list[StyledText]:
     """Used, limit, percentage, and one thing more where there is room; of an unknown window only what is used."""
     used = round(shown)
     if status.limit <= 0 and used <= 0:
         return [(" " * width, "quiet")]
-    spans: list[Span] = [(numbers.tokens(used, estimated=status.estimated), "strong")]
+    spans: list[StyledText] = [(numbers.tokens(used, estimated=status.estimated), "strong")]
     if status.limit > 0:
         spans += [
             (" / ", "quiet"),
@@ -377,7 +377,7 @@ def figure_spans(
     else:
         spans.append((" tokens", "quiet"))
     length = spans_width(spans)
-    asides: list[list[Span]] = [[(aside, "quiet")]] if aside and freed is None else []
+    asides: list[list[StyledText]] = [[(aside, "quiet")]] if aside and freed is None else []
     for extra in asides or _extras(status, glyphs, freed, to_send):
         size = spans_width(extra)
         if length + 2 + size <= width:
@@ -390,7 +390,7 @@ def figure_spans(
 
 def foreseen_spans(
     status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
-) -> list[Span]:
+) -> list[StyledText]:
     """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.
 
     Args:
@@ -400,13 +400,19 @@ def foreseen_spans(
         glyphs: the signs in use.
     """
     now, then = (numbers.tokens(one.used, estimated=one.estimated) for one in (before, status))
-    spans: list[Span] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
+    spans: list[StyledText] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
     if now.lstrip("~") == then.lstrip("~"):
         is_guess = before.estimated or status.estimated
         less = numbers.change(status.used - before.used, estimated=is_guess)
         spans = [(f"{now} ", "quiet"), (less.replace(numbers.MINUS, glyphs.minus), "strong")]
-    limit: Span = (f" / {numbers.tokens(status.limit, estimated=status.limit_estimated)}", "quiet")
-    share: Span = (f"  {numbers.percent(status.used, status.limit)}", alarm_of(status) or "ink")
+    limit: StyledText = (
+        f" / {numbers.tokens(status.limit, estimated=status.limit_estimated)}",
+        "quiet",
+    )
+    share: StyledText = (
+        f"  {numbers.percent(status.used, status.limit)}",
+        alarm_of(status) or "ink",
+    )
     for more in ([limit, share], [share]) if status.limit > 0 else ():
         if spans_width([*spans, *more]) <= width:
             spans += more
@@ -424,7 +430,7 @@ def _now_words(status: StatusUpdate) -> str:
 
 def _extras(
     status: StatusUpdate, glyphs: Glyphs, freed: Freed | None, to_send: int
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """The one thing more, longest form first; the forecast is of the window with what is to be sent."""
     if freed is not None:
         change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
@@ -434,11 +440,11 @@ def _extras(
     words = forecast(status.used + to_send, status.trigger, status.per_step)
     style = alarm_of(status) or "quiet"
     forms = [words, words.removeprefix("in ")]
-    extras: list[list[Span]] = [
+    extras: list[list[StyledText]] = [
         [(glyphs.compaction, "mark"), (f" {form}", style)] for form in forms if form
     ]
     if to_send:
-        more: Span = (f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
+        more: StyledText = (f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
         extras = [[more, *extra] for extra in extras] + extras
     return extras
 

@@ -46,7 +46,7 @@ COLOUR = "#"
 class Span(NamedTuple):
     """A run of text in one style. `hit` says what a click does: `#12` or `link:https://…`.
 
-    Where nothing can be clicked in a row its text and style are enough: `formatting.Span`.
+    Where nothing can be clicked in a row its text and style are enough: `formatting.StyledText`.
     """
 
     text: str

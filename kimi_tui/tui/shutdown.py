@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from kimi_tui.tui.callbacks import Callbacks
+from kimi_tui.tui.faults import Callbacks
 
 _PASSED_BY = frozenset(
     getattr(signal, name)

@@ -10,7 +10,7 @@ from textual.color import Color
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.tui.formatting import Span
+from kimi_tui.tui.formatting import StyledText
 from kimi_tui.tui.rows import COLOUR, style_parts
 
 
@@ -46,9 +46,11 @@ class SpanPainter:
 
                 return cell_style(name)
             style = self._widget.rich_style
-            for part in (own or ground, ink):
-                if part:
-                    style += self._component(part)
+            back = self._component(own or ground) if own or ground else Style()
+            style += back
+            # Where selection is told by reversing, other colours on it would be grounds of their own.
+            if ink and not back.reverse:
+                style += self._component(ink)
             if flags:
                 style += Style(
                     bold="b" in flags or None,
@@ -62,10 +64,14 @@ class SpanPainter:
     def _component(self, name: str) -> Style:
         return self._widget.get_component_rich_style(f"{self._prefix}--{name}", partial=True)
 
-    def strip(self, spans: Iterable[Span], width: int, *, ground: str = "") -> Strip:
+    def strip(self, spans: Iterable[StyledText], width: int, *, ground: str = "") -> Strip:
         """The spans on one ground, in exactly `width` cells; what is left free is in the style `quiet`."""
-        segments = [Segment(text, self.style(name, ground)) for text, name in spans]
+        segments = [Segment(text, self.style(name, ground)) for text, name in spans if text]
         return Strip(segments).adjust_cell_length(width, self.style("quiet", ground))
+
+    def row(self, spans: Iterable[StyledText], width: int, ground: str) -> Strip:
+        """The same as the terminal can show it."""
+        return self.filtered([self.strip(spans, width, ground=ground)], ground)[0]
 
     def filtered(self, strips: Iterable[Strip], ground: str = "") -> list[Strip]:
         """The strips as the terminal can show them: for widgets that hand whole strips to Textual.

@@ -24,11 +24,11 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui import formatting
-from kimi_tui.tui.callbacks import each, report_of
-from kimi_tui.tui.formatting import Span, spans_width
+from kimi_tui.tui.faults import each, report_of
+from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.frame.footer import GAP, fit
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.timeline.details import left_by
+from kimi_tui.tui.timeline.rows import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Banner(Widget):
         super().__init__()
         self._info = info
         self._name = ""
-        self._news: list[Span] = []
+        self._news: list[StyledText] = []
         self._is_read = True
 
     def offer(self, *, read: bool) -> None:
@@ -116,7 +116,7 @@ class Banner(Widget):
         self._is_read = read
         self.refresh()
 
-    def tell(self, name: str, news: list[Span]) -> None:
+    def tell(self, name: str, news: list[StyledText]) -> None:
         """Say what the line is called, and what happens on the live line meanwhile."""
         if (name, news) != (self._name, self._news):
             self._name, self._news = name, news
@@ -226,10 +226,10 @@ def banner_spans(
     glyphs: Glyphs,
     now: datetime,
     said: Sequence[tuple[str, str]] = KEYS,
-) -> tuple[list[Span], list[Span]]:
+) -> tuple[list[StyledText], list[StyledText]]:
     """The two rows over a world line: what it is called and why it was left, and the keys."""
-    edge: Span = (f"{glyphs.edge} ", "lost")
-    left: list[Span] = [
+    edge: StyledText = (f"{glyphs.edge} ", "lost")
+    left: list[StyledText] = [
         edge,
         (f"{glyphs.lost} ", "lost"),
         (f"World line {info.n}", "strong"),
@@ -243,15 +243,15 @@ def banner_spans(
     name = formatting.cut(name, room - cell_len(read_only + why), glyphs.cut)
     left += [(f"  {name}" if name else "", "ink"), (read_only, "quiet")]
     left.append((why.rjust(width - 2 - spans_width(left)) if why else "", "quiet"))
-    keys: list[Span] = [edge, ("  ", "quiet")]
+    keys: list[StyledText] = [edge, ("  ", "quiet")]
     for place, (key, meaning) in enumerate(fit(said, width - 6)):
         keys += [(" " * GAP if place else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]
     return left, keys
 
 
-def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
+def within_margin(spans: Sequence[StyledText], width: int) -> list[StyledText]:
     """A row's spans without those at its end for which there is no room in front of the margin."""
-    shown: list[Span] = []
+    shown: list[StyledText] = []
     used = 0
     for text, colour in spans:
         used += cell_len(text)
@@ -261,7 +261,7 @@ def within_margin(spans: Sequence[Span], width: int) -> list[Span]:
     return shown
 
 
-def news_spans(news: News, glyphs: Glyphs, *, running: bool, asks: bool) -> list[Span]:
+def news_spans(news: News, glyphs: Glyphs, *, running: bool, asks: bool) -> list[StyledText]:
     """What the banner says of it; nothing where nothing happens.
 
     Args:
@@ -270,7 +270,7 @@ def news_spans(news: News, glyphs: Glyphs, *, running: bool, asks: bool) -> list
         running: whether the agent works.
         asks: whether it waits for an answer of the user.
     """
-    parts: list[list[Span]] = []
+    parts: list[list[StyledText]] = []
     if asks:
         parts.append([("!", "accent"), (" the agent waits for your answer", "ink")])
     if news.dmail >= 0:
@@ -286,7 +286,7 @@ def news_spans(news: News, glyphs: Glyphs, *, running: bool, asks: bool) -> list
         parts.append([(glyphs.turn, "accent"), (f" the agent {how}{steps}", "quiet")])
     if not parts:
         return []
-    spans: list[Span] = [("Now", "quiet")]
+    spans: list[StyledText] = [("Now", "quiet")]
     for part in parts:
         spans += [(" " * GAP, "quiet"), *part]
     return spans

@@ -7,8 +7,13 @@ from support.story import TRIGGER, Teller, until_arrived, whole_story
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.timeline.details import checkpoint_details, line_details, whole_label
-from kimi_tui.tui.timeline.rows import figure_of, label_of
+from kimi_tui.tui.timeline.rows import (
+    checkpoint_details,
+    figure_of,
+    label_of,
+    line_details,
+    whole_label,
+)
 from kimi_tui.wire.events import (
     ApprovalRequest,
     CheckpointCreated,

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
-from textual import events
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.widgets import Input
 
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind import Forked, RewindPreview, Target
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.keyboard import LONGEST_WAIT_S, key_name
+from kimi_tui.tui.keyboard import LONGEST_WAIT_S, LineField, key_name
 from kimi_tui.tui.preview.screen import RewindScreen
 
 
@@ -213,3 +215,33 @@ async def test_a_draft_goes_along_into_another_session(home: Path) -> None:
         one.screen.action_command("new")
         await one.until(lambda: one.app.screen is not before and one.screen is not before)
         await one.until(lambda: one.screen.prompt.area.text == "Pears")
+
+
+class FieldApp(App[None]):
+    """A field, and what was entered in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        """The field."""
+        yield LineField("as it was")
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        self.entered.append(event.value)
+
+
+async def test_what_is_typed_right_behind_a_key_comes_behind_it() -> None:
+    app = FieldApp()
+    async with app.run_test() as pilot:
+        app.query_one(LineField).focus()
+        await pilot.pause()
+        for key in ("ctrl+u", *"new", "enter", "ctrl+u", *"er", "home", "ctrl+k", *"xy", "enter"):
+            event = events.Key(key, key if len(key) == 1 else None)
+            event.set_sender(app)
+            app.post_message(event)
+        while len(app.entered) < 2:
+            await pilot.pause()
+        assert app.entered == ["new", "xy"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.dmail import name_of
-from kimi_tui.tui.commands.rewind import preview
+from kimi_tui.tui.commands.rewind import name_of, preview
 from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
 from kimi_tui.tui.prompt.command import number
 

@@ -10,8 +10,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from kimi_tui.tui.field import LineField
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.prompt.command import Command, CommandTable
 from kimi_tui.tui.prompt.menu import CommandMenu
 from kimi_tui.tui.screens import AnswersOnce, sheets

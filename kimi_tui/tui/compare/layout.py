@@ -17,11 +17,10 @@ from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import log_fault
-from kimi_tui.tui.formatting import Span, spans_width
+from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.pictures import CellRow
-from kimi_tui.tui.rows import Line, Room, plain_rows, style_parts
-from kimi_tui.tui.rows import Span as Run
+from kimi_tui.tui.rows import Line, Room, Span, plain_rows, style_parts
 from kimi_tui.tui.transcript.cards import image_rows
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
@@ -63,7 +62,7 @@ Key = tuple["Side", int]
 class Cell(NamedTuple):
     """One side of a row. `entry` is the index of the message that it belongs to, -1 for none."""
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[StyledText, ...] = ()
     entry: int = -1
     is_band: bool = False
 
@@ -99,7 +98,7 @@ class ComparisonRows:
         self._comparison = comparison
         self._glyphs = glyphs
         self._picture = picture
-        self._rows: dict[Key, list[list[Span]]] = {}
+        self._rows: dict[Key, list[list[StyledText]]] = {}
         self.width = width
         self.heights: dict[Key, int] = dict(known or {})
         self.height = 0
@@ -132,7 +131,7 @@ class ComparisonRows:
             self.heights[key] = len(self._make(key))
         return start + self.heights[key]
 
-    def _make(self, key: Key) -> list[list[Span]]:
+    def _make(self, key: Key) -> list[list[StyledText]]:
         side, index = key
         entry = self._comparison.sides[side][index]
         whole = key in self._comparison.unfolded
@@ -150,9 +149,9 @@ class ComparisonRows:
             rows = plain_rows(entry.message.text, self.width, self._glyphs)
             return [[(span.text, span.style) for span in row.spans] for row in rows[:WHOLE_ROWS]]
 
-    def _images(self, message: WorldLineMessage, *, lost: bool) -> list[list[Span]]:
+    def _images(self, message: WorldLineMessage, *, lost: bool) -> list[list[StyledText]]:
         edge = self._glyphs.edge if message.kind == "user" else " "
-        lead = Run(f"{edge}   ", "quiet" if lost else "accent")
+        lead = Span(f"{edge}   ", "quiet" if lost else "accent")
         room = Room(self.width, True, glyphs=self._glyphs, picture=self._picture)
         rows = image_rows(images_of(message), room, (lead,))
         return [[(span.text, span.style) for span in row.spans] for row in rows]
@@ -207,7 +206,7 @@ def message_rows(
     same: bool,
     whole: bool,
     lost: bool = False,
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """The rows of a message in a column.
 
     Args:
@@ -228,10 +227,14 @@ def message_rows(
         case "tool":
             return _tool(message, width, glyphs, number, same=same, whole=whole)
         case "dmail":
-            head: list[Span] = [("  ", ink), (f"{glyphs.dmail} ", "dmail"), ("D-Mail", "dmail/b")]
+            head: list[StyledText] = [
+                ("  ", ink),
+                (f"{glyphs.dmail} ", "dmail"),
+                ("D-Mail", "dmail/b"),
+            ]
             if message.sent_from >= 0:
                 head.append((f" from #{message.sent_from}", ink))
-            saved: list[Span] = []
+            saved: list[StyledText] = []
             if message.saved:
                 saved.append((f"{glyphs.minus}{formatting.tokens(message.saved)}", "dmail"))
             return [
@@ -262,7 +265,7 @@ def _words(
     number: str,
     whole: bool,
     lost: bool,
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     room = max(8, width - MARGIN - 2 - (len(number) + 1 if number else 0))
     limit = WHOLE_CHARS if whole else FOLDED_CHARS
     text = clean(message.text[:limit]).strip()
@@ -275,7 +278,7 @@ def _words(
     most = WHOLE_ROWS if whole else TEXT_ROWS
     shown = wrapped if lines - most <= 1 else wrapped[:most]
     edge = (f"{glyphs.edge if message.kind == 'user' else ' '}   ", "quiet" if lost else "accent")
-    rows: list[list[Span]] = [
+    rows: list[list[StyledText]] = [
         [edge, (formatting.cut(text, room, glyphs.cut), style)] for text in shown
     ]
     if (hidden := lines - len(shown)) > 0:
@@ -287,7 +290,7 @@ def _words(
 
 def _answer(
     message: WorldLineMessage, width: int, glyphs: Glyphs, *, same: bool, whole: bool
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """What the agent said, with the rows that it has in the chat."""
     text = clean(message.text[:WHOLE_CHARS]).strip()
     most = WHOLE_ROWS if whole else TEXT_ROWS
@@ -305,7 +308,7 @@ def _answer(
     shown = made if not rest and lines - most <= 1 else made[:most]
     while len(shown) < len(made) and not shown[-1].text.strip():
         shown = shown[:-1]
-    rows: list[list[Span]] = [
+    rows: list[list[StyledText]] = [
         [(span.text, _quiet(span.style) if same else span.style) for span in line.spans]
         or [(" " * MARGIN, "quiet")]
         for line in shown
@@ -322,7 +325,7 @@ def _quiet(style: str) -> str:
 
 def _tool(
     message: WorldLineMessage, width: int, glyphs: Glyphs, number: str, *, same: bool, whole: bool
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
     if same:
         sign = (sign[0], "quiet")
@@ -361,7 +364,7 @@ def _tool(
     return rows
 
 
-def _fact(message: WorldLineMessage, glyphs: Glyphs) -> list[Span]:
+def _fact(message: WorldLineMessage, glyphs: Glyphs) -> list[StyledText]:
     """What came of a call, in a word or two."""
     added = removed = 0
     is_diff, brief = False, ""
@@ -385,8 +388,8 @@ def _fact(message: WorldLineMessage, glyphs: Glyphs) -> list[Span]:
 
 
 def _with_number(
-    spans: list[Span], number: str, width: int, fact: Sequence[Span] = ()
-) -> list[Span]:
+    spans: list[StyledText], number: str, width: int, fact: Sequence[StyledText] = ()
+) -> list[StyledText]:
     """A row that ends with the number, and a fact before it where there is room."""
     left = spans_width(spans)
     size = spans_width(fact)
@@ -429,19 +432,19 @@ class FileTable:
             widest = max([len("now"), *(spans_width(words) for words in said)])
             self._middle = self._end - widest - COLUMN_GAP
 
-    def head(self) -> list[Span]:
+    def head(self) -> list[StyledText]:
         """What stands over the columns."""
-        title: list[Span] = [("  Files", "quiet")]
+        title: list[StyledText] = [("  Files", "quiet")]
         if self._files.reason or not self._files.files:
             return title
         return self._row(title, [(f"world line {self._line}", "quiet")], [("now", "quiet")])
 
-    def rows(self, unfolded: frozenset[int]) -> list[tuple[list[Span], int]]:
+    def rows(self, unfolded: frozenset[int]) -> list[tuple[list[StyledText], int]]:
         """The files with the index of each (-1: a row of a diff, or a sentence)."""
         files = self._files
         if files.reason:
             return [(self._sentence(files.reason), -1)]
-        rows: list[tuple[list[Span], int]] = []
+        rows: list[tuple[list[StyledText], int]] = []
         for index, one in enumerate(files.files):
             rows.append((self._file(one), index))
             if index in unfolded:
@@ -450,13 +453,15 @@ class FileTable:
             rows.append((self._sentence("Neither changed a file since they parted."), -1))
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 
-    def _file(self, one: DivergedFile) -> list[Span]:
+    def _file(self, one: DivergedFile) -> list[StyledText]:
         other, now = self._side(one.other), self._now(one)
         room = max(8, self._middle - MARGIN - COLUMN_GAP - spans_width(other))
         name = formatting.path(shown_name(one.path), room, self._glyphs.cut)
         return self._row([(" " * MARGIN, "quiet"), (name, "ink")], other, now)
 
-    def _row(self, left: list[Span], other: list[Span], now: list[Span]) -> list[Span]:
+    def _row(
+        self, left: list[StyledText], other: list[StyledText], now: list[StyledText]
+    ) -> list[StyledText]:
         gap = self._middle - spans_width(left) - spans_width(other)
         spans = [*left, (" " * max(1, gap), "quiet"), *other]
         return [
@@ -465,12 +470,12 @@ class FileTable:
             *now,
         ]
 
-    def _now(self, one: DivergedFile) -> list[Span]:
+    def _now(self, one: DivergedFile) -> list[StyledText]:
         if not one.alike:
             return self._side(one.live)
         return [(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
 
-    def _side(self, side: FileSide) -> list[Span]:
+    def _side(self, side: FileSide) -> list[StyledText]:
         """What one side made of a file, in a few words."""
         if side.became == "same":
             since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
@@ -478,12 +483,12 @@ class FileTable:
         fate = "" if side.became == "changed" else f"{side.became}  "
         if side.hands == "others":
             return [(f"{side.became} outside", "warn")]
-        spans: list[Span] = [("also outside  ", "warn")] if side.hands == "both" else []
+        spans: list[StyledText] = [("also outside  ", "warn")] if side.hands == "both" else []
         if fate:
             spans.append((fate, "quiet"))
         return [*spans, *self._counts(side)]
 
-    def _counts(self, side: FileSide) -> list[Span]:
+    def _counts(self, side: FileSide) -> list[StyledText]:
         if not side.is_text:
             return [("not a text", "quiet")]
         spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
@@ -491,7 +496,7 @@ class FileTable:
             return spans
         return [("permissions" if side.became == "changed" else "empty", "quiet")]
 
-    def _diffs(self, one: DivergedFile) -> Iterator[list[Span]]:
+    def _diffs(self, one: DivergedFile) -> Iterator[list[StyledText]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
         sides = [(f"World line {self._line}", one.other), ("Now", one.live)]
         if one.alike:
@@ -501,13 +506,13 @@ class FileTable:
                 yield [(" " * (MARGIN + 2), "quiet"), (f"{name}{since}", "quiet")]
                 yield from self._diff(side)
 
-    def _diff(self, side: FileSide) -> Iterator[list[Span]]:
+    def _diff(self, side: FileSide) -> Iterator[list[StyledText]]:
         yield from diff_rows(
             side.rows, self._width - 2, self._glyphs, indent=MARGIN + 2, digits=4, context="quiet"
         )
         if not side.rows:
             yield [(" " * (MARGIN + 2), "quiet"), ("There is no diff to show.", "quiet")]
 
-    def _sentence(self, words: str) -> list[Span]:
+    def _sentence(self, words: str) -> list[StyledText]:
         text = formatting.cut(one_line(words), max(1, self._width - MARGIN - 2), self._glyphs.cut)
         return [(" " * MARGIN, "quiet"), (text, "quiet")]

@@ -24,16 +24,15 @@ from textual.widgets import Static
 
 from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tui import formatting
-from kimi_tui.tui.callbacks import reported
-from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, Span, images_of
-from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, StyledText, images_of
+from kimi_tui.tui.faults import blank_strips, reported
 from kimi_tui.tui.formatting import fitted
 from kimi_tui.tui.frame.footer import Footer, Hint, roomiest
 from kimi_tui.tui.frame.frame import SHORT_BELOW, NoticingPane, timeline_width
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -86,7 +85,7 @@ _STYLES = (
 )
 
 
-def _text(spans: Iterable[tuple[Span, str]]) -> str:
+def _text(spans: Iterable[tuple[StyledText, str]]) -> str:
     return "".join(text for (text, _), _ in spans)
 
 
@@ -120,11 +119,11 @@ class RowsPane(ScrollView, can_focus=False):
         """Cells to draw on, the scrollbar's included."""
         return self.outer_size.width or app_of(self).size.width
 
-    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+    def spans_of(self, row: int) -> list[tuple[StyledText, str]]:
         """The spans of a row, each with the name of its ground."""
         raise NotImplementedError
 
-    def spans_below(self) -> list[tuple[Span, str]]:
+    def spans_below(self) -> list[tuple[StyledText, str]]:
         """The spans of a row under the last one."""
         return []
 
@@ -305,7 +304,7 @@ class CompareSides(RowsPane):
                 self._selected[self.side] = index
         self.refresh()
 
-    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+    def spans_of(self, row: int) -> list[tuple[StyledText, str]]:
         """Both sides and the divider."""
         rows = self._message_rows
         if rows is None:
@@ -318,7 +317,7 @@ class CompareSides(RowsPane):
             *self._cell("live", rows, row, self.width - width - 1, glyphs.edge),
         ]
 
-    def spans_below(self) -> list[tuple[Span, str]]:
+    def spans_below(self) -> list[tuple[StyledText, str]]:
         """The divider goes down to the end of the pane."""
         return [
             ((" " * self.column_width(), "ink"), "page"),
@@ -327,7 +326,7 @@ class CompareSides(RowsPane):
 
     def _cell(
         self, side: Side, rows: ComparisonRows, row: int, width: int, edge: str
-    ) -> Iterable[tuple[Span, str]]:
+    ) -> Iterable[tuple[StyledText, str]]:
         cell = rows.cell(side, row)
         ground = "band" if cell.is_band else "page"
         spans = fitted(list(cell.spans), width)
@@ -335,7 +334,7 @@ class CompareSides(RowsPane):
         if is_selected and side == self.side:
             ground = "select" if self.focused_here else "band"
             first, *rest = spans
-            mark: Span = (edge, "accent" if self.focused_here else "quiet")
+            mark: StyledText = (edge, "accent" if self.focused_here else "quiet")
             spans = [mark, (first[0][1:], first[1]), *rest]
         return [(span, ground) for span in spans]
 
@@ -352,7 +351,7 @@ class CompareFiles(RowsPane):
         self._found = found
         self._files = found.files
         self._unfolded: frozenset[int] = frozenset()
-        self._rows: list[tuple[list[Span], int]] = []
+        self._rows: list[tuple[list[StyledText], int]] = []
         self.selected = 0
         self.focused_here = False
 
@@ -405,12 +404,12 @@ class CompareFiles(RowsPane):
             self.selected = self._rows[row][1]
             self.toggle()
 
-    def spans_of(self, row: int) -> list[tuple[Span, str]]:
+    def spans_of(self, row: int) -> list[tuple[StyledText, str]]:
         """One row."""
         spans, index = self._rows[row]
         if index != self.selected or index < 0 or not self.focused_here:
             return [(span, "page") for span in spans]
-        edge: Span = (glyphs_of(self).edge, "accent")
+        edge: StyledText = (glyphs_of(self).edge, "accent")
         first, *rest = fitted(spans, self.width)
         return [(span, "select") for span in (edge, (first[0][1:], first[1]), *rest)]
 

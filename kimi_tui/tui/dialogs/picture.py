@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kimi_tui.images import image_tokens
-from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, size_words, tokens
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import glyphs_of

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame.footer import Hint, hint_row
 from kimi_tui.tui.frame.frame import SHORT_BELOW
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
@@ -72,7 +72,8 @@ def dialog_keys(question: TextQuestion, *, can_draft: bool, drafting: bool) -> t
         return (("Esc", "stop the draft"),)
     # Short, and before what every editor has: in a narrow terminal nothing else would tell of it.
     draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
-    return (("Enter", question.verb), *draft, ("Shift+Enter", "new line"), ("Esc", "cancel"))
+    more = () if question.low else (("Shift+Enter", "new line"),)
+    return (("Enter", question.verb), *draft, *more, ("Esc", "cancel"))
 
 
 class Drafting(NamedTuple):

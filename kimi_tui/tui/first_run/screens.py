@@ -15,8 +15,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import reported
-from kimi_tui.tui.field import LineField
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.first_run.models import (
     SERVERS,
     ModelEntry,
@@ -35,6 +34,7 @@ from kimi_tui.tui.first_run.models import (
 )
 from kimi_tui.tui.frame.footer import Footer
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 

@@ -21,7 +21,7 @@ from kimi_tui.tui.screens import add_sheets, app_of
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.callbacks import Report
+    from kimi_tui.tui.faults import Report
     from kimi_tui.tui.frame.notices import Level, Notices
     from kimi_tui.tui.frame.views import Views
     from kimi_tui.tui.prompt.command import Command

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.callbacks import Report, each, report_of
+from kimi_tui.tui.faults import Report, each, report_of
 
 if TYPE_CHECKING:
     from kimi_tui.projection.gauge import GaugeModel

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.callbacks import reported
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame.footer import Hint
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.hints import known

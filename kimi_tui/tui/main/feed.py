@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.callbacks import Callbacks, Report, go_on
+from kimi_tui.tui.faults import Callbacks, Report, go_on
 
 if TYPE_CHECKING:
     import asyncio

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.projection.world_lines import News, news_after
-from kimi_tui.tui.callbacks import reported, started
+from kimi_tui.tui.faults import reported, started
 from kimi_tui.tui.frame.header import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard

@@ -17,7 +17,7 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
-from kimi_tui.tui.formatting import Span, cost_words, fitted, spans_width
+from kimi_tui.tui.formatting import StyledText, cost_words, fitted, spans_width
 from kimi_tui.tui.frame.footer import GAP, Hint, fit, roomiest
 from kimi_tui.tui.glyphs import Glyphs
 
@@ -158,7 +158,9 @@ class FilesState:
         return said + (f"; {stays} {'stays' if stays == 1 else 'stay'}" if stays else "")
 
 
-def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+def _summary_rows(
+    state: FilesState, width: int, room: int, glyphs: Glyphs
+) -> list[list[StyledText]]:
     """`2 files changed since   +17 −1`, what someone else changed and what is not covered, where there is no room for more."""
     stays = [one for one in state.rows if state.files.goes_along and one.fate == "skip"]
     foreign = [one for one in state.rows if _is_foreign(one)]
@@ -190,7 +192,7 @@ def _listed_rows(
     *,
     with_diff: bool = True,
     places: dict[int, int] | None = None,
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """The list with the diff of the selected file under it, in at most `room` rows.
 
     `places` is told which row shows which file. Two cells at the left of each row are for signs, so it stands two cells further left than what has none.
@@ -206,7 +208,7 @@ def _listed_rows(
         notes[0] = [(text, "accent") for text, _ in notes[0]]
     if not state.rows:
         return [[("  No file changed since.", "quiet")], *notes][:room]
-    heading: Span = (
+    heading: StyledText = (
         f"  {_ALONG if files.goes_along else _HEADING}",
         "accent" if state.focused else "quiet",
     )
@@ -218,7 +220,9 @@ def _listed_rows(
     left -= len(notes) + 1 if notes else 0
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
     more = _hidden_words(first, len(state.rows) - first - n_shown, glyphs)
-    rows: list[list[Span]] = [_sides([heading], [(more, "quiet")], width) if more else [heading]]
+    rows: list[list[StyledText]] = [
+        _sides([heading], [(more, "quiet")], width) if more else [heading]
+    ]
     for place in range(first, first + n_shown):
         one = state.rows[place]
         if places is not None:
@@ -229,16 +233,16 @@ def _listed_rows(
     return [*rows, *([[], *notes] if notes else [])]
 
 
-def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[Span]:
+def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[StyledText]:
     is_current = state.focused and one is state.current
     is_chosen = one.path in state.chosen
-    sign: Span = (" ", "quiet")
+    sign: StyledText = (" ", "quiet")
     if state.focused and is_chosen:
         sign = (glyphs.done, "ok")
     elif one.reason:
         sign = (glyphs.caution, "warn")
-    lead: list[Span] = [sign, (" ", "quiet")]
-    right: list[Span] = []
+    lead: list[StyledText] = [sign, (" ", "quiet")]
+    right: list[StyledText] = []
     if not is_chosen:
         reason = f"{one_line(one.reason)}; " if one.reason else ""
         right = [(f"{reason}stays", "quiet")]
@@ -254,7 +258,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
             right = [(mark, "quiet"), *([("  ", "quiet"), *right] if right else [])]
         if one.reason:
             gap = "  " if right else ""
-            said: list[Span] = [(f"{one_line(one.reason)}{gap}", "quiet"), *right]
+            said: list[StyledText] = [(f"{one_line(one.reason)}{gap}", "quiet"), *right]
             right = said if width - spans_width(said) - 4 >= _SHORTEST_NAME else right
     room = width - 2 - spans_width(right) - 2
     if room < _SHORTEST_NAME:
@@ -282,7 +286,7 @@ def _path(path: str, room: int, glyphs: Glyphs) -> str:
     return glyphs.cut + text
 
 
-def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[StyledText]]:
     if one.only_rights:
         return [[("    only its permissions changed", "quiet")]]
     if not one.is_text:
@@ -290,19 +294,19 @@ def _diff(one: FilePreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     return diff_rows(one.rows, width, glyphs, indent=2, banded=True)
 
 
-def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
+def _cut(rows: list[list[StyledText]], room: int, glyphs: Glyphs) -> list[list[StyledText]]:
     if len(rows) <= room:
         return rows
     more = f"    {formatting.grouped(len(rows) - room + 1)} more rows {glyphs.down}"
     return [*rows[: room - 1], [(more, "quiet")]]
 
 
-def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[StyledText]]:
     one = state.current
     if one is not None:
         heading, rows = _file_row(state, one, width, glyphs), _diff(one, width, glyphs)
     else:
-        heading: list[Span] = [("  No snapshot holds these; they stay what they are.", "ink")]
+        heading: list[StyledText] = [("  No snapshot holds these; they stay what they are.", "ink")]
         rows = [
             _sides(
                 [(f"    {_path(path, width - 24, glyphs)}", "quiet")],
@@ -326,7 +330,7 @@ def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
     return "   ".join(parts)
 
 
-def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
+def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[StyledText]]:
     """What cannot be brought back, before anything happens."""
     sentences: list[str] = []
     if files.not_covered:
@@ -341,7 +345,7 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[Span]]:
     return [[(f"  {sentence}", "quiet")] for sentence in cut]
 
 
-def _sides(left: list[Span], right: Iterable[Span], width: int) -> list[Span]:
+def _sides(left: list[StyledText], right: Iterable[StyledText], width: int) -> list[StyledText]:
     right = list(right)
     gap = width - spans_width(left) - spans_width(right)
     return [*left, (" " * max(0, gap), "quiet"), *right]
@@ -545,7 +549,7 @@ class PreviewRows:
         page: how many rows of what goes are seen.
     """
 
-    rows: list[list[Span]] = field(default_factory=list[list[Span]])
+    rows: list[list[StyledText]] = field(default_factory=list[list[StyledText]])
     actions: dict[int, int] = field(default_factory=dict[int, int])
     files: dict[int, int] = field(default_factory=dict[int, int])
     files_at: int = 0
@@ -569,7 +573,7 @@ def rows_for(screen_height: int) -> int:
 def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyphs) -> PreviewRows:
     """The rows for a frame of `width` cells inside and at most `max_height` rows."""
     inner = width - 2 * AIR
-    top: list[list[Span]] = [
+    top: list[list[StyledText]] = [
         [],
         _question_row(state.preview, inner, glyphs.cut),
         *consequence_rows(state.preview, inner, glyphs, state.pending),
@@ -681,7 +685,7 @@ def _add_files_below(
     made: PreviewRows, files: FilesState, width: int, room: int, glyphs: Glyphs
 ) -> None:
     """The files under the choices: as a list where there is room, else counted."""
-    apart: list[list[Span]] = [[]] if room - len(made.rows) > 1 else []
+    apart: list[list[StyledText]] = [[]] if room - len(made.rows) > 1 else []
     space = room - len(made.rows) - len(apart)
     if space < 1:
         return
@@ -732,7 +736,7 @@ def _two_columns(
 
 def _right(
     made: PreviewRows, state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """What goes, and under it the files that changed since; two cells at the left are for signs."""
     files = state.files
     if files is not None and files.whole:
@@ -772,7 +776,7 @@ def _add_actions(
         if is_selected:
             made.selected.add(len(made.rows))
         edge = (glyphs.edge if is_selected else " ", "quiet" if state.details else "accent")
-        row: list[Span] = [
+        row: list[StyledText] = [
             (" ", "quiet"),
             edge,
             (" ", "quiet"),
@@ -792,7 +796,7 @@ def _add_actions(
 
 def _dropped_rows(
     made: PreviewRows, state: PreviewState, width: int, room: int, glyphs: Glyphs
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """The list of what goes with a heading, as much as has room."""
     goes = state.preview.goes
     if not goes:
@@ -824,7 +828,7 @@ def frame_title(state: PreviewState) -> str:
     return state.title or f"{'Jump' if target.world_line else 'Rewind'} to {where}"
 
 
-def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
+def _question_row(preview: RewindPreview, width: int, mark: str) -> list[StyledText]:
     """What stands at the checkpoint, in one row."""
     target = preview.target
     name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
@@ -834,7 +838,7 @@ def _question_row(preview: RewindPreview, width: int, mark: str) -> list[Span]:
 
 def consequence_rows(
     preview: RewindPreview, width: int, glyphs: Glyphs, pending: PreviewAction | None = None
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, and from how much to how much where there is room.
 
     A jump leaves them, and what is there may be more: `Leaves 1 step; adds 400 tokens`. A fork leaves them out.
@@ -864,12 +868,12 @@ def consequence_rows(
     left = next(fitting, _sizes(does, parts[-1:], freed))
     after = formatting.tokens(preview.tokens_after, estimated=preview.estimated)
     before = formatting.tokens(preview.tokens_before)
-    right: list[Span] = [(f"{before} {glyphs.to} ", "quiet"), (after, "strong")]
+    right: list[StyledText] = [(f"{before} {glyphs.to} ", "quiet"), (after, "strong")]
     if before == after.lstrip("~"):
         right = [(after, "strong")]  # what changes is said at the left
     money = cost_words(preview.cost) if preview.cost is not None else ""
-    spent: list[Span] = [("; its calls cost ", "quiet"), (money, "ink")]
-    below: list[list[Span]] = []
+    spent: list[StyledText] = [("; its calls cost ", "quiet"), (money, "ink")]
+    below: list[list[StyledText]] = []
     if money and spans_width(left) + spans_width(spent) <= width:
         left += spent
     elif money:
@@ -878,7 +882,7 @@ def consequence_rows(
     return [[*left, (" " * gap, "quiet"), *right] if gap >= 3 else left, *below]
 
 
-def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Span]:
+def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[StyledText]:
     return [
         (does[0], "quiet"),
         (", ".join(parts) or "nothing", "ink"),
@@ -887,7 +891,7 @@ def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Spa
     ]
 
 
-def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
+def _stopped_first_row(glyphs: Glyphs) -> list[StyledText]:
     """Where a turn is running."""
     return [
         (f"{glyphs.caution} ", "warn"),
@@ -896,7 +900,7 @@ def _stopped_first_row(glyphs: Glyphs) -> list[Span]:
     ]
 
 
-def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Span]:
+def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[StyledText]:
     """`! In the background runs on: npm run dev`."""
     lead = "In the background runs on: " if len(commands) == 1 else "In the background run on: "
     names = formatting.cut(", ".join(map(one_line, commands)), width - 2 - len(lead), glyphs.cut)
@@ -905,7 +909,7 @@ def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[Sp
 
 def _confirmation_row(
     files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
-) -> list[Span]:
+) -> list[StyledText]:
     """`! Also changed outside: notes.md   f again brings it back too`, where a first word is not enough."""
     reasons = {one.reason.removesuffix(" before") for one in files}
     why = reasons.pop() if len(reasons) == 1 else "also changed by others"
@@ -924,7 +928,7 @@ def _confirmation_row(
     ]
 
 
-def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
+def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[StyledText]:
     """`! 2 files changed since. Do they come back as well?`, which the choices answer."""
     said = f"{formatting.counted(n_files, 'file')} changed since. "
     asked = f"{'Does it' if n_files == 1 else 'Do they'} come back as well?"
@@ -935,7 +939,7 @@ def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Span]:
 
 def _nothing_lost_rows(
     preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
     said = _NOTHING_LOST
     if _is_fork(pending):
@@ -947,10 +951,10 @@ def _nothing_lost_rows(
         said = "Nothing is lost: u takes it back."
     elif preview.target.world_line:
         said = _NOTHING_LOST_BY_JUMP if preview.goes else _NOTHING_LEFT
-    rows: list[list[Span]] = []
+    rows: list[list[StyledText]] = []
     place = 0
     for line in formatting.wrap_words(said, width):
-        row: list[Span] = []
+        row: list[StyledText] = []
         for word in line.split():
             row += [(" ", "quiet")] if row else []
             row.append((word, "ink" if place < 3 or word in ("u", "U") else "quiet"))
@@ -965,7 +969,7 @@ def _is_fork(pending: PreviewAction | None) -> bool:
 
 def _dropped_heading(
     preview: RewindPreview, width: int, pending: PreviewAction | None = None
-) -> list[Span]:
+) -> list[StyledText]:
     """What stands over the list of what goes, or what a fork leaves out."""
     name = "Becomes a world line" if preview.target.world_line else "Goes"
     if _is_fork(pending):
@@ -977,7 +981,7 @@ def _dropped_heading(
     ]
 
 
-def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
+def _nothing_dropped_row(preview: RewindPreview) -> list[StyledText]:
     """In the place of a list that is empty."""
     if preview.target.world_line:
         return [("Nothing goes: that line goes on from here.", "quiet")]
@@ -988,7 +992,7 @@ def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
     return [("Nothing goes but the checkpoint itself.", "quiet")]
 
 
-def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:
+def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[StyledText]:
     """One thing that goes: its sign, what it is, and its tokens at the right."""
     cost = formatting.tokens(message.tokens) if message.tokens is not None else ""
     room = width - 2 - (cell_len(cost) + 2 if cost else 0)
@@ -1019,9 +1023,9 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Spa
     return [*left, (" " * max(0, gap), "quiet"), (cost, "ink")]
 
 
-def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[Span]:
+def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[StyledText]:
     """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
-    spans: list[Span] = []
+    spans: list[StyledText] = []
     for key, meaning in fit(pairs, width):
         spans += [(" " * GAP, "quiet")] if spans else []
         spans += [(key, "ink"), (f" {meaning}", "quiet")]

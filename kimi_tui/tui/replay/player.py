@@ -13,10 +13,9 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.projection.recording import PlaybackClock, streamed_text
-from kimi_tui.projection.replay import ChangedFile
+from kimi_tui.projection.replay import ChangedFile, PlaybackClock, streamed_text
 from kimi_tui.tui import formatting
-from kimi_tui.tui.callbacks import in_slices, report_of, reported
+from kimi_tui.tui.faults import in_slices, report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
 from kimi_tui.tui.frame.frame import SHORT_BELOW
 from kimi_tui.tui.frame.views import Views

@@ -19,12 +19,12 @@ from textual.geometry import Size
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import is_user_facing, report_of, reported
+from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.frame import SessionFrame
 from kimi_tui.tui.frame.header import heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.screens import (
     AnswersOnce,
     ImageChosen,
@@ -125,7 +125,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._furnish(recorded)
 
     def _furnish(self, recorded: RecordedSession) -> None:
-        from kimi_tui.projection.recording import PlaybackClock
+        from kimi_tui.projection.replay import PlaybackClock
         from kimi_tui.tui.replay.player import Player, ReplayFiles
         from kimi_tui.tui.replay.scrubber import Scrubber
 

@@ -17,10 +17,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.projection.recording import Marker, PlaybackClock, Recording
+from kimi_tui.projection.replay import Marker, PlaybackClock, Recording
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import Span, joined, spans_width
+from kimi_tui.tui.formatting import StyledText, joined, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.span_painter import SpanPainter
 
@@ -58,13 +58,13 @@ def time_at(recording: Recording, column: int, width: int) -> float:
 
 def track_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
-) -> list[Span]:
+) -> list[StyledText]:
     """The line: what was played, the playhead, what lies ahead."""
     if width <= 0:
         # While it goes away, or in a screen that is being resized.
         return []
     head = column_of(recording, clock.time_s, width)
-    cells: list[Span] = [
+    cells: list[StyledText] = [
         (glyphs.used, "played") if column < head else (glyphs.rule, "ahead")
         for column in range(width)
     ]
@@ -84,7 +84,7 @@ def track_spans(
 
 def label_spans(
     recording: Recording, clock: PlaybackClock, width: int, checkpoint: int | None
-) -> list[Span]:
+) -> list[StyledText]:
     """Over the playhead: the checkpoint, and what the clock said."""
     at = recording.clock_at(clock.position)
     number = f"#{checkpoint}" if checkpoint is not None else ""
@@ -99,11 +99,11 @@ def label_spans(
 
 def state_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
-) -> list[Span]:
+) -> list[StyledText]:
     """Under the line: playing or not, the speed, the time, and at the right what comes next."""
     at_end = clock.position == recording.end
     word = "playing" if clock.is_playing else "at the end" if at_end else "paused"
-    left: list[Span] = [
+    left: list[StyledText] = [
         (word, "ink"),
         ("  ", "quiet"),
         (f"{clock.speed}x", "accent"),
@@ -313,7 +313,7 @@ class Scrubber(Widget, can_focus=True):
             strips.append(self._painter.strip(shown, self.outer_size.width))
         return [strip.crop(crop.x, crop.right) for strip in self._painter.filtered(strips)]
 
-    def _rows(self, width: int, height: int) -> list[list[Span]]:
+    def _rows(self, width: int, height: int) -> list[list[StyledText]]:
         recording, clock = self._recording, self._clock
         if recording is None or clock is None:
             return []

@@ -23,13 +23,12 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.image_names import titled
 from kimi_tui.launch import Launch
-from kimi_tui.tui.callbacks import reported
-from kimi_tui.tui.field import LineField
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame.footer import Footer, Hint
 from kimi_tui.tui.frame.header import Header, Heading
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import KeyList, key_of
+from kimi_tui.tui.keyboard import KeyList, LineField, key_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.state import STAYS_S
 from kimi_tui.tui.terminal_input import TOO_EARLY, SeenQuestion

@@ -13,20 +13,29 @@ from math import log10
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from rich.segment import Segment
-from rich.style import Style
-from textual.color import Color
-from textual.filter import LineFilter
 from textual.strip import Strip
 
 from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Future, Key
 from kimi_tui.tui import formatting as numbers
-from kimi_tui.tui.formatting import Span, joined, rounded
+from kimi_tui.tui.formatting import StyledText, joined, rounded
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.timeline import details
-from kimi_tui.tui.timeline.rows import Columns, Look, now_spans, row_spans
+from kimi_tui.tui.timeline.rows import (
+    EMPTY,
+    NOTHING_FOUND,
+    Columns,
+    Look,
+    checkpoint_details,
+    entitled_spans,
+    filter_spans,
+    key_spans,
+    line_details,
+    now_details,
+    now_spans,
+    row_spans,
+    title_spans,
+)
 from kimi_tui.tui.timeline.viewport import Areas, Viewport
 
 if TYPE_CHECKING:
@@ -173,7 +182,7 @@ def curve_spans(
     limit: int,
     trigger: int,
     glyphs: Glyphs,
-) -> list[list[Span]]:
+) -> list[list[StyledText]]:
     """The rows of the curve from the top, and under them the row of marks.
 
     The broken line is where the window is compacted; where little of it is used it is the size of the window, which lies
@@ -186,11 +195,11 @@ def curve_spans(
     mark_row = 0 if above else -1
     if is_whole and trigger > 0:
         mark_row = rows - 1 - min(rows - 1, int(trigger / limit * rows))
-    lines: list[list[Span]] = []
+    lines: list[list[StyledText]] = []
     for row in range(rows):
         below = 8 * (rows - 1 - row)
         empty = (glyphs.freed, "mark-dim") if row == mark_row else (" ", "quiet")
-        cells: list[Span] = []
+        cells: list[StyledText] = []
         for height, column in zip(heights, columns, strict=True):
             eighths = min(8, height - below)
             style = "ahead" if column.is_ahead else "past" if column.is_past else "curve"
@@ -214,13 +223,13 @@ def curve_spans(
 
 
 def with_forecast(
-    marks: list[Span], words: str, n_columns: int, width: int, glyphs: Glyphs
-) -> list[Span]:
+    marks: list[StyledText], words: str, n_columns: int, width: int, glyphs: Glyphs
+) -> list[StyledText]:
     """The row of marks with the forecast as the gauge has it, where there is room right of the curve."""
     room = width - len(words) - 2
     if not words or n_columns + 2 > room:
         return marks
-    fitted: list[Span] = []
+    fitted: list[StyledText] = []
     for text, style in marks:
         fitted.append((text[:room], style))
         room -= len(text[:room])
@@ -239,8 +248,7 @@ class Painter:
 
     Args:
         view: what to paint; read anew for every frame.
-        style_of: the style with this name on this ground (`page`, `band` or `select`).
-        filters: what Textual wants applied to every line.
+        strip: makes a line of spans, in so many cells, on this ground (`page`, `band` or `select`).
 
     Attributes:
         curve: the columns of the curve as it was painted last.
@@ -249,12 +257,10 @@ class Painter:
     def __init__(
         self,
         view: Viewport,
-        style_of: Callable[[str, str], Style],
-        filters: Callable[[], Sequence[LineFilter]],
+        strip: Callable[[list[StyledText], int, str], Strip],
     ) -> None:
         self._view = view
-        self._style_of = style_of
-        self._filters = filters
+        self._paint = strip
         self._strips: dict[object, Strip] = {}
         self._curve_lines: list[Strip] = []
         self._curve_made_for: tuple[object, ...] = ()
@@ -303,18 +309,18 @@ class Painter:
                 strips.append(self._plain([("  ", "quiet"), *told[y - top]] if is_told else []))
         return strips
 
-    def _words_for_rows(self) -> list[list[Span]]:
+    def _words_for_rows(self) -> list[list[StyledText]]:
         """What stands where the list would: the keys, what is read, or that there is nothing yet or nothing found."""
         view = self._view
         if view.shows_keys:
-            return [[("  ", "quiet"), *keys] for keys in details.key_spans(view.glyphs)]
+            return [[("  ", "quiet"), *keys] for keys in key_spans(view.glyphs)]
         if view.is_filtered:
-            words = wrap(details.NOTHING_FOUND, max(10, view.full_width - 4))
+            words = wrap(NOTHING_FOUND, max(10, view.full_width - 4))
             return [[(f"  {row}", "quiet")] for row in words]
         if view.reading:
             return [[(f"  {view.reading}", "quiet")]]
         turn = (view.glyphs.turn, "accent")
-        words = wrap(details.EMPTY, min(30, max(10, view.full_width - 5)))
+        words = wrap(EMPTY, min(30, max(10, view.full_width - 5)))
         return [
             [(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")],
             [],
@@ -429,7 +435,7 @@ class Painter:
         forks = tree.forks(tree.key_below(checkpoint.index))
         return bool(forks) and forks[-1].n == checkpoint.from_line
 
-    def _with_arc(self, position: int, spans: list[Span]) -> list[Span]:
+    def _with_arc(self, position: int, spans: list[StyledText]) -> list[StyledText]:
         """The arc of a D-Mail on its way: from the newest row down as far as the motion has come."""
         view, scene = self._view, self._view.listing.scene
         if scene is None or scene.reason != "dmail":
@@ -450,7 +456,7 @@ class Painter:
         if y == 0 and areas.title:
             width = view.curve_width
             if view.is_filtered:
-                spans = details.filter_spans(
+                spans = filter_spans(
                     model.rows.typed,
                     model.rows.n_found,
                     width,
@@ -458,10 +464,10 @@ class Painter:
                     is_open=view.filtering,
                 )
             elif view.title:
-                spans = details.entitled_spans(view.title, width, view.glyphs)
+                spans = entitled_spans(view.title, width, view.glyphs)
             else:
                 n_lines = len(model.tree.lines)
-                spans = details.title_spans(model.n_steps, n_lines, width, view.glyphs)
+                spans = title_spans(model.n_steps, n_lines, width, view.glyphs)
             return self._plain([(" ", "quiet"), *spans])
         first = areas.header - areas.curve - 2
         if areas.curve and first <= y < areas.header - 1:
@@ -493,20 +499,20 @@ class Painter:
         self._curve_lines = [self._strip([(" ", "quiet"), *spans], "page") for spans in lines]
         self._curve_made_for = made_for
 
-    def details(self, key: Key | None) -> list[list[Span]]:
+    def details(self, key: Key | None) -> list[list[StyledText]]:
         """What there is to know about a row, in lines; none while a revert moves."""
         view, model = self._view, self._view.listing.model
         if key is None or view.listing.scene is not None:
             return []
         if key == NOW:
-            return details.now_details(model)
+            return now_details(model)
         position = view.listing.position(key)
         row = view.listing.row(position) if position is not None else None
         if row is None:
             return []
         if row.checkpoint is not None and row.kind in ("checkpoint", "said"):
             width = view.full_width - 4
-            return details.checkpoint_details(
+            return checkpoint_details(
                 model,
                 row.checkpoint,
                 row.line,
@@ -518,11 +524,11 @@ class Painter:
         if row.line is None:
             return []
         width, name = view.full_width - 4, model.tree.name_of(row.line)
-        return details.line_details(row.line, time.time(), name, width, view.glyphs)
+        return line_details(row.line, time.time(), name, width, view.glyphs)
 
     # --- strips
 
-    def _plain(self, spans: list[Span]) -> Strip:
+    def _plain(self, spans: list[StyledText]) -> Strip:
         """A line that no row stands on."""
         key = tuple(spans)
         strip = self._strips.get(key)
@@ -536,12 +542,6 @@ class Painter:
             self._strips.clear()
         self._strips[key] = strip
 
-    def _strip(self, spans: list[Span], ground: str) -> Strip:
+    def _strip(self, spans: list[StyledText], ground: str) -> Strip:
         """Spans as a line as wide as the widget."""
-        segments = [Segment(text, self._style_of(name, ground)) for text, name in spans if text]
-        base = self._style_of("quiet", ground)
-        strip = Strip(segments).adjust_cell_length(self._view.full_width, base)
-        background = Color.from_rich_color(base.bgcolor)
-        for line_filter in self._filters():
-            strip = strip.apply_filter(line_filter, background)
-        return strip
+        return self._paint(spans, self._view.full_width, ground)

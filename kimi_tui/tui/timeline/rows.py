@@ -1,20 +1,27 @@
-"""One row of the timeline as pieces of text with the names of their styles, at any width: lanes, number, label, figure, level.
+"""What the timeline writes: a row at any width (lanes, number, label, figure, level), and the words around the list of them.
 
-Pure: the painter turns names into colours, tests read the text.
+Those are the title, the details of one row at the foot, the forecast, and the list of keys. Pure: model in, pieces of
+text with the names of their styles out; the painter turns the names into colours, tests read the text.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import ceil
+from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import Call, Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
-from kimi_tui.tui.formatting import Span, fitted, spans_width
+from kimi_tui.tui.formatting import StyledText, fitted, spans_width
+from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
+
+if TYPE_CHECKING:
+    from kimi_tui.projection.timeline import TimelineModel
 
 MAX_LANES = 3
 _LEAST_NAME = 8
@@ -81,7 +88,7 @@ def level(tokens: int, scale: int, glyphs: Glyphs) -> str:
     return glyphs.levels[eighths - 1]
 
 
-def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
     """The whole row, from column 1 on (column 0 is the selection's)."""
     lanes = _lanes(row, columns, glyphs, look)
     if row.kind == "gap":
@@ -95,13 +102,13 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Sp
     return fitted(spans, columns.width - 1)
 
 
-def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
     """The row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
     is_told = look.scale > 0 or look.used > 0
     label_at = label_at if is_told else columns.number - 1
     figure = numbers.tokens(look.used, estimated=look.estimated) if is_told else ""
-    spans: list[Span] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
+    spans: list[StyledText] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
     spans += _ending(
         [("now", "quiet" if look.is_grey else "strong")],
         label_at,
@@ -112,7 +119,7 @@ def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
     return fitted(spans, columns.width - 1)
 
 
-def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]:
+def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
     """The lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
@@ -122,7 +129,7 @@ def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]
             else [(glyphs.lost, "lost")]
         )
         return [*spans, (" ", "line")]
-    outer: list[Span] = []
+    outer: list[StyledText] = []
     for lane in row.lanes[1 - MAX_LANES :] if row.lanes else "":
         is_base = lane == "b"
         outer.append(
@@ -132,7 +139,7 @@ def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Span]
     return outer + own
 
 
-def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
+def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[StyledText]:
     line = row.line
     match row.kind:
         case "gap":
@@ -146,7 +153,7 @@ def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
             rule = "dmail" if look.has_arc else "line"
             return [(corner, "line"), (glyphs.rule, rule), (glyphs.lost, "lost")]
         case "said":
-            spans: list[Span] = [(glyphs.turn, "lost" if line is not None else "user")]
+            spans: list[StyledText] = [(glyphs.turn, "lost" if line is not None else "user")]
             return [*spans, (" ", "line"), (glyphs.step, "dmail")] if look.has_arc else spans
         case "base":
             return [(glyphs.before, "compaction"), (" ", "line"), (glyphs.lost, "lost")]
@@ -154,7 +161,7 @@ def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
             return _checkpoint_lane(row, glyphs, look)
 
 
-def _checkpoint_lane(row: Row, glyphs: Glyphs, look: Look) -> list[Span]:
+def _checkpoint_lane(row: Row, glyphs: Glyphs, look: Look) -> list[StyledText]:
     checkpoint = row.checkpoint
     assert checkpoint is not None
     in_line = row.line is not None
@@ -184,15 +191,15 @@ def _checkpoint_spans(
     columns: Columns,
     glyphs: Glyphs,
     look: Look,
-    lanes: list[Span],
-) -> list[Span]:
+    lanes: list[StyledText],
+) -> list[StyledText]:
     quiet = look.is_grey or row.line is not None
     is_said = row.kind == "said"
     is_now = look.is_head and not (is_said or checkpoint.calls or checkpoint.is_heading)
     number_at = _text_column(lanes, columns)
     number_width = columns.number_width - (number_at - columns.number)
     number = f"#{checkpoint.id}".rjust(max(number_width, len(str(checkpoint.id)) + 1))
-    spans: list[Span] = [
+    spans: list[StyledText] = [
         *lanes,
         (" " * max(0, number_at - spans_width(lanes) - 1), "line"),
         (number + " ", "quiet"),
@@ -240,10 +247,10 @@ def _line(
     columns: Columns,
     glyphs: Glyphs,
     look: Look,
-    lanes: list[Span],
-) -> list[Span]:
+    lanes: list[StyledText],
+) -> list[StyledText]:
     at = _text_column(lanes, columns)
-    spans: list[Span] = [*lanes, (" " * max(0, at - spans_width(lanes) - 1), "line")]
+    spans: list[StyledText] = [*lanes, (" " * max(0, at - spans_width(lanes) - 1), "line")]
     if row.kind == "more":
         words = f"+{numbers.counted(row.hidden, 'step')}"
         indent = max(0, columns.number + columns.number_width + 1 - at)
@@ -263,7 +270,7 @@ def _line(
     if not rest and look.age and room - 2 - len(look.age) >= _NAME_BY_AGE:
         rest = look.age
     name = numbers.cut(name, max(0, room - (len(rest) + 2 if rest else 0)), glyphs.cut)
-    label: list[Span] = [
+    label: list[StyledText] = [
         (number, "lost"),
         (name, "quiet" if look.is_grey else "ink" if is_open else "lost"),
     ]
@@ -272,12 +279,14 @@ def _line(
     return spans + _ending(label, at, columns, (figure, "lost"))
 
 
-def _text_column(lanes: list[Span], columns: Columns) -> int:
+def _text_column(lanes: list[StyledText], columns: Columns) -> int:
     """Where the text begins: at the number's column, or two cells after each lane beyond the second."""
     return max(columns.number, spans_width(lanes) + 2) if columns.lanes > 1 else columns.number
 
 
-def _ending(label: list[Span], label_at: int, columns: Columns, figure: Span) -> list[Span]:
+def _ending(
+    label: list[StyledText], label_at: int, columns: Columns, figure: StyledText
+) -> list[StyledText]:
     """The label and the figure at its right edge."""
     gap = columns.figure_end - label_at - spans_width(label) - cell_len(figure[0])
     return [*label, (" " * max(0, gap), "quiet"), figure]
@@ -285,15 +294,15 @@ def _ending(label: list[Span], label_at: int, columns: Columns, figure: Span) ->
 
 def _level_spans(
     tokens: int, columns: Columns, glyphs: Glyphs, look: Look, *, is_now: bool
-) -> list[Span]:
+) -> list[StyledText]:
     if columns.level < 0:
         return []
     return [(" ", "quiet"), (level(tokens, look.scale, glyphs), "curve" if is_now else "past")]
 
 
-def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]:
+def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[StyledText]:
     """What happened, in at most `room` cells."""
-    mark: list[Span] = []
+    mark: list[StyledText] = []
     if checkpoint.pinned:
         mark = [(f"{glyphs.pinned} ", "accent")]
         room -= 2
@@ -335,7 +344,7 @@ def _main_call(calls: list[Call]) -> Call:
     )
 
 
-def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]:
+def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[StyledText]:
     assert checkpoint.calls
     call = _main_call(checkpoint.calls)
     more = f" +{len(checkpoint.calls) - 1}" if len(checkpoint.calls) > 1 else ""
@@ -346,7 +355,7 @@ def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]
         target = numbers.path(call.target.rsplit("/", 1)[-1], left, glyphs.cut)
     else:
         target = numbers.cut(call.target, left, glyphs.cut)
-    spans: list[Span] = [(name, style)]
+    spans: list[StyledText] = [(name, style)]
     if target and left > 0:
         spans.append((f" {target}", "dmail" if style == "dmail" else "ink"))
     if more:
@@ -354,7 +363,7 @@ def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Span]
     return spans
 
 
-def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> Span:
+def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> StyledText:
     """The tokens at a heading, the change of a step, the ratio of a compaction."""
     if checkpoint.is_summary and checkpoint.before:
         after = checkpoint.before + (checkpoint.saved or 0)
@@ -368,3 +377,243 @@ def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> Span:
     style = "dmail" if checkpoint.kind == "dmail" else "quiet"
     change = numbers.change(checkpoint.change, estimated=not checkpoint.change_measured)
     return change.replace(numbers.MINUS, glyphs.minus), style
+
+
+EMPTY = "Each step of the agent will stand here. Choose one to go back to it."
+
+
+NOTHING_FOUND = "No step, tool or file holds that. Esc shows all steps again."
+
+
+def title_spans(n_steps: int, n_lines: int, width: int, glyphs: Glyphs) -> list[StyledText]:
+    """`Timeline   16 steps · 3 world lines`, shorter where there is less room."""
+    if n_steps == 0 and n_lines == 0:
+        return [("Timeline", "quiet")]
+    steps = numbers.counted(n_steps, "step")
+    forms = [steps]
+    if n_lines:
+        forms = [
+            f"{steps} {glyphs.pending} {numbers.counted(n_lines, 'world line')}",
+            f"{steps} {glyphs.pending} {numbers.counted(n_lines, 'line')}",
+            steps,
+        ]
+    for form in forms:
+        gap = width - len("Timeline") - cell_len(form)
+        if gap >= 2:
+            return [("Timeline" + " " * gap + form, "quiet")]
+    return [(numbers.cut(f"Timeline  {steps}", width, glyphs.cut), "quiet")]
+
+
+def entitled_spans(words: str, width: int, glyphs: Glyphs) -> list[StyledText]:
+    """The title row with these words at its right end."""
+    gap = max(2, width - len("Timeline") - cell_len(words))
+    return [(numbers.cut("Timeline" + " " * gap + words, width, glyphs.cut), "quiet")]
+
+
+def filter_spans(
+    needle: str, n_found: int, width: int, glyphs: Glyphs, *, is_open: bool
+) -> list[StyledText]:
+    """The title row while the list is filtered."""
+    found = f"{numbers.grouped(n_found)} found"
+    room = width - len(found) - 5
+    # The end of what is typed is what the user looks at.
+    shown = needle if cell_len(needle) <= room else needle[-room:]
+    cursor = glyphs.edge if is_open else " "
+    gap = width - 2 - cell_len(shown) - 1 - len(found)
+    return [
+        ("/ ", "accent"),
+        (shown, "strong"),
+        (cursor, "accent"),
+        (" " * max(1, gap), "quiet"),
+        (found, "quiet"),
+    ]
+
+
+def checkpoint_details(
+    model: TimelineModel,
+    checkpoint: Checkpoint,
+    line: WorldLine | None,
+    *,
+    width: int,
+    rows: int,
+    glyphs: Glyphs,
+    said: int = -1,
+) -> list[list[StyledText]]:
+    """When and how long, the whole label (or what was `said` there) in at most `rows` rows, and what a rewind there frees."""
+    first: list[StyledText] = [(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
+    if said >= 0:
+        words = "Carried over with the D-Mail" if said < checkpoint.n_carried else "Said meanwhile"
+        first = [(words, "quiet")]
+    else:
+        first += _circumstances(model, checkpoint)
+    facts = [first]
+    label = whole_label(checkpoint) if said < 0 else checkpoint.said[said]
+    facts += [[(text, "quiet")] for text in _wrapped(label, width, rows, glyphs.cut)]
+    if line is not None:
+        where = numbers.line_words(line.n, model.tree.name_of(line), width - 18)
+        facts.append([(f"On {where}", "quiet")])
+    elif checkpoint.before:
+        after = checkpoint.before + (checkpoint.saved or 0)
+        facts.append(
+            [
+                ("Compacted ", "quiet"),
+                (numbers.tokens(checkpoint.before), "ink"),
+                (" to ", "quiet"),
+                (numbers.tokens(after, estimated=not checkpoint.saved_measured), "ink"),
+            ]
+        )
+    elif not checkpoint.is_summary:
+        freed = numbers.tokens(
+            model.frees(checkpoint), estimated=model.estimated or not checkpoint.measured
+        )
+        facts.append([("Rewinding here frees ", "quiet"), (freed, "ink")])
+    return facts
+
+
+def _circumstances(model: TimelineModel, checkpoint: Checkpoint) -> list[StyledText]:
+    """Where a D-Mail came from, how long it took, and how it ended."""
+    facts: list[StyledText] = []
+    if checkpoint.kind == "dmail" and checkpoint.from_id >= 0:
+        facts.append((f"  sent from #{checkpoint.from_id}", "quiet"))
+    if checkpoint.ended_at > checkpoint.at:
+        facts.append((f"  {numbers.duration(checkpoint.ended_at - checkpoint.at)}", "quiet"))
+    elif model.running and checkpoint is model.tree.head:
+        facts.append(("  still running", "quiet"))
+    if checkpoint.state == "stopped":
+        facts.append(("  stopped", "quiet"))
+    if checkpoint.folded:
+        facts.append(("  folded", "quiet"))
+    return facts
+
+
+def whole_label(checkpoint: Checkpoint) -> str:
+    """Everything that happened at a checkpoint; of several tools, what each result cost."""
+    name = f"{checkpoint.bookmark}: " if checkpoint.bookmark else ""
+    return name + _label(checkpoint)
+
+
+def _label(checkpoint: Checkpoint) -> str:
+    if checkpoint.kind == "dmail":
+        return (
+            f"D-Mail from #{checkpoint.from_id}"
+            if checkpoint.from_id >= 0
+            else checkpoint.words or "D-Mail"
+        )
+    if checkpoint.is_summary:
+        return "Compacted"
+    if checkpoint.is_heading or not checkpoint.calls:
+        return checkpoint.words
+    calls = checkpoint.calls
+    total = sum(call.size_chars for call in calls)
+    parts: list[str] = []
+    # What cost most comes first: the room may not be enough for all.
+    for call in sorted(calls, key=lambda call: -call.size_chars):
+        text = f"{call.name} {call.target}".rstrip()
+        if len(calls) > 1 and total and checkpoint.change > 0:
+            cost = round(checkpoint.change * call.size_chars / total)
+            text += f" {numbers.tokens(cost, estimated=True)}"
+        parts.append(text)
+    return ", ".join(parts)
+
+
+_KEYS = (
+    ("[ ]", "turn before, turn after"),
+    ("Home End", "now, beginning"),
+    ("Enter", "preview a rewind"),
+    ("Space", "fold, unfold"),
+    ("w", "read from there on"),
+    ("{ }", "branch before, after"),
+    ("b P", "name a step or line, pin"),
+    ("/", "filter: text, tool, file"),
+    ("u U", "undo, redo"),
+    ("p", "play the session back"),
+    ("Esc", "back to the prompt"),
+)
+_LEFT_BY = {
+    "rewind": "your rewind",
+    "dmail": "a D-Mail",
+    "compaction": "a compaction",
+    "clear": "your /clear",
+    "jump": "your jump",
+    "undo": "your undo",
+    "redo": "your redo",
+}
+
+
+def left_by(reason: str) -> str:
+    """What left a line, as the user is told: `your rewind`."""
+    return _LEFT_BY.get(reason, "a change of line")
+
+
+def line_details(
+    line: WorldLine, now: float, name: str, width: int, glyphs: Glyphs
+) -> list[list[StyledText]]:
+    """What a world line is called, and why and when it was left."""
+    age = numbers.age(_local(line.at), _local(now))
+    why = left_by(line.reason)
+    where = ""
+    if line.by_user and line.reason == "dmail":
+        why = "your D-Mail"
+    if line.reason == "dmail" and line.from_id >= 0 and not line.by_user:
+        where = f" from #{line.from_id}"
+    elif line.reason in ("rewind", "dmail") and line.to_id >= 0:
+        where = f" to #{line.to_id}"
+    steps = numbers.counted(len(line.checkpoints), "step")
+    if line.tokens_before:
+        # As the gauge has it, which cannot know what of it the server would count.
+        steps += f", {numbers.tokens(line.tokens_before, estimated=True)} tokens"
+    return [
+        *([(row, "ink")] for row in _wrapped(name, width, 2, glyphs.cut)),
+        [(f"World line {line.n}", "ink"), (f"  {numbers.ago(age)}", "quiet")],
+        [(f"left by {why}{where}", "quiet")],
+        [(steps, "quiet")],
+    ]
+
+
+def now_details(model: TimelineModel) -> list[list[StyledText]]:
+    """How full the window is, and when it is compacted."""
+    if model.limit <= 0:
+        return [[(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
+    words = forecast(model.used, model.trigger, model.per_step)
+    return [
+        [
+            (numbers.tokens(model.used, estimated=model.estimated), "ink"),
+            (f" of {numbers.tokens(model.limit)} tokens", "quiet"),
+        ],
+        [(f"Compacts {words.replace('next', 'before the next')}", "quiet")] if words else [],
+    ]
+
+
+def key_spans(glyphs: Glyphs) -> list[list[StyledText]]:
+    """The keys and their meanings, a row each."""
+    keys = ((f"{glyphs.up} {glyphs.down}", "move"), *_KEYS)
+    widest = max((cell_len(key) for key, _ in keys), default=0)
+    return [[(key.ljust(widest + 2), "ink"), (meaning, "quiet")] for key, meaning in keys]
+
+
+def _wrapped(text: str, width: int, rows: int, mark: str) -> list[str]:
+    """At most `rows` rows; breaks at blanks where it can, and says where it was cut."""
+    lines: list[str] = []
+    rest = text
+    while rest and len(lines) < rows:
+        if cell_len(rest) <= width:
+            lines.append(rest)
+            rest = ""
+        elif len(lines) == rows - 1:
+            lines.append(numbers.cut(rest, width, mark))
+            rest = ""
+        else:
+            head = set_cell_size(rest, width)
+            blank = head.rfind(" ")
+            # A blank far to the left would waste most of the row.
+            stop = blank if blank > width // 2 else len(head.rstrip())
+            lines.append(rest[:stop])
+            rest = rest[stop:].lstrip()
+    return lines
+
+
+def _local(seconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).astimezone()
+    except (OverflowError, OSError, ValueError):
+        return datetime.fromtimestamp(0, UTC)

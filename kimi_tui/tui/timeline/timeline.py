@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -26,12 +25,12 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, Row
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
-from kimi_tui.tui.callbacks import go_on, in_slices, report_of
 from kimi_tui.tui.compositor import runs
-from kimi_tui.tui.faults import blank_strips
+from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
+from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.timeline.painter import STYLES, Painter
 from kimi_tui.tui.timeline.viewport import Viewport
 
@@ -179,10 +178,10 @@ class Timeline(ScrollView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._view = Viewport()
-        self._painter = Painter(self._view, self._style, self.get_line_filters)
+        self._spans = SpanPainter(self, "timeline")
+        self._painter = Painter(self._view, self._spans.row)
         self._drawn: dict[int, Strip] = {}
         """The lines as they are on the screen."""
-        self._styles: dict[tuple[str, str], Style] = {}
         self._revert_serial = 0
         self._seen_rows = 0
         # Where the list was scrolled to, and the size it had: other sizes show other rows, and going back shows these.
@@ -406,7 +405,7 @@ class Timeline(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Colours may have changed."""
         super().notify_style_update()
-        self._styles.clear()
+        self._spans.clear()
         self._painter.clear()
 
     def _refresh_changed(self) -> None:
@@ -431,16 +430,6 @@ class Timeline(ScrollView, can_focus=True):
         if crop.x == 0 and crop.width == self.size.width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]
-
-    def _style(self, name: str, ground: str) -> Style:
-        style = self._styles.get((name, ground))
-        if style is None:
-            base = self.get_component_rich_style(f"timeline--{ground}", partial=True)
-            over = self.get_component_rich_style(f"timeline--{name}", partial=True)
-            # Where selection is told by reversing, other colours on it would be grounds of their own.
-            style = self.rich_style + base if base.reverse else self.rich_style + base + over
-            self._styles[(name, ground)] = style
-        return style
 
     # --- selecting
 

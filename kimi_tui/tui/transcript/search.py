@@ -23,9 +23,9 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.callbacks import drained, in_slices, reported
-from kimi_tui.tui.field import LineField
+from kimi_tui.tui.faults import drained, in_slices, reported
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from textual.selection import SELECT_ALL, Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from kimi_tui.tui.callbacks import Callbacks, drained, in_slices, report_of, reported
 from kimi_tui.tui.desktop import amount
+from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of

@@ -16,8 +16,7 @@ from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.soul.rewind import Target
 from kimi_tui.tui.commands import rewind
-from kimi_tui.tui.commands.dmail import name_of
-from kimi_tui.tui.commands.rewind import preview
+from kimi_tui.tui.commands.rewind import name_of, preview
 from kimi_tui.tui.commands.world_lines import compare_with_live, open_line
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog

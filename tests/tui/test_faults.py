@@ -23,11 +23,11 @@ from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui import state as main_model
-from kimi_tui.tui.callbacks import Callbacks, apart, closed_after, each
+from kimi_tui.tui.faults import Callbacks, apart, closed_after, each
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
-OWN = TUI / "callbacks.py"
+OWN = TUI / "faults.py"
 BARE = frozenset(
     {
         "call_at",
@@ -89,7 +89,7 @@ def test_nothing_is_scheduled_without_a_report() -> None:
         if path != OWN
         for line in bare_calls(path.read_text("utf-8"))
     ]
-    assert not bare, "use kimi_tui.tui.callbacks"
+    assert not bare, "use kimi_tui.tui.faults"
 
 
 async def test_callbacks_and_tasks_report_what_they_raise() -> None:
