@@ -642,17 +642,18 @@ class Viewport:
             # Where something went, what comes next is new even if the conversation was longer before.
             self._known_height = min(self._known_height, flow.height)
 
-    def settle(self, *, seen: bool = True) -> None:
+    def settle(self, *, seen: bool = True, whole: bool = True) -> None:
         """Lay out what is visible. The text that is read stays where it is seen; all else moves round it.
 
         Args:
             seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet.
+            whole: what is empty so far is laid out in one go; else a slice of it, and the flow is `behind` where there is more.
         """
         flow = self.flow
         if not self.height:
             return
         done: set[View] = set()
-        left, until = SLICE, 0.0
+        left, until = (inf, inf) if whole else (SLICE, 0.0)
         while True:
             top = self._settled_top()
             if not flow.views:
@@ -665,7 +666,7 @@ class Viewport:
                     break
                 until = until or thread_time() + SLICE_S
                 # Where nothing is left for it, that some of it is empty is still found.
-                part = min(left, PART) if thread_time() < until else 0
+                part = (left if whole else min(left, PART)) if thread_time() < until else 0
                 spent = flow.show(top, top + self.height, part)
                 if not spent:
                     break

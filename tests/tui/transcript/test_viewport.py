@@ -309,10 +309,10 @@ def slices(lead: str, line: str, height: int) -> list[int]:
         block.open = is_open
         block.touch()
         viewport.update([block], 0)
-        spent.append(n_calls(viewport.settle))
+        spent.append(n_calls(lambda: viewport.settle(whole=False)))
         while flow.behind:
             viewport.update([block], 0)
-            spent.append(n_calls(viewport.settle))
+            spent.append(n_calls(lambda: viewport.settle(whole=False)))
     rows = range(viewport.top, viewport.top + viewport.height)
     assert [flow.line(row)[2] for row in rows] == rows_of(block, ROOM)[-len(rows) :]
     return spent
