@@ -106,8 +106,9 @@ def start(launch: Launch) -> int:
     _forget_odd_sizes()
     harden()
     keep_large_apart()
-    # Read by Textual when it is imported. A frame is drawn only when something changed; at 60 a key could wait 34 ms.
-    os.environ.setdefault("TEXTUAL_FPS", "240")
+    # Read by Textual when it is imported. A frame is drawn only when something changed; behind another one a key could wait
+    # 34 ms for its own at 60, and 9 at 240.
+    os.environ.setdefault("TEXTUAL_FPS", "1000")
     # Its command palette, for which there is another one here, imports fields, lists and trees: a twentieth of the start.
     with left_out("textual.command"):
         from kimi_tui.tui.app import KimiApp

@@ -151,7 +151,7 @@ def test_a_config_that_is_not_toml(tmp_path: Path) -> None:
 
 FIRST_PAINT = """
 import json, os, sys
-os.environ["TEXTUAL_FPS"] = "240"
+os.environ["TEXTUAL_FPS"] = "1000"
 import asyncio
 from kimi_tui.cli import parse
 from kimi_tui.launch import launch_of

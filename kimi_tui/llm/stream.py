@@ -643,6 +643,11 @@ def _is_error(value: Any) -> bool:
 _LOOP_SHARE_S = 0.003
 _GATHERED_BYTES = 64 * 1024
 """Of a body that are read in one go."""
+_SMALL_BYTES = 2_048
+"""What is shorter was all that had come, a dozen tokens at most."""
+_TRICKLE = 4
+"""So many small pieces in a row are no beginning and no end of an answer: the next ones may wait for each other."""
+_TRICKLE_S = 0.02
 _AFTER_FINISH_S = 5.0
 _AFTER_DONE_S = 0.25
 _MAX_WHOLE_BYTES = 64 * 1024 * 1024
@@ -658,6 +663,9 @@ _SHARE_OF_OTHERS = 0.6
 class Arrivals:
     """The bytes of a response, all that have come at a time: many servers send each token in a piece of its own.
 
+    Reading a token on its way through the HTTP library costs as much as drawing it. So where tokens trickle in, they are read a
+    few at a time, as often as anybody sees: several small pieces in a row have been all that was there.
+
     Args:
         source: the pieces.
     """
@@ -670,15 +678,19 @@ class Arrivals:
         self._gathering = asyncio.create_task(self._gather(source), name="arrivals")
 
     async def _gather(self, source: AsyncIterator[bytes]) -> None:
+        n_small = 0
         try:
             # Pieces that are already here never suspend this.
             async for piece in source:
                 self._pieces.append(piece)
                 self._size += len(piece)
                 self._came.set()
+                n_small = n_small + 1 if len(piece) < _SMALL_BYTES else 0
                 if self._size >= _GATHERED_BYTES:
                     self._taken.clear()
                     await self._taken.wait()
+                elif n_small > _TRICKLE:
+                    await asyncio.sleep(_TRICKLE_S)
         finally:
             self._came.set()
 

@@ -8,17 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
-from textual._compositor import ChopsUpdate, Compositor
-from textual.geometry import Region
+from textual._compositor import ChopsUpdate, Compositor, ReflowResult
+from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.reactive import Reactive
+
+_VIRTUAL_SIZE = cast("Reactive[Size]", Widget.virtual_size)
 
 
 class RowCompositor(Compositor):
     """Asks the widgets for no rows but those that are seen, and for a change of these only those that changed."""
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """Place all widgets; what they hold then is no reason to place them again.
+
+        Textual takes the size of what a widget holds for a change that wants a layout, also where that comes from one: each
+        row more in the prompt or a notice would be two layouts, and two pictures of nearly the whole screen. Where
+        scrollbars come and go with it, that is so.
+        """
+        result = super().reflow(parent, size)
+        for widget, place in self._full_map.items():
+            styles: Any = widget.styles
+            is_moved = place.region.size != widget.outer_size or (
+                place.container_size != widget.container_size
+            )
+            if is_moved and "auto" not in (styles.overflow_x, styles.overflow_y):
+                widget.set_reactive(_VIRTUAL_SIZE, place.virtual_size)
+        return result
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """The picture of what changed; None where nothing did."""

@@ -20,11 +20,13 @@ RULES_NAME = ".gitignore"
 ALWAYS = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that belong to a version control system: never scanned, never restored."""
 
-MOST_EXPRESSIONS = 1000
+MOST_EXPRESSIONS = 300
 """How many rules with wildcards inside count, for one path: each costs time on every path. Beyond that they say nothing, so
 more files are kept, never fewer. The longest `.gitignore` files in use have some fifty."""
-_EXPRESSION_BYTES = 64 * 1024
+_EXPRESSION_BYTES = 24 * 1024
 """How long all these rules of one file together may be: compiling them costs time too."""
+_AT_ONCE = 32
+"""How many of them are looked at in one go: meanwhile no other thread has its turn, and the longest paths take a while."""
 _PATTERN_BYTES = 4096
 """No path is longer, so a pattern beyond that is none that anybody wrote for one."""
 
@@ -292,7 +294,7 @@ class IgnoreFile:
         self._suffix_sizes = sorted({len(suffix) for suffix in self._suffixes.folders})
         # The last rules win, so they are those that count.
         self._expressions = _compiled(reversed(others), n_expressions)
-        # One look at all of them settles most paths: they match none.
+        # A look at many of them at once settles most paths: they match none.
         self._any = _joined(self._expressions)
 
     @property
@@ -379,8 +381,9 @@ def _joined(expressions: list[_Expression]) -> list[tuple[bool, Callable[[bytes]
     joined: list[tuple[bool, Callable[[bytes], object]]] = []
     for is_name in (True, False):
         texts = [b"(?:%b)" % one.text for one in expressions if one.is_name is is_name]
-        if texts:
-            joined.append((is_name, re.compile(b"|".join(texts), re.DOTALL).match))
+        for start in range(0, len(texts), _AT_ONCE):
+            either = b"|".join(texts[start : start + _AT_ONCE])
+            joined.append((is_name, re.compile(either, re.DOTALL).match))
     return joined
 
 

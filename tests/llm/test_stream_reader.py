@@ -11,7 +11,7 @@ from kimi_tui.llm.dialects import LearnedQuirks
 from kimi_tui.llm.errors import APIStatusError, ResponseContext
 from kimi_tui.llm.http_client import NetworkFailures
 from kimi_tui.llm.provider import Finished, StreamItem, TextDelta, ThinkDelta, ToolCallDelta
-from kimi_tui.llm.stream import AnswerReader
+from kimi_tui.llm.stream import AnswerReader, Arrivals
 
 
 class Arrived:
@@ -101,3 +101,22 @@ async def test_a_stream_under_a_wrong_name_is_read_all_the_same() -> None:
         items = [item async for item in reader(Arrived(body(3), kind)).items()]
         assert items[-1] == Finished("stop")
         assert "".join(item.text for item in items if isinstance(item, TextDelta)) == "word " * 3
+
+
+async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:
+    async def source(size: int) -> AsyncIterator[bytes]:
+        for n in range(12):
+            yield bytes([n]) * size
+
+    for size, at_once in ((100, 5), (4_000, 12)):
+        arrivals = Arrivals(source(size))
+        came = [piece async for piece in taken(arrivals)]
+        assert b"".join(came) == b"".join(bytes([n]) * size for n in range(12))
+        # No more than the first few are a read of the connection each.
+        assert len(came[0]) == at_once * size
+        await arrivals.aclose()
+
+
+async def taken(arrivals: Arrivals) -> AsyncIterator[bytes]:
+    while (data := await arrivals.take()) is not None:
+        yield data

@@ -5,9 +5,9 @@ import re
 
 import pytest
 from rich.segment import Segment
-from textual._compositor import ChopsUpdate, Compositor
+from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.app import App, ComposeResult
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -112,3 +112,24 @@ async def test_a_picture_is_made_of_the_rows_that_changed_and_are_seen(
                 textual.render_segments(app.console),
             )
             assert update.render_segments(app.console) == there
+
+
+async def test_a_widget_that_grows_is_one_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        await app.push_screen(Sheet())
+        await pilot.pause()
+        layouts = 0
+        reflow = Compositor.reflow
+
+        def count(compositor: Compositor, parent: Widget, size: Size) -> ReflowResult:
+            nonlocal layouts
+            layouts += 1
+            return reflow(compositor, parent, size)
+
+        monkeypatch.setattr(Compositor, "reflow", count)
+        app.screen.query_one("#a").styles.width = 12
+        for _ in range(3):
+            await pilot.pause()
+        assert app.screen.query_one("#a").virtual_size.width == 12
+        assert layouts == 1

@@ -335,7 +335,9 @@ class Splitter:
 
 def marks_in(text: str) -> int:
     """How much the marks cost, in those of emphasis."""
-    return sum(text.count(mark) * cost for mark, cost in _COSTS.items())
+    # Every line is looked through for them, three times: a loop over what they cost takes twice as long.
+    n_of = text.count
+    return n_of("*") + n_of("_") + n_of("~") + n_of("`") + 2 * n_of("[") + 3 * n_of("<")
 
 
 def _entries_in(line: str) -> int:

@@ -9,8 +9,9 @@ at all before somebody looks: a piece with much text behind it is about as many 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 from kimi_tui.foreign_text import expand_tabs
@@ -166,13 +167,34 @@ class MarkdownStream:
         """Whether a row is empty so far."""
         return bisect_right(self._starts, row) - 1 in self._unseen
 
-    def show(self, start: int, end: int) -> list[Shown]:
-        """Lay out what is needed for the rows from `start` to `end` (exclusive); returns what changed, from the top."""
+    def show(self, start: int, end: int, limit: float = inf) -> list[Shown]:
+        """Lay out what is needed for the rows from `start` to `end` (exclusive); returns what changed, from the top.
+
+        Args:
+            start: the first row.
+            end: the row behind the last one.
+            limit: after about so many characters, and what pieces cost besides, it is enough for one go.
+        """
+        chosen: list[int] = []
+        for index in self._late_in(start, end):
+            if limit <= 0:
+                break
+            chosen.append(index)
+            piece = self._splitter.pieces[index]
+            limit -= piece.size + piece.n_marks + PIECE_COST
+        return self._lay_out_again(chosen)
+
+    def is_late_in(self, start: int, end: int) -> bool:
+        """Whether any of the rows from `start` to `end` (exclusive) is empty so far."""
+        return next(self._late_in(start, end), None) is not None
+
+    def _late_in(self, start: int, end: int) -> Iterator[int]:
+        """The pieces with empty rows that stand in these rows."""
         if not self._unseen or start >= end:
-            return []
+            return iter(())
         low = max(0, bisect_right(self._starts, start) - 1)
         high = bisect_right(self._starts, end - 1)
-        return self._lay_out_again([at for at in range(low, high) if at in self._unseen])
+        return (index for index in range(low, high) if index in self._unseen)
 
     def show_next(self) -> list[Shown]:
         """Lay out the first piece that has empty rows; there is one."""

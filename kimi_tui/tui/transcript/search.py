@@ -37,6 +37,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from html import unescape
 from typing import NamedTuple
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock
@@ -49,9 +50,9 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import gutter_of
 from kimi_tui.wire.display import DiffBlock
 
-LINES_AT_ONCE = 100
-"""Lines of a block that are looked through before others may have a turn."""
-CHARS_AT_ONCE = 32_768
+ROWS_AT_ONCE = 40
+"""Rows of a line that are looked through before others may have a turn: it may be of megabytes."""
+CHARS_AT_ONCE = 16_384
 """The same for the text of a block."""
 SLICE_S = 0.003
 """How long the search computes before keys and frames get their turn."""
@@ -71,6 +72,9 @@ _BREAK = "\x00"
 _NEAR = 8
 """Rows above and below that are looked at when one row is drawn: no match of `QUERY_LIMIT` reaches farther."""
 _NO_WORD = re.compile(r"\W+")
+_MARKDOWN = (AgentBlock, ThoughtBlock)
+_LONGEST_NAME = 64
+"""More characters than `&` and the name or number of a letter have."""
 
 Pattern = re.Pattern[str]
 
@@ -101,13 +105,22 @@ def matches(lines: Sequence[Line], pattern: Pattern) -> list[Match]:
 
 
 def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Match]]:
-    """The matches of each line, which may be of many rows."""
+    """The matches of each line, or of `ROWS_AT_ONCE` of its rows where it has more."""
     first = 0
     while first < len(lines):
+        # Where the rows end that are looked at, and where in the first one the last match of those before ended.
+        part, column = first + ROWS_AT_ONCE, 0
         last = first
         while last + 1 < len(lines) and lines[last].goes_on:
             last += 1
-        yield _in_line(lines, first, last, pattern)
+            if last == part + _NEAR:
+                found = _in_line(lines, first, last, pattern, column)
+                found = found[: bisect_left(found, part, key=lambda match: match[0].row)]
+                end = found[-1][-1] if found else None
+                first, column = (end.row, end.end) if end and end.row >= part else (part, 0)
+                part = first + ROWS_AT_ONCE
+                yield found
+        yield _in_line(lines, first, last, pattern, column)
         first = last + 1
 
 
@@ -122,8 +135,10 @@ def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[
         yield from (part for part in match if part.row == row)
 
 
-def _in_line(lines: Sequence[Line], first: int, last: int, pattern: Pattern) -> list[Match]:
-    """The matches in rows that are one line."""
+def _in_line(
+    lines: Sequence[Line], first: int, last: int, pattern: Pattern, column: int = 0
+) -> list[Match]:
+    """The matches in rows that are one line, from a character of the first one on."""
     texts: list[str] = []
     gutters: list[int] = []
     offsets: list[int] = []
@@ -135,7 +150,8 @@ def _in_line(lines: Sequence[Line], first: int, last: int, pattern: Pattern) -> 
         offsets.append(offset)
         offset += len(texts[-1]) + 1
     found: list[Match] = []
-    for hit in pattern.finditer(_BREAK.join(texts)):
+    start = max(0, column - gutters[0])
+    for hit in pattern.finditer(_BREAK.join(texts), start):
         low, high = hit.span()
         parts: list[Part] = []
         # A line of code may have thousands of rows and of matches: only those of this one are looked at.
@@ -162,15 +178,28 @@ def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
         case _:
             return True
     for text in texts:
-        before = ""
-        for start in range(0, len(text), CHARS_AT_ONCE):
-            letters = before + _letters(text[start : start + CHARS_AT_ONCE])
-            if word in letters:
-                return True
-            before = letters[max(0, len(letters) + 1 - len(word)) :]
-            if start:
-                yield
+        # An answer may have letters by their names.
+        for read in (str, unescape) if isinstance(block, _MARKDOWN) and "&" in text else (str,):
+            before = ""
+            for number, part in enumerate(_parts(text)):
+                letters = before + _letters(read(part))
+                if word in letters:
+                    return True
+                before = letters[max(0, len(letters) + 1 - len(word)) :]
+                if number:
+                    yield
     return False
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text in parts of which each can be looked through in one go, none cut within the name of a letter."""
+    start = 0
+    while start < len(text):
+        end = start + CHARS_AT_ONCE
+        named = text.rfind("&", end - _LONGEST_NAME, end) if end < len(text) else -1
+        end = end if named < 0 else named
+        yield text[start:end]
+        start = end
 
 
 def _letters(text: str) -> str:
@@ -178,12 +207,7 @@ def _letters(text: str) -> str:
 
 
 def _of_stream(block: AgentBlock | ThoughtBlock) -> Iterable[str]:
-    text = block.stream.text
-    yield text
-    if "&" in text:
-        from html import unescape
-
-        yield unescape(text)
+    yield block.stream.text
     if isinstance(block, ThoughtBlock):
         yield "Thinking Thought for"
         yield f"{block.seconds}"
@@ -330,10 +354,9 @@ class Finder:
         found: list[Match] = []
         try:
             rows = yield from unfolded_rows(block, room)
-            for n, more in enumerate(matches_by_line(rows, self._pattern), 1):
+            for more in matches_by_line(rows, self._pattern):
                 found += more
-                if not n % LINES_AT_ONCE:
-                    yield
+                yield
         except Exception:
             log_fault(f"searching {type(block).__name__}")
             return []
@@ -341,7 +364,8 @@ class Finder:
 
     def next(self, blocks: Sequence[Block], step: int) -> Place | None:
         """The match after (1) or before (-1) the current one, round the ends; None where there is none."""
-        held = [block.key for block in blocks if self._count(block.key)]
+        counts = self._counts
+        held = [block.key for block in blocks if (n := counts.get(block.key)) is not None and n[1]]
         if not held:
             return None
         current = self.current
@@ -357,11 +381,16 @@ class Finder:
         """How far the search is, for the user."""
         if self._pattern is None:
             return Found()
+        counts, current = self._counts, self.current
+        key = current.key if current is not None else None
         total = at = 0
+        # Of ten thousands of blocks, ten times a second.
         for block in blocks:
-            if self.current is not None and block.key == self.current.key:
-                at = total + self.current.number + 1
-            total += self._count(block.key)
+            known = counts.get(block.key)
+            if current is not None and block.key == key:
+                at = total + current.number + 1
+            if known is not None:
+                total += known[1]
         return Found(self.query, min(at, total), total, self._complete)
 
     def _count(self, key: int) -> int:

@@ -672,9 +672,9 @@ class Transcript(ScrollView, can_focus=True):
             self.clear_selection()
         now = asyncio.get_running_loop().time()
         is_due = now >= self._drawn_at + FLOODED_FRAME_S
-        viewport.settle(seen=is_due)
+        viewport.settle(seen=is_due, whole=False)
         if not is_due and not viewport.flow.behind:
-            viewport.settle()
+            viewport.settle(whole=False)
         self._place(viewport)
         if viewport.flow.behind and not is_due:
             # Of the slices of a long text nobody sees each.

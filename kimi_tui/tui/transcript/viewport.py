@@ -137,6 +137,8 @@ class Flow:
         self._known = 0
         """Starts up to this index are right."""
         self._laid_rows = 0
+        self._asked = 0
+        """Where the block was that was asked for last."""
         self._unfinished: dict[View, int] = {}
         """The views that were asked for and are not complete, each with its index."""
 
@@ -204,7 +206,15 @@ class Flow:
 
     def index_of_key(self, key: int | None) -> int | None:
         """Which view shows the block of a key; None where there is none."""
-        return next((at for at, view in enumerate(self.views) if view.block.key == key), None)
+        views = self.views
+        # What acts on a block asks several times.
+        if self._asked < len(views) and views[self._asked].block.key == key:
+            return self._asked
+        for index, view in enumerate(views):
+            if view.block.key == key:
+                self._asked = index
+                return index
+        return None
 
     def row_of(self, mark: Mark) -> int | None:
         """The row of the content that a mark stands in; None where its block is gone."""
@@ -360,27 +370,38 @@ class Flow:
             self._take_shown(index, late.show_next())
             yield
 
-    def show(self, start: int, end: int) -> bool:
-        """Lay out what is empty so far of the rows from `start` to `end` (exclusive); whether anything was."""
+    def show(self, start: int, end: int, limit: float = inf) -> int:
+        """Lay out what is empty so far of the rows from `start` to `end` (exclusive).
+
+        Args:
+            start: the first row.
+            end: the row behind the last one.
+            limit: about how many characters are enough for one go; a view of which more is empty is `behind`.
+
+        Returns:
+            about how many characters that took; 0 where nothing was laid out.
+        """
         low, _ = self.find(start)
-        is_changed = False
+        spent = 0
         for index in range(low, len(self.views)):
             view = self.views[index]
             first = self.start(index) + view.gap
             if first >= end:
                 break
             if (late := view.late) is not None:
-                before = late.n_late
-                self._show_late(index, max(0, start - first), end - first)
-                is_changed |= late.n_late < before
-        return is_changed
+                before = late.spent
+                self._show_late(index, max(0, start - first), end - first, limit - spent)
+                spent += late.spent - before
+                if late.is_late_in(max(0, start - first), min(end - first, len(view.lines))):
+                    self._unfinished[view] = index
+        return spent
 
-    def _show_late(self, index: int, start: int, end: int) -> int:
+    def _show_late(self, index: int, start: int, end: int, limit: float = inf) -> int:
         """Lay out what is empty so far of these rows of a view; returns by how many rows all below it moves."""
         view = self.views[index]
         if view.late is None:
             return 0
-        return self._take_shown(index, view.late.show(start, min(end, len(view.lines))))
+        return self._take_shown(index, view.late.show(start, min(end, len(view.lines)), limit))
 
     def _take_shown(self, index: int, changes: Sequence[Shown]) -> int:
         """Put rows of a view in the place of empty ones; returns by how many rows all below it moves."""
@@ -526,7 +547,7 @@ class Flow:
     def line(self, row: int) -> tuple[View | None, int, Line]:
         """The view, the index among its lines (-1: its gap) and the line in a row.
 
-        A view that was never laid out is now; one that has changed since is drawn as it was until `ensure`.
+        A view that was never laid out is now; one that has changed since, or is `behind`, is drawn as it was until `ensure`.
         """
         if not 0 <= row < self.height:
             return None, -1, BLANK
@@ -535,7 +556,8 @@ class Flow:
         if not view.laid:
             self.ensure(index)
         at = offset - view.gap
-        if view.late is not None and view.late.is_late(at) and self.show(row, row + 1):
+        is_late = view.late is not None and view not in self._unfinished and view.late.is_late(at)
+        if is_late and self.show(row, row + 1):
             return self.line(row)
         if 0 <= at < len(view.lines):
             line = view.lines[at] = view.lines[at].shown
@@ -620,16 +642,18 @@ class Viewport:
             # Where something went, what comes next is new even if the conversation was longer before.
             self._known_height = min(self._known_height, flow.height)
 
-    def settle(self, *, seen: bool = True) -> None:
+    def settle(self, *, seen: bool = True, whole: bool = True) -> None:
         """Lay out what is visible. The text that is read stays where it is seen; all else moves round it.
 
         Args:
             seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet.
+            whole: what is empty so far is laid out in one go; else a slice of it, and the flow is `behind` where there is more.
         """
         flow = self.flow
         if not self.height:
             return
         done: set[View] = set()
+        left, until = (inf, inf) if whole else (SLICE, 0.0)
         while True:
             top = self._settled_top()
             if not flow.views:
@@ -637,8 +661,16 @@ class Viewport:
             low, _ = flow.find(top)
             high, _ = flow.find(max(top, top + self.height - 1))
             fresh = [at for at in range(high, low - 1, -1) if flow.views[at] not in done]
-            if not fresh and not (seen and flow.show(top, top + self.height)):
-                break
+            if not fresh:
+                if not seen:
+                    break
+                until = until or thread_time() + SLICE_S
+                # Where nothing is left for it, that some of it is empty is still found.
+                part = (left if whole else min(left, PART)) if thread_time() < until else 0
+                spent = flow.show(top, top + self.height, part)
+                if not spent:
+                    break
+                left -= spent
             for index in fresh:
                 # Once each: a growing answer is laid out a slice at a time.
                 done.add(flow.views[index])

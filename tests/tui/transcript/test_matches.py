@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 import pytest
@@ -16,12 +17,14 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
-from kimi_tui.tui.rows import Room
+from kimi_tui.tui.rows import Line, Room
 from kimi_tui.tui.transcript import clipboard
 from kimi_tui.tui.transcript.search import (
     CHARS_AT_ONCE,
+    ROWS_AT_ONCE,
     Finder,
     Found,
+    Match,
     Origin,
     Place,
     drained,
@@ -137,8 +140,17 @@ def test_what_cannot_hold_it_is_not_laid_out(block: Block, query: str, expected:
     assert drained(may_hold(block, query)) is expected
 
 
-def test_a_flood_is_looked_through_in_steps() -> None:
-    steps = Finder("needle").scan([agent("```\n" + "a needle\n" * 4_000)], ROOM, START)
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("```\n" + "a needle\n" * 4_000, "needle"),
+        ("```\n" + "a needle " * 8_000, "e"),
+        ("&amp; " * 150_000, "needle"),
+    ],
+    ids=["lines", "a line", "names of letters"],
+)
+def test_a_flood_is_looked_through_in_steps(text: str, query: str) -> None:
+    steps = Finder(query).scan([agent(text)], ROOM, START)
     spent: list[int] = []
     for _ in range(5_000):
         places: list[Place | None] = []
@@ -146,6 +158,21 @@ def test_a_flood_is_looked_through_in_steps() -> None:
         if not places:
             break
     assert max(spent) < sum(spent) / 20
+
+
+@pytest.mark.parametrize("word", ["aab", "a ab "])
+def test_of_a_long_line_the_same_is_found(word: str) -> None:
+    rows = drained(unfolded_rows(agent("```\n" + word * 6_000), ROOM))
+    assert len(rows) > 2 * ROWS_AT_ONCE
+    for query in ("aa", "ab", "b" + "aab" * 60):
+        pattern = pattern_of(query)
+        assert pattern is not None
+        found = ["".join(texts_of(match, rows)) for match in matches(rows, pattern)]
+        assert found == [one[0] for one in re.finditer(re.escape(query), (word * 6_000).rstrip())]
+
+
+def texts_of(match: Match, rows: list[Line]) -> list[str]:
+    return [rows[part.row].text[part.start : part.end] for part in match]
 
 
 def test_one_row_is_marked_as_the_whole_is() -> None:

@@ -282,26 +282,40 @@ BESIDE_A_KEY = 70_000
 )  # fmt: skip
 def test_a_key_waits_for_no_more_than_a_slice_of_what_comes(line: str) -> None:
     colour(["import what it needs"], "python")
+    lead, _, body = line.rpartition("```python\n")
+    fence = "```python" if lead or body != line else ""
+    assert max(slices(f"\n\n{fence}\n", body, HEIGHT)) < BESIDE_A_KEY
+
+
+def test_a_key_waits_no_longer_where_the_pane_is_high(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kimi_tui.tui.transcript.viewport.thread_time", lambda: 0.0)
+    low, high = (max(slices("\n\n", "- - - a\n", height)) for height in (HEIGHT, 10 * HEIGHT))
+    assert high < 1.5 * low
+
+
+def slices(lead: str, line: str, height: int) -> list[int]:
+    """The calls of each slice in which twenty thousand characters are laid out that come in one go, and then end."""
     block = AgentBlock(1)
     block.stream.add("So: ")
     flow = Flow(ROOM)
     flow.update([block], 0)
     viewport = Viewport(flow)
-    viewport.height = HEIGHT
+    viewport.height = height
     viewport.settle()
-    lead, _, body = line.rpartition("```python\n")
-    block.stream.add(f"\n\n{'```python' if lead or body != line else ''}\n")
-    block.stream.add(body * (20_000 // len(body) + 1))
+    block.stream.add(lead)
+    block.stream.add(line * (20_000 // len(line) + 1))
     spent: list[int] = []
     for is_open in (True, False):
         block.open = is_open
         block.touch()
         viewport.update([block], 0)
-        spent.append(n_calls(viewport.settle))
+        spent.append(n_calls(lambda: viewport.settle(whole=False)))
         while flow.behind:
             viewport.update([block], 0)
-            spent.append(n_calls(viewport.settle))
-    assert max(spent) < BESIDE_A_KEY
+            spent.append(n_calls(lambda: viewport.settle(whole=False)))
+    rows = range(viewport.top, viewport.top + viewport.height)
+    assert [flow.line(row)[2] for row in rows] == rows_of(block, ROOM)[-len(rows) :]
+    return spent
 
 
 def test_what_went_by_unseen_is_laid_out_in_steps_for_who_wants_all_of_it() -> None:
