@@ -34,7 +34,7 @@ from kimi_tui.launch import Given
 from kimi_tui.tui.dialogs.help import meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.frame.footer import Hint, hint_row
+from kimi_tui.tui.frame import Hint, hint_row
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable

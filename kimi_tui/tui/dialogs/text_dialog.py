@@ -16,8 +16,7 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.frame.footer import Hint, hint_row
-from kimi_tui.tui.frame.frame import SHORT_BELOW
+from kimi_tui.tui.frame import SHORT_BELOW, Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.prompt.area import PromptArea

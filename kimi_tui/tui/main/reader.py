@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.projection.world_lines import News, news_after
 from kimi_tui.tui.faults import reported, started
-from kimi_tui.tui.frame.header import READ_ONLY
+from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.worldline import WorldLineView, message_of, news_spans
