@@ -40,7 +40,7 @@ format: venv-dev ## put the code into ruff's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: venv-dev ## basedpyright, strict
+types: venv-dev ## basedpyright, strict but for the tests
 	$(BIN)/basedpyright
 
 imports: venv-dev ## which part may import which

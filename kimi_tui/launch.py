@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
 from kimi_tui.config.file import read_config
-from kimi_tui.config.folder_model import FolderModel, in_folder, read_folder_model
-from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
+from kimi_tui.config.model_choice import (
+    Choice,
+    FolderModel,
+    NeedsChoice,
+    Overrides,
+    choose,
+    in_folder,
+    read_folder_model,
+)
 from kimi_tui.config.settings import Config, ConfigError
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PIECE_BYTES = 65_536
+_AFTER_END_S = 0.2
+_LOOK_S = 0.05
 
 
 _DESKTOP = frozenset(
@@ -75,7 +77,8 @@ def program_output(
 ) -> ProgramOutput:
     """Run a program in a session of its own, with nothing to read, and read up to `most` bytes and a piece of what it prints.
 
-    What still runs at the end is killed, with all that it started in its session.
+    What still runs at the end is killed, with all that it started in its session. That may hold the output open when the
+    program itself has ended: it is waited for a moment only.
 
     Raises:
         OSError: it could not be started.
@@ -93,18 +96,25 @@ def program_output(
     assert process.stdout is not None
     pipe, printed = process.stdout.fileno(), bytearray()
     ends_at = time.monotonic() + timeout_s
+    is_ended = False
     # `select` takes no file whose number is over a thousand.
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     try:
         while len(printed) <= most:
-            if not poll.poll(max(0.0, ends_at - time.monotonic()) * 1000):
-                raise subprocess.TimeoutExpired(command, timeout_s)
-            if not (piece := os.read(pipe, _PIECE_BYTES)):
+            left_s = ends_at - time.monotonic()
+            if not poll.poll(max(0.0, min(left_s, _LOOK_S)) * 1000):
+                if left_s > 0 and not is_ended and _has_ended(process.pid):
+                    is_ended, ends_at = True, min(ends_at, time.monotonic() + _AFTER_END_S)
+                elif left_s <= 0 and is_ended:
+                    break
+                elif left_s <= 0:
+                    raise subprocess.TimeoutExpired(command, timeout_s)
+            elif piece := os.read(pipe, _PIECE_BYTES):
+                printed += piece
+            else:
                 code = process.wait(max(0.1, ends_at - time.monotonic()))
                 return ProgramOutput(bytes(printed), code)
-            printed += piece
-        return ProgramOutput(bytes(printed), None)
     finally:
         process.stdout.close()
         if process.returncode is None:
@@ -112,3 +122,12 @@ def program_output(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    return ProgramOutput(bytes(printed), None if len(printed) > most else process.returncode)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child has ended; it is not waited for by that."""
+    if not hasattr(os, "waitid"):
+        # macOS with an older Python.
+        return False
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -5,9 +5,9 @@ In a process whose processor time is limited: what takes quadratic time does not
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 from support.worst_text import Attempts, check, try_each
@@ -135,7 +135,7 @@ def _diff(text: str) -> None:
 
 
 def _markers(text: str) -> None:
-    from kimi_tui.soul.internal_messages import internal_kind, user_words
+    from kimi_tui.soul.messages import internal_kind, user_words
 
     internal_kind(user_words(text))
 
@@ -144,10 +144,14 @@ def _grep_lines(text: str) -> None:
     from kimi_tui.tools.grep import Found, GlobFilter, GrepParams, _outcome, _Records
 
     data = text.encode("utf-8", "replace")
-    for mode in ("content", "count", "files_with_matches"):
-        params = GrepParams(pattern="x", output_mode=mode)
-        for output in (data, b"./a\0" + data, b"./a\x001:" + data + b"\n", data * 2 + b"\0"):
-            _outcome(params, Found(output), _Records(output, GlobFilter(), "", Path("/")))
+    root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for mode in ("content", "count", "files_with_matches"):
+            params = GrepParams(pattern="x", output_mode=mode)
+            for output in (data, b"./a\0" + data, b"./a\x001:" + data + b"\n", data * 2 + b"\0"):
+                _outcome(params, Found(output), _Records(output, GlobFilter(), "", root))
+    finally:
+        os.close(root)
 
 
 READERS = [_capture, _border, _ignore_rules, _as_a_path, _globs, _nearest, _replaced, _diff]

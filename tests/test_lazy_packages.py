@@ -27,13 +27,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
     with put_off(PACKAGE, f"{PACKAGE}.absent"):
-        from package_put_off.one import ONE
+        from package_put_off.one import ONE  # pyright: ignore[reportMissingImports]
     assert ONE == 1
     assert f"{PACKAGE}.two" not in sys.modules
     module = sys.modules[PACKAGE]
     assert module.__file__ == str(package / "__init__.py")
 
-    from package_put_off import TWO
+    from package_put_off import TWO  # pyright: ignore[reportMissingImports]
 
     assert TWO == 2
     assert module.ONE == 1
@@ -42,7 +42,7 @@ def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
         _ = module.three
     # Behind the context packages run at once.
     del sys.modules[PACKAGE], sys.modules[f"{PACKAGE}.two"]
-    import package_put_off
+    import package_put_off  # pyright: ignore[reportMissingImports]
 
     assert "TWO" in vars(package_put_off)
 

@@ -1,6 +1,7 @@
 """Commands of the user's own: Markdown files whose text is sent when their name is typed behind a slash.
 
-They stand in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder; Claude's commands and the skills of
+They stand in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder, those in folders of these
+with the folder in their name (`git/commit.md` is `/git:commit`); Claude's commands and the skills of
 Claude, kimi-cli and their like are read, too: folders with a SKILL.md, and single files. What a repository brings is said by `origin`: it is shown whole before its first use. Nothing
 in a file is run or read by us; its text is what the model is sent.
 """
@@ -14,6 +15,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
@@ -29,6 +31,9 @@ MAX_FILES = 200
 """In all folders together."""
 MAX_BYTES = 1 << 16
 _MAX_ENTRIES = 1_000
+"""So many entries of a folder and those in it are looked at."""
+_MAX_DEPTH = 3
+"""So many folders may be in one another. Links of the user's own may lead in a circle."""
 _MOST_FILLED = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
@@ -46,7 +51,7 @@ class CustomCommand(NamedTuple):
     """A command of a file.
 
     Attributes:
-        name: the word behind the slash.
+        name: the word behind the slash; folders in it end with a colon.
         help: what it does, in a line.
         argument: what may follow it, as its file says.
         text: what is sent, with places for what follows the word.
@@ -60,6 +65,16 @@ class CustomCommand(NamedTuple):
     text: str
     path: Path
     origin: Origin
+
+    @property
+    def short_name(self) -> str:
+        """The word without its folders."""
+        return self.name.rpartition(":")[2]
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether it stands in a folder of commands, which its word names."""
+        return ":" in self.name
 
     @property
     def digest(self) -> str:
@@ -114,25 +129,57 @@ def _below(root: Path, folders: Sequence[tuple[str, ...]], origin: Origin) -> li
     return [(root, parts, origin) for parts in folders]
 
 
-def _files(root: Path, parts: Sequence[str], origin: Origin) -> Iterator[tuple[str, Path]]:
-    """The names and files of a folder below a root, in the order of the names; of a repository nothing behind a link."""
-    folder, links, are_skills = root.joinpath(*parts), origin == "user", parts in _SKILLS
+def _files(root: Path, parts: tuple[str, ...], origin: Origin) -> Iterator[tuple[str, Path]]:
+    """The names and files of a folder below a root, in the order of the names; of a repository nothing behind a link.
+
+    Commands in folders of it come behind those beside them, with the folders in their names: `git:commit`.
+    """
+    n_left = _MAX_ENTRIES
+    level: list[tuple[str, ...]] = [()]
+    while level:
+        deeper: list[tuple[str, ...]] = []
+        for inner in level:
+            if n_left <= 0:
+                return
+            files, folders, n_seen = _listed(root, (*parts, *inner), origin, n_left)
+            n_left -= n_seen
+            space = [_word(name) for name in inner]
+            for name in files:
+                word = ":".join((*space, _word(name.removesuffix(".md"))))
+                path = root.joinpath(*parts, *inner, name)
+                yield word, path if name.endswith(".md") else path / _SKILL
+            deeper += [(*inner, name) for name in folders if len(inner) < _MAX_DEPTH]
+        level = deeper
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _listed(
+    root: Path, parts: tuple[str, ...], origin: Origin, most: int
+) -> tuple[list[str], list[str], int]:
+    """What a folder has: commands, folders of commands, and how many entries were looked at (no more than `most`)."""
+    links, are_skills = origin == "user", parts in _SKILLS
+    files: list[str] = []
+    folders: list[str] = []
+    n_seen = 0
     try:
         if not links:
             os.close(open_folder(root, parts))
-        with os.scandir(folder) as entries:
-            names = sorted(
-                entry.name
-                for _, entry in zip(range(_MAX_ENTRIES), entries, strict=False)
-                if (are_skills and entry.is_dir(follow_symlinks=links))
-                or (entry.name.endswith(".md") and entry.is_file(follow_symlinks=links))
-            )
+        with os.scandir(root.joinpath(*parts)) as entries:
+            for entry in islice(entries, most):
+                n_seen += 1
+                if not _NAME.fullmatch(_word(entry.name.removesuffix(".md"))):
+                    continue
+                if entry.is_dir(follow_symlinks=links):
+                    if not entry.name.endswith(".md"):
+                        (files if are_skills else folders).append(entry.name)
+                elif entry.name.endswith(".md") and entry.is_file(follow_symlinks=links):
+                    files.append(entry.name)
     except OSError:
-        return
-    for name in names:
-        word = name.removesuffix(".md").lower().replace("_", "-")
-        if _NAME.fullmatch(word):
-            yield word, folder / name if name.endswith(".md") else folder / name / _SKILL
+        pass
+    return sorted(files), sorted(folders), n_seen
 
 
 def _read(name: str, path: Path, origin: Origin) -> CustomCommand | None:

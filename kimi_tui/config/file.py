@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui.app_paths import make_private, short
-from kimi_tui.config.model_choice import Choice, clean_url, is_url, provider_type
+from kimi_tui.config.model_choice import BEFORE_NAME, Choice, clean_url, is_url, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
     Config,
@@ -32,7 +32,6 @@ from kimi_tui.config.settings import (
     SandboxConfig,
     SecretsConfig,
 )
-from kimi_tui.config.stored_key import BEFORE_NAME
 from kimi_tui.filesystem import Storage, read_regular
 
 if TYPE_CHECKING:

@@ -1,15 +1,26 @@
 """Which model is asked, at which server, with which key: file, environment and command line taken together.
 
 A key goes only where it belongs: a stored one to its provider's origin, `KIMI_API_KEY` and `OPENAI_API_KEY` each to
-its own family's servers. A server that has no key of its own is asked for, unless it runs on this machine.
+its own family's servers. A server that has no key of its own is asked for, unless it runs on this machine. A model may be
+chosen for one work folder alone (`FolderModel`), and a key may stand in the keyring of the system (`real_key`).
 """
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from kimi_tui.app_paths import data_dir, make_private
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
+from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.foreign_text import one_line
+from kimi_tui.program_output import desktop_environment, program_output
 
 MOONSHOT_URL = "https://api.moonshot.ai/v1"
 MOONSHOT_CHINA_URL = "https://api.moonshot.cn/v1"
@@ -286,3 +297,160 @@ def _checked_url(url: str, source: str) -> str:
     if url and (not is_url(url) or not url.isprintable() or " " in url):
         raise ConfigError(f"{source}: not a URL that begins with https:// or http://: {url[:80]!r}")
     return url
+
+
+# -- the model that was chosen for one work folder, and how much it thinks there: a small file for each folder, in the app's data
+# folder. It names a model of the configuration, or none, so it holds no key, and nothing in the work folder has a say in it.
+
+_MAX_BYTES = 4_096
+_LONGEST_THINKING = 16
+
+
+class FolderModel(NamedTuple):
+    """A model by its name in the configuration, and what was set of thinking; each empty for the default."""
+
+    model: str
+    thinking: str = ""
+
+
+def in_folder(config: Config, here: FolderModel | None) -> Config:
+    """The configuration as it holds in a folder for which `here` was chosen."""
+    if here is None or (here.model and here.model not in config.models):
+        return config
+    return config._replace(
+        default_model=here.model or config.default_model, thinking=here.thinking or config.thinking
+    )
+
+
+def read_folder_model(work_dir: Path) -> FolderModel | None:
+    """What was chosen for the folder; None for nothing, or nothing that can be read. Fast enough for before the first paint."""
+    folder = data_dir() / "models"
+    try:
+        if not folder.is_dir():
+            return None  # what follows takes imports, and few have chosen a model for a folder
+        found = json.loads(read_regular(_file(folder, work_dir), _MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    table = cast("dict[str, Any]", found)
+    model, thinking = table.get("model"), table.get("thinking", "")
+    if not isinstance(model, str) or not isinstance(thinking, str):
+        return None
+    is_word = thinking.isalpha() and len(thinking) <= _LONGEST_THINKING
+    return FolderModel(model, thinking if is_word else "")
+
+
+def keep_folder_model(work_dir: Path, chosen: FolderModel | None) -> None:
+    """Keep what was chosen for the folder, or forget it. Blocks on the disk: for a thread.
+
+    Raises:
+        OSError: the disk refused; what was kept before is as it was.
+    """
+    path = _file(data_dir() / "models", work_dir)
+    if chosen is None:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        return
+    make_private(path.parent)
+    # The folder is there for whoever looks into the file.
+    table = {"folder": str(work_dir), **chosen._asdict()}
+    Storage().replace_file(path, json.dumps(table).encode(), shared=True)
+
+
+def keep_folder_thinking(work_dir: Path, thinking: str) -> None:
+    """Keep how much the model thinks in the folder, whichever that is there. Blocks on the disk: for a thread.
+
+    Raises:
+        OSError: the disk refused; what was kept before is as it was.
+    """
+    here = (read_folder_model(work_dir) or FolderModel(""))._replace(thinking=thinking)
+    keep_folder_model(work_dir, here if any(here) else None)
+
+
+def _file(folder: Path, work_dir: Path) -> Path:
+    import hashlib
+
+    name = hashlib.md5(str(work_dir).encode("utf-8", "surrogateescape"), usedforsecurity=False)
+    return folder / f"{name.hexdigest()}.json"
+
+
+# -- a key in the keyring of the system: `api_key = "keyring:NAME"` in the configuration. It is put there with
+# `keyring set kimi-tui NAME`. The package `keyring` is an option of this program, and asked by a process of its own when such a
+# key is needed.
+
+BEFORE_NAME = "keyring:"
+WAIT_S = 60.0
+"""For so long the user may be asked by the system to open it."""
+_SERVICE = "kimi-tui"
+_MAX_TOLD_BYTES = 65_536
+_SHOWN_CHARS = 40
+_ASK = """
+import json, os, sys
+out = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+try:
+    from keyring import get_password
+except ImportError:
+    told = {"missing": True}
+else:
+    try:
+        told = {"key": get_password(sys.argv[1], sys.argv[2])}
+    except BaseException as error:
+        told = {"error": type(error).__name__}
+os.write(out, json.dumps(told).encode()[:65536])
+os._exit(0)
+"""
+"""In a process of its own, without this terminal: backends ask there, print, hang and end the program."""
+
+
+def real_key(api_key: str) -> str:
+    """The key that the configuration means. Blocks, also on a keyring that asks for a password: for a thread.
+
+    Raises:
+        ConfigError: it is in the keyring, and that does not give it.
+    """
+    if not api_key.startswith(BEFORE_NAME):
+        return api_key
+    name = api_key.removeprefix(BEFORE_NAME)
+    shown = one_line(name[:_SHOWN_CHARS])
+    where = f'api_key = "{BEFORE_NAME}{shown}"'
+    told = _told(name)
+    if "missing" in told:
+        raise ConfigError(
+            f"{where}: the package keyring is not installed; pip install 'kimi-tui[keyring]' does it"
+        )
+    if "key" not in told:
+        why = f": {one_line(str(told['error'])[:_SHOWN_CHARS])}" if "error" in told else ""
+        raise ConfigError(f"{where}: the keyring does not answer{why}")
+    key = told["key"]
+    if not isinstance(key, str) or not key.strip():
+        raise ConfigError(
+            f"{where}: nothing is there; keyring set {_SERVICE} {shown} puts it there"
+        )
+    return key.strip()
+
+
+def _environment() -> dict[str, str]:
+    """What a backend finds the keyring and itself by, and none of the keys that other programs are given."""
+    return desktop_environment(os.environ) | {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("KEYRING_", "PYTHON_KEYRING_")) or name in ("PYTHONPATH", "PYTHONHOME")
+    }
+
+
+def _told(name: str) -> dict[str, Any]:
+    """What the process says of a key; nothing where it does not end in time, or says anything else."""
+    with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
+        said = program_output(
+            [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
+            folder=Path("/"),
+            env=_environment(),
+            timeout_s=WAIT_S,
+            most=_MAX_TOLD_BYTES,
+        )
+        told: object = json.loads(said.data)
+        if isinstance(told, dict):
+            return cast("dict[str, Any]", told)
+    return {}

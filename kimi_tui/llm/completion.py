@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui.llm import lenient_json, tokens
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class _DetailDraft:
     """An entry of `reasoning_details` that is still growing."""
 
-    def __init__(self) -> None:
-        self._fields: dict[str, Any] = {}
-        # Kept in pieces: joined at each of them, a long thought would be copied once for every word of it.
-        self._texts: dict[str, list[str]] = {}
+    _fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    # Kept in pieces: joined at each of them, a long thought would be copied once for every word of it.
+    _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def continues(self, entry: Mapping[str, Any]) -> bool:
         """Whether the entry is more of this one: same type and index, and no other id."""
@@ -82,13 +82,13 @@ class _DetailDraft:
         }
 
 
+@dataclass(slots=True)
 class _PartDraft:
-    """A part of the content that is still growing. `field` is None for text, else the key the reasoning came under."""
+    """A part of the content that is still growing. `key` is None for text, else what the reasoning came under."""
 
-    def __init__(self, field: str | None) -> None:
-        self.field = field
-        self.pieces: list[str] = []
-        self.details: list[_DetailDraft] = []
+    key: str | None
+    pieces: list[str] = field(default_factory=list[str])
+    details: list[_DetailDraft] = field(default_factory=list[_DetailDraft])
 
     def add_detail(self, entry: Mapping[str, Any]) -> None:
         """Join the entry to the last one where it continues that, else begin another."""
@@ -97,14 +97,14 @@ class _PartDraft:
         self.details[-1].add(entry)
 
 
+@dataclass(slots=True)
 class _CallDraft:
     """A tool call that is still growing."""
 
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.pieces: list[str] = []
-        self.extras: dict[str, Any] = {}
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    extras: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Collector:
@@ -136,8 +136,8 @@ class Collector:
         match item:
             case TextDelta(text):
                 self._part(None).pieces.append(text)
-            case ThinkDelta(text, field, details):
-                part = self._part(field)
+            case ThinkDelta(text, key, details):
+                part = self._part(key)
                 part.pieces.append(text)
                 for entry in details:
                     part.add_detail(entry)
@@ -152,24 +152,14 @@ class Collector:
             case Finished():
                 self.finish = item
 
-    def _part(self, field: str | None) -> _PartDraft:
+    def _part(self, key: str | None) -> _PartDraft:
         last = self._parts[-1] if self._parts else None
-        if last is None or (last.field is None) != (field is None):
-            last = _PartDraft(field)
+        if last is None or (last.key is None) != (key is None):
+            last = _PartDraft(key)
             self._parts.append(last)
-        elif field == "reasoning_details":
-            last.field = field  # the details decide, whichever chunk brought them
+        elif key == "reasoning_details":
+            last.key = key  # the details decide, whichever chunk brought them
         return last
-
-    @property
-    def has_text(self) -> bool:
-        """Whether there is any text that is not blank."""
-        return any(part.field is None and "".join(part.pieces).strip() for part in self._parts)
-
-    @property
-    def has_calls(self) -> bool:
-        """Whether there is any tool call."""
-        return bool(self._calls)
 
     def message(self, interrupted: bool = False) -> Message | None:
         """The message so far, or None if there is nothing to store.
@@ -181,14 +171,14 @@ class Collector:
         parts: list[ContentPart] = []
         for part in self._parts:
             words = lenient_json.without_surrogates("".join(part.pieces))
-            if part.field is None:
+            if part.key is None:
                 if words:
                     parts.append(TextPart(text=words))
             elif not interrupted or words:
                 parts.append(
                     ThinkPart(
                         think=words,
-                        field=part.field,
+                        field=part.key,
                         provider=self._provider,
                         model=self._model,
                         details=[detail.whole() for detail in part.details] or None,
@@ -432,7 +422,8 @@ async def _ask_once(
     finish = answer.finish
     if finish is None:
         raise APIStreamError("The answer broke off before its end.")
-    if not answer.has_text and not answer.has_calls:
+    message = answer.message()
+    if message is None or not (message.tool_calls or message.text.strip()):
         if finish.reason == "content_filter":
             raise APIStatusError(
                 "The provider's filter held the answer back.",
@@ -448,8 +439,6 @@ async def _ask_once(
                 advice="Turn thinking off, or raise the model's output limit at the provider.",
             )
         raise APIEmptyResponseError("The model answered with nothing.")
-    message = answer.message()
-    assert message is not None
     usage = await _usage(answer.usage, system, tools, history, message)
     return Completion(message, usage, finish.reason)
 

@@ -16,11 +16,10 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kimi_tui.llm import errors, lenient_json
 from kimi_tui.llm.dialects import LearnedQuirks
@@ -151,37 +150,31 @@ _OPEN = "<think>"
 _CLOSE = "</think>"
 _MOST_BLANKS = 256
 
-_Kind = Literal["text", "think"]
-
 
 class ThinkTags:
     """Splits the reasoning that stands in `<think>` tags off a streamed text. Only a tag at the very start counts."""
 
     def __init__(self) -> None:
-        self._state: Literal["start", "thinking", "after", "text"] = "start"
+        self.state: Literal["start", "thinking", "after", "text"] = "start"
+        """In `text` all that comes is text."""
         self._held = ""
 
-    @property
-    def are_past(self) -> bool:
-        """Whether all that comes is text."""
-        return self._state == "text"
-
-    def feed(self, content: str) -> list[tuple[_Kind, str]]:
+    def feed(self, content: str) -> list[StreamItem]:
         """The pieces whose kind is certain now."""
-        if self._state == "text":
-            return [("text", content)] if content else []
+        if self.state == "text":
+            return [TextDelta(content)] if content else []
         self._held += content
-        pieces: list[tuple[_Kind, str]] = []
-        if self._state == "start":
+        pieces: list[StreamItem] = []
+        if self.state == "start":
             begun = self._held.lstrip()
             if begun.startswith(_OPEN):
-                self._state = "thinking"
+                self.state = "thinking"
                 self._held = begun[len(_OPEN) :].removeprefix("\n")
             elif _OPEN.startswith(begun) and len(self._held) <= _MOST_BLANKS:
                 return []
             else:
-                return self._text()
-        if self._state == "thinking":
+                self.state = "text"
+        if self.state == "thinking":
             thought, closed, rest = self._held.partition(_CLOSE)
             if not closed:
                 kept = _overlap(self._held, _CLOSE)
@@ -190,26 +183,24 @@ class ThinkTags:
                     self._held[-kept:] * (kept > 0),
                 )
             if thought:
-                pieces.append(("think", thought))
+                pieces.append(ThinkDelta(thought, "think_tag"))
             self._held = rest
             if closed:
-                self._state = "after"
-        if self._state == "after":
+                self.state = "after"
+        if self.state == "after":
             self._held = self._held.lstrip()
-            if self._held:
-                pieces += self._text()
+            self.state = "text" if self._held else "after"
+        if self.state == "text":
+            pieces.append(TextDelta(self._held))
+            self._held = ""
         return pieces
 
-    def finish(self) -> list[tuple[_Kind, str]]:
+    def finish(self) -> list[StreamItem]:
         """What was held back, once nothing more comes."""
         held, self._held = self._held, ""
-        if not held or self._state == "after":
+        if not held or self.state == "after":
             return []
-        return [("think" if self._state == "thinking" else "text", held)]
-
-    def _text(self) -> list[tuple[_Kind, str]]:
-        held, self._held, self._state = self._held, "", "text"
-        return [("text", held)]
+        return [ThinkDelta(held, "think_tag") if self.state == "thinking" else TextDelta(held)]
 
 
 def _overlap(held: str, tag: str) -> int:
@@ -271,11 +262,6 @@ class ToolCallMerger:
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
-
-    @property
-    def any(self) -> bool:
-        """Whether there was any call."""
-        return bool(self._calls)
 
     def all_complete(self) -> bool:
         """Whether there are calls, and the arguments of each are a whole object."""
@@ -378,28 +364,19 @@ class ChunkDecoder:
         self._context = context
         self._tags = ThinkTags()
         self._tools = ToolCallMerger()
-        self._reason: FinishReason | None = None
         self._usage: Usage | None = None
-        self._thought = False
+        self._thought = self._called = False
         self._empty_field = ""
         self._frame = _NO_FRAME
         self._tries = _FRAME_TRIES
+        self.reason: FinishReason | None = None
+        """The finish reason, once one was seen."""
         self.done = False
         """`[DONE]` was seen."""
         self.chunks = 0
         """How many chunks with choices there were."""
         self.said_anything = False
         """Whether text or a tool call came."""
-
-    @property
-    def reason(self) -> FinishReason | None:
-        """The finish reason, if one was seen."""
-        return self._reason
-
-    @property
-    def finished(self) -> bool:
-        """Whether a finish reason was seen."""
-        return self._reason is not None
 
     def decode(self, event: SSEvent | str) -> list[StreamItem]:
         """The items in this event, or of these words; raises as `read` does."""
@@ -453,7 +430,7 @@ class ChunkDecoder:
             values = [lenient_json.parse(data)]
         except ValueError:
             values = self._several(event, data)
-        if not event.name and self._tags.are_past and (words := _only_words(values[0])):
+        if not event.name and self._tags.state == "text" and (words := _only_words(values[0])):
             self.chunks += 1
             self.said_anything = True
             if self._tries and not (
@@ -508,16 +485,23 @@ class ChunkDecoder:
         if not _REASONING.isdisjoint(delta):
             items += self._reasoning(delta)
         items += self._content(delta.get("content"))
-        if delta.get("refusal"):
-            items += self._text(lenient_json.text(delta["refusal"]))
+        if refusal := lenient_json.text(delta.get("refusal")):
+            items.append(TextDelta(refusal))
         entries = lenient_json.listing(delta.get("tool_calls"))
         if legacy := lenient_json.mapping(delta.get("function_call")):
             entries = [*entries, {"index": 0, "function": legacy}]
         if entries:
-            items += self._tagged(self._tags.finish())
+            items += self._tags.finish()
         for entry in entries:
             items += self._tools.feed(entry)
-        self.said_anything = self.said_anything or self._tools.any
+        for item in items:
+            match item:
+                case ThinkDelta():
+                    self._thought = True
+                case ToolCallDelta():
+                    self._called = self.said_anything = True
+                case _:
+                    self.said_anything = True
         self._take_reason(choice.get("finish_reason"))
         return items
 
@@ -527,17 +511,19 @@ class ChunkDecoder:
         Raises:
             APIStreamError: the stream did not come to its end.
         """
-        items = self._tagged(self._tags.finish())
-        reason = self._reason
+        items = self._tags.finish()
+        reason = self.reason
         # `stop`, or no reason at all, beside whole calls: the calls win.
         calls_win = reason == "stop" or (
             reason is None and self.done and self._tools.all_complete()
         )
-        if self._tools.any and calls_win:
+        if self._called and calls_win:
             reason = "tool_calls"
         if reason is None:
             raise APIStreamError("The answer broke off before its end.")
-        if self._empty_field and not self._thought:
+        if self._empty_field and not (
+            self._thought or any(isinstance(i, ThinkDelta) for i in items)
+        ):
             # Reasoning that stayed empty is kept too: some models want the field back even so.
             items.append(ThinkDelta("", self._empty_field))
         if self._usage is not None:
@@ -547,8 +533,8 @@ class ChunkDecoder:
 
     def finish_leniently(self) -> list[StreamItem]:
         """The same for a server that is known never to give a finish reason: `[DONE]` is enough."""
-        if self._reason is None and self.done:
-            self._reason = "stop"
+        if self.reason is None and self.done:
+            self.reason = "stop"
         return self.finish()
 
     def _take_reason(self, value: Any) -> None:
@@ -559,9 +545,9 @@ class ChunkDecoder:
             raise APIStreamError(f"The server ended its answer with “{reason}”.")
         if reason == "model_context_window_exceeded":
             raise errors.overflow("The answer ran out of the model's context.", self._context)
-        self._reason = _REASONS.get(reason, "stop")
+        self.reason = _REASONS.get(reason, "stop")
 
-    def _reasoning(self, delta: dict[str, Any]) -> Iterable[StreamItem]:
+    def _reasoning(self, delta: dict[str, Any]) -> list[StreamItem]:
         details = tuple(
             one
             for one in map(
@@ -575,14 +561,13 @@ class ChunkDecoder:
         if not words and details:
             words = "".join(lenient_json.text(one.get("text")) for one in details)
         if words or details:
-            self._thought = True
             return [ThinkDelta(words, "reasoning_details" if details else field, details)]
         self._empty_field = self._empty_field or field
         return []
 
     def _content(self, content: Any) -> list[StreamItem]:
         if isinstance(content, str):
-            return self._tagged(self._tags.feed(content))
+            return self._tags.feed(content)
         items: list[StreamItem] = []
         for raw in lenient_json.listing(content):
             part = lenient_json.mapping(raw)
@@ -593,27 +578,10 @@ class ChunkDecoder:
                     for one in lenient_json.listing(thought)
                 )
                 if words:
-                    self._thought = True
                     items.append(ThinkDelta(words, "thinking"))
-            else:
-                items += self._text(lenient_json.text(part.get("text")))
+            elif words := lenient_json.text(part.get("text")):
+                items.append(TextDelta(words))
         return items
-
-    def _tagged(self, pieces: list[tuple[_Kind, str]]) -> list[StreamItem]:
-        items: list[StreamItem] = []
-        for kind, words in pieces:
-            if kind == "think":
-                self._thought = True
-                items.append(ThinkDelta(words, "think_tag"))
-            else:
-                items += self._text(words)
-        return items
-
-    def _text(self, words: str) -> list[StreamItem]:
-        if not words:
-            return []
-        self.said_anything = True
-        return [TextDelta(words)]
 
     def _take_usage(self, value: Any) -> None:
         usage = lenient_json.mapping(value)
@@ -636,11 +604,6 @@ class ChunkDecoder:
         )
         # Figures come again and again, growing: the last ones count, and are never added up.
         self._usage = Usage(prompt or 0, completion or 0, min(cached, prompt or 0))
-
-    @property
-    def usage(self) -> Usage | None:
-        """The newest figures."""
-        return self._usage
 
 
 def _only_words(value: Any) -> str:
@@ -740,59 +703,37 @@ class Arrivals:
         await asyncio.gather(self._gathering, return_exceptions=True)
 
 
-class _Batch:
-    """Items that came together; pieces of text wait to be one."""
-
-    def __init__(self) -> None:
-        self._items: list[StreamItem] = []
-        self._words: list[str] = []
-
-    def add(self, found: list[StreamItem] | str) -> None:
-        """Add what `ChunkDecoder.read` returned."""
-        if isinstance(found, str):
-            self._words.append(found)
-        elif found:
-            self._close()
-            self._items += found
-
-    def take(self) -> list[StreamItem]:
-        """All of it, neighbouring pieces joined; none is left."""
-        self._close()
-        items, self._items = self._items, []
-        return list(joined(items))
-
-    def _close(self) -> None:
-        if self._words:
-            self._items.append(TextDelta("".join(self._words)))
-            self._words.clear()
-
-
-def joined(items: Sequence[StreamItem]) -> Iterable[StreamItem]:
-    """The items with neighbouring pieces of one text, thought or call as one piece."""
-    for kind, group in groupby(items, _text_of):
-        match kind:
-            case None:
-                yield from group
-            case ("text", _):
-                yield TextDelta("".join(cast("TextDelta", one).text for one in group))
-            case ("think", field):
-                yield ThinkDelta("".join(cast("ThinkDelta", one).text for one in group), str(field))
-            case (_, position):
-                pieces = (cast("ToolCallDelta", one).arguments for one in group)
-                yield ToolCallDelta(int(position), arguments="".join(pieces))
-
-
-def _text_of(item: StreamItem) -> tuple[str, str | int] | None:
-    """Which text the item is no more than a piece of; None where it is more."""
-    match item:
-        case TextDelta():
-            return "text", 0
-        case ThinkDelta(text, field, ()) if text:
-            return "think", field
-        case ToolCallDelta(position, "", "", _, None):
-            return "call", position
-        case _:
-            return None
+def joined(items: Iterable[StreamItem | str]) -> list[StreamItem]:
+    """The items with neighbouring pieces of one text, thought or call as one piece; a plain string is a piece of text."""
+    runs: list[tuple[StreamItem | str, list[str]]] = []
+    last: tuple[str, str | int] | None = None
+    for item in items:
+        run: tuple[str, str | int] | None
+        match item:
+            case str(piece) | TextDelta(piece):
+                run = "text", ""
+            case ThinkDelta(piece, field, ()) if piece:
+                run = "think", field
+            case ToolCallDelta(position, "", "", piece, None):
+                run = "call", position
+            case _:  # it is more than a piece
+                run, piece = None, ""
+        if run is None or run != last:
+            runs.append((item, []))
+        runs[-1][1].append(piece)
+        last = run
+    done: list[StreamItem] = []
+    for first, pieces in runs:
+        match first:
+            case str() | TextDelta():
+                done.append(TextDelta("".join(pieces)))
+            case ThinkDelta(field=field) if len(pieces) > 1:
+                done.append(ThinkDelta("".join(pieces), field))
+            case ToolCallDelta(position) if len(pieces) > 1:
+                done.append(ToolCallDelta(position, arguments="".join(pieces)))
+            case _:
+                done.append(first)
+    return done
 
 
 class AnswerReader:
@@ -846,10 +787,10 @@ class AnswerReader:
                 async for item in items:
                     yield item
         except httpx2.TimeoutException as error:
-            if not self._decoder.finished:
+            if not self._decoder.reason:
                 raise self._network.timeout(error) from error
         except httpx2.HTTPError as error:
-            if not self._decoder.finished:
+            if not self._decoder.reason:
                 raise APIStreamError("The connection broke in the middle of the answer.") from error
         except EventTooLarge as error:
             raise APIStreamError("The server sent an event that is too large.") from error
@@ -865,29 +806,31 @@ class AnswerReader:
             while (data := await self._next(arrivals, heard)) is not None:
                 if not decoder.chunks and len(first) < 2_000:
                     first += data[:2_000]
-                batch = _Batch()
+                batch: list[StreamItem | str] = []
                 for event in events.feed(data, decoder.alike):
                     heard = time.perf_counter()
-                    if isinstance(event, str):
-                        batch.add(event)
-                        continue
                     try:
-                        batch.add(decoder.read(event))
+                        found = event if isinstance(event, str) else decoder.read(event)
                     except LLMError:
-                        for item in batch.take():
+                        for item in joined(batch):
                             yield item
                         raise
+                    if isinstance(found, str):
+                        batch.append(found)
+                    else:
+                        batch += found
                     # Let the screen have its turn by the clock.
                     if heard - began > _LOOP_SHARE_S:
-                        for item in batch.take():
+                        for item in joined(batch):
                             yield item
+                        batch.clear()
                         await asyncio.sleep(0)
                         began = time.perf_counter()
-                for item in batch.take():
+                for item in joined(batch):
                     yield item
         if not decoder.chunks and not decoder.done and "event-stream" not in kind and first.strip():
             raise errors.error_of_wrong_content(kind, first, self._context)
-        for event in events.finish() if not decoder.finished else ():
+        for event in events.finish() if not decoder.reason else ():
             try:
                 items = decoder.decode(event)
             except APIStreamError:
@@ -907,13 +850,13 @@ class AnswerReader:
         patience_s = self._silence_s - (time.perf_counter() - heard)
         if self._decoder.done:
             patience_s = _AFTER_DONE_S
-        elif self._decoder.finished:
+        elif self._decoder.reason:
             patience_s = _AFTER_FINISH_S
         try:
             async with asyncio.timeout(patience_s):
                 return await arrivals.take()
         except TimeoutError as error:
-            if not self._decoder.done and not self._decoder.finished:
+            if not self._decoder.done and not self._decoder.reason:
                 raise self._network.timeout(error) from error
             return None
 
@@ -951,9 +894,9 @@ class AnswerReader:
         if not decoder.said_anything:
             if decoder.reason in {None, "length"}:
                 self._check_silent_overflow()
-            if decoder.done and not decoder.finished:
+            if decoder.done and not decoder.reason:
                 raise APIEmptyResponseError("The model answered with nothing.")
-        if decoder.done and not decoder.finished and self._quirks.ends_without_reason:
+        if decoder.done and not decoder.reason and self._quirks.ends_without_reason:
             return decoder.finish_leniently()
         try:
             return decoder.finish()

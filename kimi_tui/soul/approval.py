@@ -221,6 +221,7 @@ class Approval:
                     session_offer=ask.session_offer if ask.session_key else "",
                     kind=_KINDS.get(ask.action, "tool"),
                     options=ask.options,
+                    multi_select=ask.multi_select,
                     checkpoint_id=ask.checkpoint_id,
                 )
             )

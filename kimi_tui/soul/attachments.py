@@ -20,8 +20,8 @@ from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import image_part
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.images import ModelCannotSee
-from kimi_tui.soul.internal_messages import quoted, user_words
+from kimi_tui.soul.errors import ModelCannotSee
+from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.tool_results import with_versions
 from kimi_tui.tools.base import (
     ApprovalQuestion,

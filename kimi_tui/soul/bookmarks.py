@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from kimi_tui.llm.message import Message
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.internal_messages import ASIDES, internal_kind
+from kimi_tui.soul.messages import ASIDES, internal_kind
 
 Pin = tuple[str, int]
 """A checkpoint's uid, and the number (from 0) of the message behind it, markers not counted."""

@@ -55,10 +55,10 @@ from kimi_tui.session.schema import (
 from kimi_tui.soul.bookmarks import Pin, UserMarks, root_of, whole_groups
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
-from kimi_tui.soul.images import fact_of
-from kimi_tui.soul.internal_messages import (
+from kimi_tui.soul.messages import (
     answered_words,
     dmail_text,
+    fact_of,
     internal_kind,
     is_user_words,
     summary_message,

@@ -21,7 +21,7 @@ from kimi_tui.session.images import ImageStore
 from kimi_tui.session.schema import Checkpoint, TokenCount
 from kimi_tui.soul.denwarenji import DenwaRenji
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.internal_messages import ends_open
+from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.segments import checkpoint_created, kind_of, kinds_behind
 from kimi_tui.soul.system_prompt import adapted

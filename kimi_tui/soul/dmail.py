@@ -38,13 +38,13 @@ from kimi_tui.soul.compaction import shortened, transcript
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
 from kimi_tui.soul.file_history import FileRestorer
-from kimi_tui.soul.images import words_with_images
-from kimi_tui.soul.internal_messages import (
+from kimi_tui.soul.messages import (
     Author,
     dmail_message,
     dmail_text,
     is_user_words,
     summary_text,
+    words_with_images,
 )
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.preview import preview_of
@@ -60,7 +60,8 @@ from kimi_tui.soul.segments import checkpoint_created, label_of, segments
 from kimi_tui.soul.tasks import shielded
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
-from kimi_tui.tools.paths import locate, protected_reason
+from kimi_tui.tools.guarded_links import GuardedLink
+from kimi_tui.tools.paths import links_around, locate, protected_reason
 from kimi_tui.tools.shell import command_that_ran
 from kimi_tui.wire.events import ContextReverted, Notice
 from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
@@ -361,12 +362,14 @@ class DMailDelivery:
         )
 
     def _any_protected(self, wanted: Sequence[FileChange]) -> bool:
+        links: Sequence[GuardedLink] | None = None
         for one in wanted:
             try:
                 place = locate(one.path, self._restorer.work_dir, self._environ)
             except ToolProblem:
                 return True
-            if protected_reason(place, self._environ):
+            links = links_around(place) if links is None else links
+            if protected_reason(place, self._environ, links):
                 return True
         return False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SoulError(Exception):
     """Base of all errors here. `advice` says what to do, in one sentence, or is empty."""
@@ -10,6 +12,27 @@ class SoulError(Exception):
         super().__init__(message)
         self.message = message
         self.advice = advice
+
+
+class ModelCannotSee(SoulError):
+    """The model in use takes no images; nothing was sent or stored.
+
+    Args:
+        model: what it is called.
+        seeing: configured models that do.
+    """
+
+    def __init__(self, model: str, seeing: Sequence[str]) -> None:
+        names = ", ".join(seeing)
+        super().__init__(
+            f"{model} takes no images.",
+            advice=f"These do, for /model: {names}."
+            if names
+            else "Choose a model that sees with /model, or add image_in to its capabilities in the configuration.",
+        )
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.advice}"
 
 
 class MaxStepsReached(SoulError):

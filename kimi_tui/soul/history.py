@@ -27,16 +27,17 @@ from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.bookmarks import root_of
-from kimi_tui.soul.images import images_in, words_with_images
-from kimi_tui.soul.internal_messages import (
+from kimi_tui.soul.messages import (
     answered_words,
     author_of,
     command_report,
     dmail_text,
     ends_open,
+    images_in,
     internal_kind,
     is_user_words,
     summary_text,
+    words_with_images,
 )
 from kimi_tui.soul.record import (
     END_BYTES,

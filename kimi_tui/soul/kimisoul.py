@@ -15,24 +15,28 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.image_names import titled
 from kimi_tui.images import Image
+from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
-from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import ChatProvider, RetryPolicy
+from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.session import Session
+from kimi_tui.session.side_files import short_title
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, Compactor, Span
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
-from kimi_tui.soul.errors import NothingToCompact, SoulBusy, SoulError
+from kimi_tui.soul.errors import ModelCannotSee, NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.images import ModelCannotSee, facts_of
-from kimi_tui.soul.internal_messages import Author
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
+from kimi_tui.soul.messages import Author, facts_of, is_user_words
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
@@ -40,9 +44,9 @@ from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
+from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
-from kimi_tui.soul.window_contents import WindowPart, window_parts
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
@@ -79,6 +83,10 @@ class EmptySummary(SoulError):
 
     def __init__(self) -> None:
         super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
+
+
+_TITLE_S = 60.0
+_TITLE_CHARS = 2_000
 
 
 class KimiSoul:
@@ -258,7 +266,14 @@ class KimiSoul:
 
     async def window_parts(self) -> list[WindowPart]:
         """What stands in the context window now, with its tokens. At any time."""
-        return await window_parts(self._conversation)
+        conversation = self._conversation
+        return await asyncio.to_thread(
+            window_parts,
+            conversation.system,
+            conversation.toolset.specs(),
+            conversation.sent,
+            conversation.meter.used,
+        )
 
     # -- history ---------------------------------------------------------------------------------
 
@@ -800,9 +815,7 @@ class KimiSoul:
 
     async def name_session(self) -> str:
         """Have the model name the session; the title, or nothing where it did not or the user has named it."""
-        from kimi_tui.soul.titles import proposed_title
-
-        title = await proposed_title(self._conversation)
+        title = await _proposed_title(self._conversation)
         if not title or self._closed or self._session.state.title:
             return ""
         with contextlib.suppress(StorageTrouble):
@@ -932,3 +945,43 @@ def _failure_kind(error: Exception) -> FailureKind:
     if isinstance(error, ToolsNotSupported):
         return "tools"
     return "model" if isinstance(error, LLMError) and not isinstance(error, LLMNotSet) else ""
+
+
+async def _proposed_title(conversation: Conversation) -> str:
+    """A title by the model for what was said first; empty where there is none to be had.
+
+    The tokens of the call count in the session's totals.
+    """
+    user, agent = _beginning(conversation.context.messages)
+    if not user:
+        return ""
+    question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))
+    try:
+        async with asyncio.timeout(_TITLE_S), conversation.model.call() as provider:
+            completion = await complete(
+                provider,
+                prompt("title_system"),
+                (),
+                (question,),
+                on_item=lambda item: None,
+                policy=RetryPolicy(max_attempts=1),
+            )
+    except (LLMError, TimeoutError) as error:
+        log.info("the session was not named: %s", type(error).__name__)
+        return ""
+    conversation.meter.spent(completion.usage)
+    lines = completion.message.text.strip().splitlines()
+    return short_title(one_line(lines[0]).strip(" .\"'`*#“”«»")) if lines else ""
+
+
+def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
+    """What the user said first, and the last words of the agent about it."""
+    user = agent = ""
+    for message in messages:
+        if is_user_words(message) and not message.text.startswith("!"):  # no command of their own
+            if user:
+                break
+            user = titled(message.text[:_TITLE_CHARS])
+        elif message.role == "assistant" and message.text.strip():
+            agent = message.text[:_TITLE_CHARS]
+    return user, agent

@@ -39,8 +39,7 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
-from kimi_tui.soul.images import fact_of, facts_of
-from kimi_tui.soul.internal_messages import is_user_words, needs_a_word
+from kimi_tui.soul.messages import fact_of, facts_of, is_user_words, needs_a_word
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.tasks import OrphanedTasks, shielded

@@ -23,10 +23,10 @@ from kimi_tui.session.rotation import number_if_left
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.images import images_in
-from kimi_tui.soul.internal_messages import (
+from kimi_tui.soul.messages import (
     command_report,
     dmail_text,
+    images_in,
     is_user_words,
     summary_text,
 )

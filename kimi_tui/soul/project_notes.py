@@ -21,7 +21,7 @@ from kimi_tui.filesystem import open_folder, open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
-from kimi_tui.soul.internal_messages import quoted as in_reminder
+from kimi_tui.soul.messages import quoted as in_reminder
 from kimi_tui.tools.key_text import LEFT_OUT, find_keys, without_keys
 
 NAMES = ("AGENTS.md", "agents.md", "CLAUDE.md")

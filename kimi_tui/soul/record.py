@@ -42,6 +42,9 @@ from kimi_tui.wire.events import (
     ToolResult,
     ToolStarted,
     TurnBegin,
+    continues,
+    text_of,
+    with_text,
 )
 from kimi_tui.wire.queue import Wire
 
@@ -139,17 +142,17 @@ class Recorder:
         if isinstance(event, ToolOutput | JobsChanged | ModeChanged):
             # Of this run alone.
             return
-        if self._open is not None and (text := _continuation(self._open, record)) is not None:
+        text = text_of(event)
+        if self._open is not None and continues(self._open.event, event):
             self._pieces.append(text)
             self._n_chars += len(text)
             self._open = self._open._replace(seq=record.seq)
             return
         self._close()
         match event:
-            case TextPart(text) | ThinkPart(text):
-                self._begin(record, text)
-            case ToolCall(arguments=text) | ToolCallPart(arguments=text):
-                self._begin(record, text)
+            case TextPart() | ThinkPart() | ToolCall() | ToolCallPart():
+                self._open, self._pieces = record, [text]
+                self._n_chars, self._opened_at = len(text), time.monotonic()
             case ToolStarted(key, name, arguments):
                 line = encode_record(record)
                 if self._arguments.get(key) == arguments:
@@ -160,10 +163,6 @@ class Recorder:
                 self._lines.append(encode_record(record))
             case _:
                 self._lines.append(encode_record(record))
-
-    def _begin(self, record: EventRecord, text: str) -> None:
-        self._open, self._pieces = record, [text]
-        self._n_chars, self._opened_at = len(text), time.monotonic()
 
     def _close(self) -> None:
         record, self._open = self._open, None
@@ -178,31 +177,7 @@ class Recorder:
                 self._arguments[key] = self._arguments.get(key, "") + text
             case _:
                 pass
-        self._lines.append(encode_record(_with_text(record, text)))
-
-
-def _continuation(first: EventRecord, second: EventRecord) -> str | None:
-    """The text that the second event adds to the first, or None where it is no continuation."""
-    match first.event, second.event:
-        case (TextPart(), TextPart(text)) | (ThinkPart(), ThinkPart(text)):
-            return text
-        case (ToolCall(key=key), ToolCallPart(key=other, arguments=text)) if key == other:
-            return text
-        case (ToolCallPart(key=key), ToolCallPart(key=other, arguments=text)) if key == other:
-            return text
-        case _:
-            return None
-
-
-def _with_text(record: EventRecord, text: str) -> EventRecord:
-    """The same event with all of its text."""
-    match record.event:
-        case TextPart() | ThinkPart() as event:
-            return record._replace(event=replace(event, text=text))
-        case ToolCall() | ToolCallPart() as event:
-            return record._replace(event=replace(event, arguments=text))
-        case _:
-            return record
+        self._lines.append(encode_record(record._replace(event=with_text(record.event, text))))
 
 
 def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
@@ -210,26 +185,21 @@ def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
     first: EventRecord | None = None
     pieces: list[str] = []
     for record in records:
-        if first is not None and (text := _continuation(first, record)) is not None:
-            pieces = pieces or [_text_of(first)]
-            pieces.append(text)
+        if first is not None and continues(first.event, record.event):
+            pieces = pieces or [text_of(first.event)]
+            pieces.append(text_of(record.event))
             first = first._replace(seq=record.seq)
             continue
         if first is not None:
-            yield _with_text(first, "".join(pieces)) if pieces else first
+            yield _whole(first, pieces)
         first, pieces = record, []
     if first is not None:
-        yield _with_text(first, "".join(pieces)) if pieces else first
+        yield _whole(first, pieces)
 
 
-def _text_of(record: EventRecord) -> str:
-    match record.event:
-        case TextPart(text) | ThinkPart(text):
-            return text
-        case ToolCall(arguments=text) | ToolCallPart(arguments=text):
-            return text
-        case _:
-            return ""
+def _whole(record: EventRecord, pieces: Sequence[str]) -> EventRecord:
+    """The record of a run of text with all its pieces; as it is where there are none beside its own."""
+    return record._replace(event=with_text(record.event, "".join(pieces))) if pieces else record
 
 
 class StoredRecords(NamedTuple):

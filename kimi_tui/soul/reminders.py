@@ -16,7 +16,7 @@ from kimi_tui.llm.message import Message, user_message
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.internal_messages import quoted
+from kimi_tui.soul.messages import quoted
 from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
 from kimi_tui.soul.tool_calls import CallResult
 from kimi_tui.tools.jobs import Job, Jobs

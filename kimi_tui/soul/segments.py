@@ -12,7 +12,7 @@ from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session.context_index import ContextIndex, Kind, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
-from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
+from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
 from kimi_tui.tool_names import short_name
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind

@@ -23,6 +23,7 @@ from kimi_tui.program_output import program_output
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
 from kimi_tui.tools.process import child_environment, find_program, own_git_settings
+from kimi_tui.tools.sandbox.policy import is_own_repository
 
 _MAX_ENTRIES = 80
 _OURS = "You are the agent of kimi-tui"
@@ -162,10 +163,13 @@ class FolderFacts:
 
 
 def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
-    """The part of the system prompt about the repository; empty where there is none. Runs git: call it in a thread."""
+    """The part of the system prompt about the repository; empty where there is none, or where it names another one as its own.
+
+    Runs git: call it in a thread.
+    """
     root = repository_root(work_dir)
     program = find_program("git", environ, work_dir)
-    if root is None or program is None:
+    if root is None or program is None or not is_own_repository(str(root)):
         return ""
     deadline = time.monotonic() + _GIT_LIMIT_S
     # Where the configuration says that the files are elsewhere, nobody wants to know of those.

@@ -3,7 +3,7 @@
 A message is estimated by a pattern (`llm.tokens`); how far these estimates are off for this model is learned from
 every answer and applied to the next. `TokenMeter` counts the live context and is what is published, and
 `projection.row_figures` keeps it for each checkpoint. `WorldLineTokens` gives the figures of a line by its file alone, where
-nothing was published.
+nothing was published. `window_parts` says what takes the room.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ import asyncio
 import logging
 from array import array
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 
-from kimi_tui.llm.message import Message
+from kimi_tui.llm.message import ImagePart, Message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
-from kimi_tui.llm.tokens import message_tokens, text_tokens
+from kimi_tui.llm.tokens import estimate_fixed, message_tokens, said_tokens, text_tokens
 from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context import Context
 from kimi_tui.session.context_index import ContextIndex, TokenEstimate, TokenScale, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
+from kimi_tui.soul.messages import internal_kind
 from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.project_notes import brought_by, notes_in
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire.events import CheckpointKind, StatusUpdate
 
@@ -370,3 +374,77 @@ def _rates(
         for counted, size in zip(tokens, sizes, strict=True)
     )
     return said, results
+
+
+# -- what stands in the window, part by part, for the user to see what takes the room
+
+_OF_PROGRAM = {
+    "marker": "checkpoint marks",
+    "dmail": "D-Mails",
+    "compaction": "summaries",
+    "reminder": "reminders",
+    "notification": "reminders",
+    "note": "reminders",
+}
+_ORDER = (
+    *("your messages", "answers", "thoughts", "tool results", "attachments"),
+    *("D-Mails", "summaries", "reminders", "checkpoint marks"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPart:
+    """One part: what it is, its tokens, of how many things (0: it is no count), and whether it is in the part above."""
+
+    name: str
+    tokens: int
+    count: int = 0
+    is_inside: bool = False
+
+
+def window_parts(
+    system: str, tools: Sequence[ToolSpec], messages: Sequence[Message], used: int
+) -> list[WindowPart]:
+    """The parts of what is sent, in their order: estimates, scaled so that they add up to what is used. For a thread."""
+    tokens: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    below: dict[str, int] = {}
+    # What is appended meanwhile is no part of it.
+    for message in islice(messages, len(messages)):
+        whole = message_tokens(message)
+        name = _kind_of(message)
+        if n_images := sum(isinstance(part, ImagePart) for part in message.parts):
+            words = [part for part in message.parts if not isinstance(part, ImagePart)]
+            said = message_tokens(message.model_copy(update={"content": words}))
+            tokens["attachments"] += whole - said
+            counts["attachments"] += n_images
+            whole = said
+        if thought := whole - said_tokens(message) if message.thinking else 0:
+            tokens["thoughts"] += thought
+            counts["thoughts"] += 1
+        tokens[name] += whole - thought
+        counts[name] += 1
+        if path := brought_by(message):
+            below[path] = whole
+    parts = [WindowPart("system prompt", text_tokens(system))]
+    parts += [
+        WindowPart(notes.path, text_tokens(notes.text), is_inside=True)
+        for notes in notes_in(system)
+    ]
+    parts.append(WindowPart("tools", estimate_fixed("", tools), len(tools)))
+    for name in _ORDER:
+        if counts[name]:
+            parts.append(WindowPart(name, tokens[name], counts[name]))
+        if name == "reminders":
+            parts += [WindowPart(path, size, is_inside=True) for path, size in below.items()]
+    guess = sum(part.tokens for part in parts if not part.is_inside)
+    scale = used / guess if guess else 0.0
+    return [replace(part, tokens=round(part.tokens * scale)) for part in parts]
+
+
+def _kind_of(message: Message) -> str:
+    if message.role == "tool":
+        return "tool results"
+    if message.role == "assistant":
+        return "answers"
+    return _OF_PROGRAM.get(internal_kind(message) or "", "your messages")

@@ -23,7 +23,7 @@ from kimi_tui.prompts import prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
-from kimi_tui.soul.internal_messages import quoted, user_words
+from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.tool_results import (
     INTERRUPTED,

@@ -21,7 +21,7 @@ from typing import Any, Literal, cast
 from kimi_tui.images import Image
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.session.images import image_part
-from kimi_tui.soul.images import facts_of
+from kimi_tui.soul.messages import facts_of
 from kimi_tui.soul.project_notes import brought_by
 from kimi_tui.tools.base import (
     CommandRun,

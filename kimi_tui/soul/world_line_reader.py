@@ -18,8 +18,13 @@ from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import rebuild_world_line
-from kimi_tui.soul.images import images_in, words_with_images
-from kimi_tui.soul.internal_messages import dmail_text, internal_kind, summary_text
+from kimi_tui.soul.messages import (
+    dmail_text,
+    images_in,
+    internal_kind,
+    summary_text,
+    words_with_images,
+)
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tools.base import ApprovalQuestion, Tool, ToolEnv, ToolOutcome
@@ -22,14 +22,27 @@ class QuestionOption(BaseModel):
 
 
 class UserQuestion(BaseModel):
-    """One question."""
+    """One question. Other agents' tools of this name have a `header` besides, which is not shown."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     question: str = Field(
         description="The question, in one sentence.", min_length=1, max_length=1000
     )
     options: list[QuestionOption] = Field(min_length=2, max_length=6)
+    multi_select: bool = Field(
+        default=False,
+        description="Whether several of the options may be chosen.",
+        validation_alias=AliasChoices("multi_select", "multiSelect", "multiple"),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_header(cls, data: object) -> object:
+        if isinstance(data, dict):
+            given = cast("dict[object, object]", data)
+            return {key: value for key, value in given.items() if key != "header"}
+        return data
 
 
 class AskUserQuestionParams(BaseModel):
@@ -53,16 +66,16 @@ class AskUserQuestion(Tool[AskUserQuestionParams]):
         answers: list[tuple[str, str]] = []
         for number, asked in enumerate(params.questions, 1):
             described = [(one_line(one.label), one_line(one.description)) for one in asked.options]
-            many = (
-                f"question {number} of {len(params.questions)}" if len(params.questions) > 1 else ""
-            )
+            where = [f"question {number} of {len(params.questions)}"] * (len(params.questions) > 1)
+            where += ["several may be chosen"] * asked.multi_select
             answer = await env.approver.ask(
                 ApprovalQuestion(
                     action="ask the user",
                     question=one_line(asked.question),
                     detail="\n".join(f"{label}: {words}" for label, words in described if words),
-                    where=many,
+                    where=", ".join(where),
                     options=tuple(dict.fromkeys(label for label, _ in described if label)),
+                    multi_select=asked.multi_select,
                     protected=True,
                 )
             )

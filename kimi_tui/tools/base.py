@@ -127,6 +127,7 @@ class ApprovalQuestion:
         protected: asked even where everything is allowed.
         checkpoint_id: of a D-Mail, where it goes.
         options: the answers that are offered, where a yes is not enough; one of them, or words in its place, is the answer.
+        multi_select: several of them may be the answer, joined by semicolons.
         sandboxed: it is about a command in the sandbox, which is not asked about where these are allowed.
     """
 
@@ -152,6 +153,7 @@ class ApprovalQuestion:
     protected: bool = False
     checkpoint_id: int = -1
     options: tuple[str, ...] = ()
+    multi_select: bool = False
     sandboxed: bool = False
 
 

@@ -37,7 +37,7 @@ from kimi_tui.tools.files import (
 from kimi_tui.tools.paths import (
     ResolvedPath,
     ask_to_change,
-    holds_secrets,
+    is_secret_by_name,
     locate,
     read_approval_on_error,
 )
@@ -89,7 +89,7 @@ def _why_lost(target: ResolvedPath, content: Content | None, env: ToolEnv) -> st
         return ""
     if _is_beyond_snapshots(content):
         return "is too large to be brought back"
-    if target.inside and holds_secrets(target, env.environ):
+    if target.inside and is_secret_by_name(target, env.environ):
         return "is in no snapshot, as it may be secret, and cannot be brought back"
     return ""
 

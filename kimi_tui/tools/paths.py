@@ -2,7 +2,8 @@
 
 `locate` resolves links and says whether a path is inside the work folder; opening is done by `files`. Protected are
 files that run later or that steer agents, shells and editors: changing one always needs the user's own yes. They are
-known by the names of their real path and of the one the model wrote (`workspace.protected_names`), whether they exist or not.
+known by the names of their real path and of the one the model wrote (`workspace.protected_names`), whether they exist or not,
+and by those of links that lead to them (`guarded_links`).
 Where secrets are held even reading asks every time, inside the work folder too.
 """
 
@@ -12,12 +13,14 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kimi_tui import app_paths
 from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolEnv, ToolProblem
-from kimi_tui.workspace.protected_names import folded, run_values, runs_later, secrets
+from kimi_tui.tools.guarded_links import GuardedLink, links_in
+from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
+from kimi_tui.workspace.protected_names import NameList, folded, run_values, runs_later, secrets
 
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
@@ -130,26 +133,91 @@ def _casefolded(path: Path) -> tuple[str, ...]:
     return tuple(folded(part) for part in path.parts)
 
 
-def protected_reason(target: ResolvedPath, environ: Mapping[str, str]) -> str:
-    """Why changing this file always asks, in a few words; empty where it is an ordinary file."""
+def protected_reason(
+    target: ResolvedPath,
+    environ: Mapping[str, str],
+    links: Sequence[GuardedLink] | None = None,
+) -> str:
+    """Why changing this file always asks, in a few words; empty where it is an ordinary file. Lists folders: for a thread.
+
+    Args:
+        target: the file.
+        environ: for our own places.
+        links: what `links_around` said, where that was asked already.
+    """
     for names in _names(target):
         if rule := runs_later().rule_in(names):
             if rule == folded(names[-1]):
                 return "files like this run later or steer tools"
             return f"what is in {rule} can run later or steer tools"
+    links = links_around(target) if links is None else links
+    if link := _guarded_link(target, runs_later(), links):
+        return f"{link} leads there, and files like that run later or steer tools"
+    if link := _guarded_link(target, secrets(), links):
+        return f"{link} leads there, and files like that hold secrets"
+    if _is_named_by_git(target):
+        return "git's settings name it, and git may run it"
     if _is_ours(target.real, target.root, environ):
         return "it belongs to this program's own settings or sessions"
     return ""
 
 
 def holds_secrets(
+    target: ResolvedPath,
+    environ: Mapping[str, str],
+    links: Sequence[GuardedLink] | None = None,
+    *,
+    is_folder: bool = False,
+) -> bool:
+    """Whether keys and the like are kept in this file or folder. Lists folders: for a thread; `links` as above."""
+    if is_secret_by_name(target, environ, is_folder=is_folder):
+        return True
+    links = links_around(target) if links is None else links
+    return _guarded_link(target, secrets(), links) != ""
+
+
+def is_secret_by_name(
     target: ResolvedPath, environ: Mapping[str, str], *, is_folder: bool = False
 ) -> bool:
-    """Whether keys and the like are kept in this file or folder."""
+    """Whether its own name says so, or its place: then it is in no snapshot."""
     rules = secrets()
     return any(rules.rule_in(names, is_folder=is_folder) for names in _names(target)) or _is_ours(
         target.real, target.root, environ
     )
+
+
+def links_around(target: ResolvedPath) -> list[GuardedLink]:
+    """The guarded links of the work folder and the home folder. Lists folders: for a thread."""
+    home = os.path.realpath(target.home) if target.home else ""
+    return [*links_in(str(target.root)), *(links_in(home, deepest=0) if home else ())]
+
+
+def _guarded_link(target: ResolvedPath, rules: NameList, links: Sequence[GuardedLink]) -> str:
+    """The name of a link that leads to this path, or to a folder above it, and that the rules are about; else empty."""
+    real = str(target.real)
+    for link in links:
+        if real == link.real or real.startswith(f"{link.real}/"):
+            rest = real[len(link.real) + 1 :].split("/")
+            if rules.rule_in(link.names) or rules.rule_in((*link.names, *filter(None, rest))):
+                return "/".join(link.names)
+    return ""
+
+
+def _is_named_by_git(target: ResolvedPath) -> bool:
+    """Whether the settings of a repository that the file lies in name it, or a folder above it, as what git runs or reads."""
+    if not target.inside:
+        return False
+    home, root = os.path.realpath(target.home) if target.home else "", str(target.root)
+    try:
+        for folder in (str(one) for one in target.real.parents if one.is_relative_to(root)):
+            for git in repositories_behind(os.path.join(folder, ".git"), root):
+                named = named_by_settings(git, folder, home=home, there=False)
+                if any(target.real.is_relative_to(path) for path in named):
+                    return True
+    except NoSandbox:
+        # Too much to look it all up.
+        return True
+    return False
 
 
 def secrets_below(
@@ -159,18 +227,22 @@ def secrets_below(
 
     Paths are relative to the work folder where the folder is inside, else to the folder itself.
     """
-    if holds_secrets(target, environ, is_folder=True):
+    links = links_around(target)
+    if holds_secrets(target, environ, links, is_folder=True):
         return None
     above = () if target.inside else target.real.parts
     base = target.root if target.inside else target.real
     ours = [folder for folder in _own_places(environ) if folder.is_relative_to(base)]
+    links = [link for link in links if Path(link.real).is_relative_to(base)]
     rules = secrets()
 
     def is_secret(path: bytes) -> bool:
         name = os.fsdecode(path)
         found = base / name
-        return bool(rules.rule_in((*above, *name.split("/")))) or any(
-            found.is_relative_to(folder) for folder in ours
+        return (
+            bool(rules.rule_in((*above, *name.split("/"))))
+            or any(found.is_relative_to(folder) for folder in ours)
+            or (bool(links) and _guarded_link(replace(target, real=found), rules, links) != "")
         )
 
     return is_secret
@@ -334,7 +406,7 @@ async def ask_to_change(
     question = "Create this file?" if edit.before is None else "Make this edit?"
     where = "in the work folder" if target.inside else "outside the work folder"
     where += _link_note(target)
-    reason = protected_reason(target, env.environ)
+    reason = await asyncio.to_thread(protected_reason, target, env.environ)
     if not reason and _runs_other(target, edit.before, edit.after):
         reason = "it changes what the package manager runs"
     if n_links > 1:

@@ -12,8 +12,8 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_names import short_name
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.token_meter import WindowPart
     from kimi_tui.soul.usage import Cost, Statistics
-    from kimi_tui.soul.window_contents import WindowPart
 
 MINUS = "−"
 LEAST_S = 0.05

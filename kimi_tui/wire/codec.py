@@ -203,6 +203,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         payload["kind"] = event.kind
     if event.options:
         payload["options"] = list(event.options)
+    if event.multi_select:
+        payload["multi_select"] = True
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
     return payload
@@ -410,6 +412,7 @@ def _decode_approval(data: Json) -> Event | None:
         session_offer=_text(data, "session_offer"),
         kind=cast(ev.RequestKind, kind) if kind in get_args(ev.RequestKind) else "tool",
         options=tuple(one for one in options if isinstance(one, str)),
+        multi_select=data.get("multi_select") is True,
         checkpoint_id=at if is_whole(at := data.get("checkpoint_id")) else -1,
     )
 

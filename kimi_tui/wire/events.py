@@ -10,7 +10,7 @@ is said.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -309,6 +309,7 @@ class ApprovalRequest:
         kind: a call of a tool, a D-Mail, a plan to agree to, or a question that the agent has.
         checkpoint_id: of a D-Mail, where it goes; -1 for none.
         options: the answers of a plan or a question; a yes has one of them, or other words, as its feedback.
+        multi_select: a yes may have several of them as its feedback, joined by semicolons, with other words or without.
     """
 
     id: str
@@ -322,6 +323,7 @@ class ApprovalRequest:
     kind: RequestKind = "tool"
     checkpoint_id: int = -1
     options: tuple[str, ...] = ()
+    multi_select: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,3 +524,44 @@ def iso_seconds(iso: str, otherwise: float = 0.0) -> float:
         return datetime.fromisoformat(iso).timestamp() if iso else otherwise
     except ValueError:
         return otherwise
+
+
+def text_of(event: Event) -> str:
+    """What an event brings of a text that is told piece by piece: an answer, a thought, arguments, output. Empty for others."""
+    match event:
+        case TextPart(text) | ThinkPart(text) | ToolOutput(text=text):
+            return text
+        case ToolCall(arguments=text) | ToolCallPart(arguments=text):
+            return text
+        case _:
+            return ""
+
+
+def with_text(event: Event, text: str) -> Event:
+    """The event with another piece, of any length, in the place of its own; one that brings none as it is."""
+    match event:
+        case TextPart():
+            return TextPart(text)
+        case ThinkPart():
+            return ThinkPart(text)
+        case ToolCall():
+            return replace(event, arguments=text)
+        case ToolCallPart(key):
+            return ToolCallPart(key, text)
+        case ToolOutput(key):
+            return ToolOutput(key, text)
+        case _:
+            return event
+
+
+def continues(first: Event, second: Event) -> bool:
+    """Whether the second event brings what comes next of the text that the first one brought."""
+    match second:
+        case TextPart() | ThinkPart():
+            return type(first) is type(second)
+        case ToolCallPart(key):
+            return isinstance(first, ToolCall | ToolCallPart) and first.key == key
+        case ToolOutput(key):
+            return isinstance(first, ToolOutput) and first.key == key
+        case _:
+            return False

@@ -16,29 +16,14 @@ from kimi_tui.wire.events import (
     EventRecord,
     Notice,
     StatusUpdate,
-    TextPart,
-    ThinkPart,
-    ToolCallPart,
-    ToolOutput,
     TurnEnd,
+    continues,
+    text_of,
+    with_text,
 )
 
-
-def merged(first: Event, second: Event) -> Event | None:
-    """The two events as one where they are neighbouring pieces of one text, else None."""
-    if isinstance(first, TextPart) and isinstance(second, TextPart):
-        return TextPart(first.text + second.text)
-    if isinstance(first, ThinkPart) and isinstance(second, ThinkPart):
-        return ThinkPart(first.text + second.text)
-    if (
-        isinstance(first, ToolCallPart)
-        and isinstance(second, ToolCallPart)
-        and first.key == second.key
-    ):
-        return ToolCallPart(first.key, first.arguments + second.arguments)
-    if isinstance(first, ToolOutput) and isinstance(second, ToolOutput) and first.key == second.key:
-        return ToolOutput(first.key, first.text + second.text)
-    return None
+_MERGED_CHARS = 32_768
+"""A text that pieces were added to stops growing there: joining strings again and again is quadratic."""
 
 
 class Subscription:
@@ -59,21 +44,24 @@ class Subscription:
 
     def put(self, record: EventRecord) -> None:
         """Queue one record (called by the wire)."""
+        event = record.event
         if self._pending:
             last = self._pending[-1]
-            # Joining strings again and again is quadratic, so a merged text stops growing at 32k characters.
-            joined = merged(last.event, record.event) if _size(last.event) < 32_768 else None
-            if joined is not None:
-                self._pending[-1] = last._replace(seq=record.seq, event=joined)
-                return
+            # That a call began is told by itself.
+            if type(last.event) is type(event) and continues(last.event, event):
+                before = text_of(last.event)
+                if len(before) < _MERGED_CHARS:
+                    whole = with_text(event, before + text_of(event))
+                    self._pending[-1] = last._replace(seq=record.seq, event=whole)
+                    return
         self._pending.append(record)
         self._ready.set()
         is_first = len(self._pending) == 1
-        if not isinstance(record.event, StatusUpdate):
+        if not isinstance(event, StatusUpdate):
             is_first |= not self._tells_more
             self._tells_more = True
-        if self._wake is not None and (is_first or isinstance(record.event, TurnEnd)):
-            self._wake(record.event)
+        if self._wake is not None and (is_first or isinstance(event, TurnEnd)):
+            self._wake(event)
 
     def close(self) -> None:
         """End the iteration after what is queued."""
@@ -100,16 +88,6 @@ class Subscription:
             if self._closed:
                 return
             self._ready.clear()
-
-
-def _size(event: Event) -> int:
-    match event:
-        case TextPart(text) | ThinkPart(text):
-            return len(text)
-        case ToolCallPart(arguments=text) | ToolOutput(text=text):
-            return len(text)
-        case _:
-            return 0
 
 
 class Wire:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from support.commands import Place
 
-from kimi_tui.tools.simple_command import find_shfmt
+from kimi_tui.tools.command_groups import find_shfmt
 
 
 def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,43 @@ def test_what_is_odd_is_passed_over(tmp_path: Path) -> None:
     assert custom_commands(tmp_path / "nowhere", config, None) == []
 
 
+def test_folders_are_in_the_names(tmp_path: Path) -> None:
+    work, config, home = tmp_path / "work", tmp_path / "config", tmp_path / "home"
+    write(config / "commands" / "Git_It" / "Commit.md", "Commit.")
+    write(home / ".claude" / "commands" / "sc" / "build.md", "Build it.")
+    claude = work / ".claude" / "commands"
+    write(claude / "git.md", "Git.")
+    write(claude / "git" / "commit.md", "Commit here.")
+    write(claude / "a" / "b" / "c" / "deep.md", "Deep.")
+    write(claude / "a" / "b" / "c" / "d" / "deeper.md", "Too deep.")
+    write(
+        work / ".claude" / "skills" / "paint" / "more" / "SKILL.md", "A folder of skills is none."
+    )
+    # Names that say something else than they are, or that a terminal would not show.
+    for name in ("a:b", "..x", ".git", "x\x1b[2J", "\u202egit", "with blank", "x" * 41):
+        write(claude / name / "x.md", "Odd.")
+        write(claude / "git" / f"{name}.md", "Odd.")
+    write(tmp_path / "elsewhere" / "x.md", "Outside.")
+    (claude / "link").symlink_to(tmp_path / "elsewhere")
+    (claude / "git" / "round").symlink_to(claude)
+    (home / ".claude" / "commands" / "again").symlink_to(home / ".claude" / "commands")
+    found = {one.name: one for one in custom_commands(work, config, home)}
+    assert list(found) == [
+        "git-it:commit",
+        *("sc:build", "again:sc:build", "again:again:sc:build"),
+        *("git", "git:commit", "a:b:c:deep"),
+    ]
+    assert (found["git:commit"].text, found["git:commit"].origin) == ("Commit here.", "folder")
+    # Those beside each other come before those in folders, of which so many are looked at.
+    for number in range(1_100):
+        (claude / "many" / f"x{number}").mkdir(parents=True)
+    write(claude / "many" / "x5" / "y.md", "Y.")
+    write(claude / "zoo" / "last.md", "Last.")
+    names = [one.name for one in custom_commands(work, config, None)]
+    assert names[:3] == ["git-it:commit", "git", "git:commit"]
+    assert "zoo:last" not in names
+
+
 def test_what_was_shown_is_remembered_by_what_it_holds(tmp_path: Path) -> None:
     write(tmp_path / ".kimi-tui" / "commands" / "go.md", "Go.")
     (one,) = custom_commands(tmp_path, tmp_path / "config", None)

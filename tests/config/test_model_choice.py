@@ -121,7 +121,7 @@ def test_the_environment_alone() -> None:
 
 def test_the_families_are_never_mixed() -> None:
     both = {"KIMI_API_KEY": "k", "OPENAI_API_KEY": "o", "OPENAI_BASE_URL": "https://host/v1"}
-    assert used(Config(), **both)[:2] == (MOONSHOT_URL, "k")
+    assert used(Config(), NOTHING_SAID, **both)[:2] == (MOONSHOT_URL, "k")
     # A base URL without its own key never gets the other family's.
     assert chosen(Config(), OPENAI_API_KEY="o", KIMI_BASE_URL="https://host/v1") == NeedsChoice(
         "https://host/v1"

@@ -27,8 +27,14 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     terminal.wait_for("› /rename")
     terminal.type("Pears\r")
     terminal.wait_for("This session is now called Pears.")
-    # A slash alone runs the first of all, and is sent to nobody.
+    # A slash alone runs nothing, and is sent to nobody; what was run last comes first.
     terminal.type("/")
+    terminal.wait_for("  /timeline")
+    terminal.key("enter")
+    terminal.wait_for("A command follows the slash.")
+    terminal.key("down")
+    terminal.wait_for("▌ /rename")
+    terminal.key("down", "down")
     terminal.wait_for("▌ /timeline")
     terminal.key("enter")
     terminal.wait_for("Enter preview")

@@ -89,7 +89,9 @@ def test_capabilities_are_read_where_they_are_told() -> None:
 def test_prices_are_read_in_openrouters_words(
     pricing: object, price: tuple[float, float] | None
 ) -> None:
-    (found,) = read_models([{"id": "m", "pricing": pricing}]) or ()
+    models = read_models([{"id": "m", "pricing": pricing}])
+    assert models is not None
+    (found,) = models
     assert found.price == (None if price is None else pytest.approx(price))
 
 

@@ -414,5 +414,5 @@ class TestLongTimeTravels(TimeTravels.TestCase):
         max_examples=400,
         stateful_step_count=30,
         deadline=None,
-        suppress_health_check=[*HealthCheck],
+        suppress_health_check=tuple(HealthCheck),  # pyright: ignore[reportArgumentType]
     )

@@ -150,7 +150,7 @@ def test_an_undo_builds_what_it_changed_and_no_more() -> None:
     for record in teller.records:
         model.apply(record)
     applied = len(teller.records)
-    shown = list(model.rows)
+    shown = [*model.rows]
     teller.jump(max(teller.stored), op="undo")
     for record in teller.records[applied:]:
         model.apply(record)

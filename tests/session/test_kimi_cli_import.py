@@ -277,7 +277,7 @@ def test_an_import_that_fails_leaves_nothing(share: Path, store: SessionStore) -
     write(share / "sessions" / bucket(WORK) / "a", LINES)
     found = one(find_sessions(share))
 
-    def refuse(_fd: int) -> None:
+    def refuse(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
     store.storage.fsync = refuse

@@ -249,7 +249,7 @@ async def test_a_title_that_cannot_be_written_is_an_error_and_the_old_one_stands
     await session.open()
     session.rename("old")
 
-    def refuse(_source: Path, _target: Path) -> None:
+    def refuse(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     session.storage.replace = refuse

@@ -46,13 +46,14 @@ async def asked(heard: Subscription) -> ApprovalRequest:
     return await next_event(heard, ApprovalRequest)
 
 
-def ask(approval: Approval, question: ApprovalQuestion) -> asyncio.Task[None]:
+def ask(approval: Approval, question: ApprovalQuestion) -> asyncio.Task[str]:
     return asyncio.create_task(approval.ask(question, key="k:0", tool="Shell"))
 
 
 async def test_yes_no_and_why(wire: Wire, approval: Approval) -> None:
     heard = wire.subscribe()
-    for answer, feedback in (("once", ""), ("no", ""), ("no", " use make ")):
+    answers: list[tuple[ApprovalAnswer, str]] = [("once", ""), ("no", ""), ("no", " use make ")]
+    for answer, feedback in answers:
         waiting = ask(approval, RUN)
         request = await asked(heard)
         assert (request.key, request.tool, request.detail) == ("k:0", "Shell", "make test")
@@ -134,7 +135,9 @@ async def test_leaving_the_sandbox_asks_in_every_mode_until_its_group_is_allowed
     known = ApprovalQuestion(
         "leave sandbox", "Run this command?", "git status", session_key="g", session_offer="Yes, g"
     )
-    for question, answer in ((other, "session"), (other, "once"), (known, "session")):
+    answers: list[tuple[ApprovalQuestion, ApprovalAnswer]]
+    answers = [(other, "session"), (other, "once"), (known, "session")]
+    for question, answer in answers:
         waiting = ask(approval, question)
         approval.answer((await asked(heard)).id, answer)
         await waiting

@@ -15,7 +15,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.schema import DMAIL_START
 from kimi_tui.soul.checkpoint_table import list_checkpoints
-from kimi_tui.soul.internal_messages import dmail_text, is_user_words
+from kimi_tui.soul.messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.rows import Room

@@ -759,7 +759,7 @@ async def test_a_dmail_brings_the_files_back_after_a_yes_that_names_each(tmp_pat
         assert asked.question == "Bring back the files of #1?"
         assert "bring back  a" in asked.detail
         assert "leave alone, also changed outside  theirs" in asked.detail
-        assert [block.path for block in asked.display] == ["a"]
+        assert [getattr(block, "path", "") for block in asked.display] == ["a"]
         on.soul.answer(asked.id, "once")
         await turn
         assert files(on) == {"a": "old\n", "theirs": "by hand\n"}

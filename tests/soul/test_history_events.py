@@ -11,7 +11,7 @@ from kimi_tui.soul.history import (
     _carried_with,  # pyright: ignore[reportPrivateUsage]
     events_from_messages,
 )
-from kimi_tui.soul.internal_messages import dmail_message
+from kimi_tui.soul.messages import dmail_message
 from kimi_tui.soul.segments import Segment
 from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN, tool_message
 from kimi_tui.tools.base import failure

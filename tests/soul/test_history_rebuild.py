@@ -160,5 +160,7 @@ async def test_a_dmail_that_was_taken_back_is_not_one_that_was_not_sent(tmp_path
                 if isinstance(one, ToolBlock) and one.tool == "SendDMail"
             ]
             assert card.state == ("done" if name == "end" else "recalled")
-            (sent,) = timeline.tree.live[-1].calls or ()
+            calls = timeline.tree.live[-1].calls
+            assert calls is not None
+            (sent,) = calls
             assert (sent.target, sent.failed) == ("to #1", False), name

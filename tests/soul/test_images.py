@@ -9,6 +9,7 @@ import json
 import re
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_server import call, calls, gate, say
@@ -24,8 +25,9 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session import images as session_images
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME
+from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.images import ModelCannotSee, facts_of, images_in
+from kimi_tui.soul.messages import facts_of, images_in
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
@@ -44,8 +46,10 @@ def contents(on: Stage, number: int = -1) -> list[list[str]]:
     for message in on.server.requests[number].messages[1:]:
         if message["role"] != "user":
             continue
-        content = message["content"]
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content: Any = message["content"]
+        parts: list[dict[str, Any]] = (
+            [{"type": "text", "text": content}] if isinstance(content, str) else content
+        )
         row: list[str] = []
         for part in parts:
             if part["type"] == "text":

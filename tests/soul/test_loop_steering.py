@@ -22,7 +22,9 @@ async def test_between_steps_in_order(tmp_path: Path) -> None:
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
         first, second, third = (on.soul.steer(text) for text in ("one", "two", "three"))
-        assert on.soul.withdraw_steer(second).text == "two"
+        withdrawn = on.soul.withdraw_steer(second)
+        assert withdrawn is not None
+        assert withdrawn.text == "two"
         assert on.soul.withdraw_steer(second) is None
         on.server.release()
         await turn
@@ -177,4 +179,6 @@ async def test_what_could_not_be_put_in_waits_again(tmp_path: Path) -> None:
         on.server.release()
         await turn
         assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
-        assert on.soul.withdraw_steer(steer_id).text == "late"
+        withdrawn = on.soul.withdraw_steer(steer_id)
+        assert withdrawn is not None
+        assert withdrawn.text == "late"

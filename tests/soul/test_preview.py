@@ -18,7 +18,7 @@ from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul import dmail, tasks, token_meter
-from kimi_tui.soul.internal_messages import dmail_text, internal_kind, is_user_words, summary_text
+from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.rewind import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
 from kimi_tui.soul.tool_results import outcome_of
@@ -235,7 +235,7 @@ async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loo
         taken = counted(monkeypatch, ContextIndex, "_take")
         for _ in range(2):
             seen = await on.soul.preview(Target(2, world_line=1))
-        assert seen.prompt == "second"
+            assert seen.prompt == "second"
         assert taken
         assert threading.main_thread().name not in taken
         n_taken = len(taken)

@@ -52,7 +52,7 @@ def read(file: JsonlLog) -> list[ev.Event]:
 
 async def test_texts_are_merged_and_arguments_stored_once(tmp_path: Path) -> None:
     file, wire = JsonlLog(tmp_path / "wire.jsonl"), Wire()
-    recorder = Recorder(file, wire)
+    recorder = Recorder(cast(JsonlLog, file), wire)
     for event in TOLD:
         wire.publish(event)
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_texts_are_merged_and_arguments_stored_once(tmp_path: Path) -> Non
 
 async def test_a_flush_writes_what_is_open(tmp_path: Path) -> None:
     file, wire = JsonlLog(tmp_path / "wire.jsonl"), Wire()
-    recorder = Recorder(file, wire)
+    recorder = Recorder(cast(JsonlLog, file), wire)
     wire.publish(ev.TextPart("half "))
     await recorder.flush()
     assert read(file) == [ev.TextPart("half ")]
@@ -150,7 +150,7 @@ class Slow:
 
 async def test_nothing_is_lost_when_it_is_closed_in_the_middle_of_a_write() -> None:
     file, wire = Slow(), Wire()
-    recorder = Recorder(file, wire)
+    recorder = Recorder(cast(JsonlLog, file), wire)
     for number in range(20):
         wire.publish(ev.StepBegin(number))
         await asyncio.sleep(0)

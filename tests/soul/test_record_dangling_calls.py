@@ -193,7 +193,7 @@ def test_a_fork_that_ends_within_a_turn_was_not_cut_off() -> None:
 
 def test_what_a_failed_attempt_or_a_turns_end_took_is_not_ended_again() -> None:
     begun = (ev.TurnBegin("go"), ev.ToolCall("u:0", "Shell", "{}", "a"))
-    assert closing_events(recorded(*begun, ev.StepRetry(1, 1, 3, 0.0, "x", ""))) == []
+    assert closing_events(recorded(*begun, ev.StepRetry(1, 1, 3, 0.0, "x"))) == []
     assert closing_events(recorded(*begun, ev.TurnEnd("interrupted"))) == []
     assert closing_events([]) == []
 

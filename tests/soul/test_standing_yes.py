@@ -10,7 +10,7 @@ import pytest
 from support.chat_server import call, say
 from support.soul import stage
 
-from kimi_tui.tools.simple_command import find_shfmt
+from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.wire import events as ev
 
 

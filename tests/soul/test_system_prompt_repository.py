@@ -127,3 +127,52 @@ def test_files_elsewhere_are_not_listed(repo: Path) -> None:
     (private / "diary").write_text("")
     git(repo, "config", "core.worktree", str(private))
     assert "diary" not in repository_facts(repo, ENVIRON)
+
+
+@pytest.mark.parametrize(
+    "how", ["file", "liar", "link", "commondir", "alternates", "objects", "folder"]
+)
+def test_nothing_is_told_of_a_repository_that_another_folder_names(repo: Path, how: str) -> None:
+    other = repo.parent / "other"
+    other.mkdir()
+    own = other / ".git"
+    match how:
+        case "file":
+            own.write_text(f"gitdir: {repo}/.git\n")
+        case "liar":
+            git(repo, "worktree", "add", "-q", str(repo.parent / "linked"))
+            own.write_text("gitdir: ../repo/.git/worktrees/linked\n")
+        case "link":
+            own.symlink_to("../repo/.git")
+        case _:
+            git(other, "init", "-b", "trunk")
+            (own / "refs/heads/trunk").write_bytes((repo / ".git/refs/heads/trunk").read_bytes())
+            if how == "commondir":
+                (own / "commondir").write_text("../../repo/.git\n")
+            elif how == "alternates":
+                (own / "objects/info/alternates").write_text(f"{repo}/.git/objects\n")
+            elif how == "objects":
+                (own / "objects/pack").rmdir()
+                (own / "objects/info").rmdir()
+                (own / "objects").rmdir()
+                (own / "objects").symlink_to(repo / ".git/objects")
+            else:
+                own.rename(other / "kept")
+                own.write_text("gitdir: kept\n")
+                (other / "kept/commondir").write_text("../../repo/.git\n")
+    assert repository_facts(other, ENVIRON) == ""
+
+
+def test_a_working_tree_and_a_submodule_tell_of_theirs(repo: Path) -> None:
+    linked, parent = repo.parent / "linked", repo.parent / "parent"
+    git(repo, "worktree", "add", "-q", "-b", "side", str(linked))
+    assert "## side" in repository_facts(linked, ENVIRON)
+    parent.mkdir()
+    git(parent, "init", "-b", "trunk")
+    git(parent, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repo), "sub")
+    assert (parent / "sub/.git").is_file()
+    assert "Begin it" in repository_facts(parent / "sub", ENVIRON)
+    own = repo.parent / "own"
+    own.mkdir()
+    git(own, "init", "-q", "-b", "apart", "--separate-git-dir", ".bare")
+    assert "apart" in repository_facts(own, ENVIRON)

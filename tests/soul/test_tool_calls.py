@@ -115,7 +115,7 @@ async def test_started_is_told_when_it_may_run(tmp_path: Path) -> None:
 
 
 async def test_live_output_is_cleaned_bounded_and_not_stored(tmp_path: Path) -> None:
-    async def flood(_: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+    async def flood(arguments: dict[str, Any], env: ToolEnv) -> ToolOutcome:
         env.emit("\x1b]52;c;aaaa")
         env.emit("\x07red \x1b[31mred\n")
         await asyncio.sleep(0.08)

@@ -60,7 +60,7 @@ def write_nothing() -> None:
                 pass
         return None
 
-    Compositor.render_update = drawn
+    Compositor.render_update = drawn  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_at_rest(app: App[Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 
 def n_calls(work: Callable[[], object]) -> int:
@@ -27,7 +28,7 @@ def n_steps(work: Callable[[], object]) -> int:
     """How many lines of Python are gone through and built-in functions called while `work` runs: also of loops that call nothing."""
     n = 0
 
-    def line(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
+    def line(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal n
         n += event == "line"
         return line

@@ -73,6 +73,7 @@ class Place:
         return self.tracker.carry_out(prepared)
 
     def undo(self) -> Restored:
+        assert self.last is not None
         intent = self.last.intent
         plan = self.tracker.plan_back(intent.before, intent.after, intent.paths)
         prepared = self.tracker.prepare(plan)

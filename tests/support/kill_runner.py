@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from kimi_tui.llm.message import user_message
 from kimi_tui.session import context as contexts
@@ -116,7 +117,7 @@ PREPARED: list[Step] = [
 ]
 
 
-def state(context: Context) -> list[object]:
+def state(context: Context) -> list[list[Any]]:
     """What the user would see: the live line's messages and checkpoints, and how long the other lines are."""
     points = [[point.id, point.offset] for point in context.checkpoints]
     lines = [[n, size] for n, size in stored_world_lines(context.folder).items()]

@@ -29,7 +29,7 @@ class Approver:
     refuse: str | None = None
     instead: str = ""
     """What a yes puts in the place of a command."""
-    before_yes: Callable[[], None] = lambda: None
+    before_yes: Callable[[], object] = lambda: None
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is clear, questions stand."""
 

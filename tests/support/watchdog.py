@@ -74,7 +74,7 @@ class Watchdog:
                 if took > LIMIT_S and not _is_of_a_test(handle) and took > LIMIT_S * self._slow():
                     self._tell(f"{took * 1000:.0f} ms of CPU in {_named(handle)}\n{self._stack}")
 
-        asyncio.events.Handle._run = watched
+        asyncio.events.Handle._run = watched  # pyright: ignore[reportAttributeAccessIssue]
         self._spare_imports()
         if not self._with_garbage:
             self._spare_garbage()
@@ -115,7 +115,7 @@ class Watchdog:
         kind.parse = spared
 
     def _spare_imports(self) -> None:
-        bootstrap: Any = importlib._bootstrap
+        bootstrap: Any = importlib._bootstrap  # pyright: ignore[reportAttributeAccessIssue]
         find = bootstrap._find_and_load
 
         def spared(name: str, import_: object) -> object:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from support.tool_env import Bench
 
-from kimi_tui.tools import simple_command
-from kimi_tui.tools.command_groups import Verdict, judge
-from kimi_tui.tools.simple_command import find_shfmt
+from kimi_tui.tools import command_groups
+from kimi_tui.tools.command_groups import Verdict, find_shfmt, judge
 
 ALLOWED = [
     *("git status", "git log", "git diff", "git show", "git branch", "git ls-files", "ls", "cat readme", "head readme"),
@@ -193,13 +192,13 @@ def test_a_group_is_of_one_program_in_one_folder(tmp_path: Path) -> None:
 def test_without_a_second_reader_who_agrees_every_command_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str | None
 ) -> None:
-    monkeypatch.setattr(simple_command, "_LIMIT_S", 0.2)
+    monkeypatch.setattr(command_groups, "_LIMIT_S", 0.2)
     program = tmp_path / "shfmt"
     if body is not None:
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-    with pytest.raises(simple_command.NotSimple):
-        simple_command.simple_words("ls -l", str(program) if body is not None else None)
+    with pytest.raises(command_groups.NotSimple):
+        command_groups.simple_words("ls -l", str(program) if body is not None else None)
 
 
 async def test_it_runs_without_a_shell_and_without_what_the_repository_brings(bench: Bench) -> None:
@@ -246,8 +245,8 @@ def test_what_is_recognised_are_the_words_that_bash_makes_of_it(tmp_path: Path) 
     lines: dict[str, list[str]] = {}
     for _ in range(12_000):
         line = "p " + "".join(chance.choices(pieces, k=chance.randint(1, 9)))
-        with contextlib.suppress(simple_command.NotSimple):
-            lines[line] = simple_command._recognised(line)  # pyright: ignore[reportPrivateUsage]
+        with contextlib.suppress(command_groups.NotSimple):
+            lines[line] = command_groups._recognised(line)  # pyright: ignore[reportPrivateUsage]
     assert len(lines) > 400
     shown = "p() { printf '%s\\0' p \"$@\"; printf '\\1'; }\n" + "\n".join(lines)
     environ = {"HOME": "/home/a", "PATH": "/usr/bin:/bin"}

@@ -174,12 +174,12 @@ async def test_own_writes_and_mere_touches_are_no_foreign_changes(bench: Bench) 
 
 async def test_a_change_while_the_question_stands_is_refused(bench: Bench) -> None:
     path = bench.write("a", "one\n")
-    bench.approver.before_yes = lambda: path.write_text("mine\n") and None
+    bench.approver.before_yes = lambda: path.write_text("mine\n")
     outcome = await bench.run("StrReplaceFile", path="a", edit={"old": "one", "new": "two"})
     assert (outcome.is_error, outcome.brief) == (True, "changed on disk")
     assert path.read_text() == "mine\n"
     new = bench.work_dir / "new"
-    bench.approver.before_yes = lambda: new.write_text("mine\n") and None
+    bench.approver.before_yes = lambda: new.write_text("mine\n")
     outcome = await bench.run("WriteFile", path="new", content="yours\n")
     assert outcome.brief == "changed on disk"
     assert new.read_text() == "mine\n"
@@ -431,6 +431,54 @@ async def test_protection_looks_through_links_and_at_the_name_written(
         bench.approver.asks.clear()
         await bench.run("WriteFile", path=path, content="y\n")
         assert [ask.action for ask in bench.approver.asks] == ["edit protected"], path
+
+
+async def test_what_a_guarded_link_leads_to_is_guarded_as_it_is(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Whoever names the target meets no guarded name on the way, also once the link is gone."""
+    home = tmp_path / "home"
+    home.mkdir()
+    bench.environ["HOME"] = str(home)
+    links = {
+        ".env": "conf/real.txt",
+        "CLAUDE.md": "notes.md",
+        ".vscode/tasks.json": "../x.json",
+        ".git/hooks/pre-commit": "../../tools/check.sh",
+        ".git/modules/lib/hooks/post-merge": "../../../../tools/merge.sh",
+        "deploy/.aws": "../keys",
+        "sub/server.key": "../conf/other.txt",
+    }
+    targets = ("conf/real.txt", "notes.md", "x.json", "tools/check.sh", "tools/merge.sh")
+    targets += ("keys/config", "conf/other.txt", "bashrc", "named/pre-push")
+    for name in (*targets, "conf/plain.txt", "app.py"):
+        bench.write(name, "x\n")
+    for name, target in links.items():
+        (bench.work_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (bench.work_dir / name).symlink_to(target)
+    (home / ".bashrc").symlink_to(bench.work_dir / "bashrc")
+    bench.write(".git/config", "[core]\n\thooksPath = named\n")
+    for time in ("first", "second"):
+        for name in targets:
+            bench.approver.asks.clear()
+            await bench.run("WriteFile", path=name, content=f"{time}\n")
+            assert [ask.action for ask in bench.approver.asks] == ["edit protected"], name
+        for name in ("conf/plain.txt", "app.py", "named.txt"):
+            bench.approver.asks.clear()
+            await bench.run("WriteFile", path=name, content=f"{time}\n")
+            assert [ask.action for ask in bench.approver.asks] == ["edit file"], name
+        bench.approver.asks.clear()
+        for name in ("conf/real.txt", "keys/config", "conf/other.txt", "notes.md", "app.py"):
+            await bench.run("ReadFile", path=name)
+        secret = ["conf/real.txt", "keys/config", "conf/other.txt"]
+        assert [ask.detail for ask in bench.approver.asks] == secret
+        assert all(ask.protected for ask in bench.approver.asks)
+        found = await bench.run("Grep", pattern="first|second", output_mode="files_with_matches")
+        assert not {*secret} & {*found.output.split()}
+        assert "app.py" in found.output
+        for name in links:
+            (bench.work_dir / name).unlink(missing_ok=True)
+        (home / ".bashrc").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,7 @@ async def test_a_command_that_is_waited_for_is_sent_to_the_background(
 
 async def test_a_call_that_is_stopped_stops_its_command(bench: Bench) -> None:
     call = asyncio.create_task(bench.run("Shell", command="echo $$ >pid; sleep 600"))
-    assert await until(
-        lambda: (bench.work_dir / "pid").exists() and (bench.work_dir / "pid").read_text()
-    )
+    assert await until(lambda: (pid := bench.work_dir / "pid").exists() and pid.read_text() != "")
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

@@ -18,8 +18,8 @@ from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_b
 
 from kimi_tui.tools import process, shell
 from kimi_tui.tools.base import CommandRun, ToolRejected
+from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.tools.shell import command_that_ran
-from kimi_tui.tools.simple_command import find_shfmt
 
 
 def alive(pid: int) -> bool:
@@ -118,7 +118,7 @@ async def test_it_runs_in_a_session_of_its_own(bench: Bench) -> None:
 
 
 async def test_the_environment_is_a_short_list_without_keys(bench: Bench) -> None:
-    hostile = dict.fromkeys(
+    hostile: dict[str, str] = dict.fromkeys(
         (
             "OPENAI_API_KEY",
             "KIMI_API_KEY",

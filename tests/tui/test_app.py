@@ -91,7 +91,7 @@ async def leave(
         chat, timeline = before.transcript._model, before.views.timeline.model
         assert chat is not None
         assert timeline is not None
-        models += (ref(chat), ref(timeline))
+        models += [ref(chat), ref(timeline)]
         del chat, timeline
     await way(one)
     await one.until(lambda: isinstance(one.app.screen, MainScreen) and one.app.screen is not before)

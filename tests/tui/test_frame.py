@@ -169,7 +169,7 @@ async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(
         await one.until(lambda: "The disk is full." not in one.text())
         # The rows are the chat's again, and so is the place of the menu.
         await one.pilot.press("/")
-        await one.sees("▌ /timeline")
+        await one.sees("  /timeline")
         await one.pilot.press("escape", "ctrl+u")
         await one.sees("Paragraph 29.")
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,9 @@ def diff_blocks(draw: st.DrawFn) -> d.DiffBlock:
     for _ in range(draw(st.integers(0, 3))):
         old += draw(st.integers(0, 50))
         new += draw(st.integers(0, 50))
-        for sign in draw(st.lists(st.sampled_from(" -+"), max_size=8)):
+        for sign in draw(
+            st.lists(st.sampled_from(get_args(get_type_hints(d.DiffLine)["sign"])), max_size=8)
+        ):
             lines.append(d.DiffLine(sign, old if sign == "-" else new, draw(LINE)))
             old += sign != "+"
             new += sign != "-"

@@ -53,6 +53,7 @@ def test_what_someone_else_changed_is_left_alone_unless_chosen(place: Place) -> 
     (one, _) = place.tracker.plan(start).changes
     assert (one.path, one.change, one.would) == ("mine", "conflict", "restore")
     place.go_to(start)
+    assert place.last is not None
     assert place.last.left == ("mine",)
     assert place.files() == {"mine": "by hand", "yours": "v1"}
     place.go_to(start, {"mine"})
@@ -272,6 +273,7 @@ def test_undo_leaves_alone_what_changed_afterwards(place: Place) -> None:
     place.go_to(start)
     place.other(("a", "typed after the restore"))
     place.undo()
+    assert place.last is not None
     assert place.last.left == ("a",)
     assert place.files() == {"a": "typed after the restore", "b": "2"}
 
@@ -471,6 +473,7 @@ def test_a_huge_file_is_neither_read_nor_kept(place: Place) -> None:
         file.truncate(3 << 30)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = restore.current(str(place.root / "huge"))
+    assert found is not None
     assert (found.kind, found.size) == ("large", 3 << 30)
     place.tracker.back_up(["huge"])
     start = place.begin()

@@ -181,6 +181,7 @@ class _Story:
 
     def do_rest(self) -> None:
         self.place.tracker.take_snapshot("other")
+        assert self.place.clock is not None
         self.place.clock.rest()
         self.place.tracker.take_snapshot("other")
 

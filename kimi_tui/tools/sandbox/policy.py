@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import open_regular, read_regular
+from kimi_tui.tools.guarded_links import PASSED_OVER, known_links, links_in, remember
 from kimi_tui.tools.process import word_set
 from kimi_tui.workspace import protected_names
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 40_000
-_PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".nox"})
 _MOST_REPOSITORIES = 500
 _GIT_FILE_BYTES = 4096
 _SETTINGS_BYTES = 1 << 18
@@ -33,6 +33,17 @@ _MOST_SETTINGS_FILES = 20
 _MOST_NAMED = 1000
 _QUOTES = str.maketrans(dict.fromkeys("\"'\\!", " "))
 _COMMENT = re.compile(r"""^((?:[^"#;\\]|\\.|"(?:[^"\\]|\\.)*")*+)[#;].*$""")
+_GIT_ELSEWHERE = ("commondir", "objects/info/alternates")
+_GIT_OWN = (
+    "HEAD",
+    "config",
+    "index",
+    "objects",
+    "objects/pack",
+    "refs",
+    "refs/heads",
+    "packed-refs",
+)
 _USER_SETTINGS = (".gitconfig", ".config/git/config")
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
@@ -193,6 +204,14 @@ def policy_for(
         )
     kept: set[str] = set(top)
     hidden |= {path for path in watch.secrets if path not in shown}
+    # A command may have removed them since they were seen; and those of the home folder may lead in here.
+    for names, real in (*known_links(work), *links_in(home, deepest=0)):
+        if not real.startswith(f"{work}/") or not os.path.exists(real):
+            continue
+        if protected_names.secrets().rule_in(names):
+            hidden |= {real} - shown
+        elif len(names) == 1 and protected_names.runs_later().rule_in(names):
+            kept.add(real)
     for repository in [work, *nested]:
         link = os.path.join(repository, ".git")
         if os.path.islink(link):
@@ -200,7 +219,7 @@ def policy_for(
         common = _shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
-        for git in [common] if common else _repositories_behind(link, work):
+        for git in [common] if common else repositories_behind(link, work):
             kept |= set(_of_git(git))
             kept |= {
                 path
@@ -363,7 +382,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                         top += _inside(path, work) if is_link else [path]
                     if not is_folder:
                         stamps |= _stamped(path)
-                if is_folder and not is_secret and depth < _DEEPEST and name not in _PASSED_OVER:
+                if is_folder and not is_secret and depth < _DEEPEST and name not in PASSED_OVER:
                     waiting.append((path, depth + 1))
     is_whole = n_looked_at <= _MOST_LOOKED_AT
     return top, Watch(work, stamps, tuple(secrets), tuple(gits), is_whole), repositories
@@ -371,7 +390,7 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
 
 def _inside(link: str, work: str) -> list[str]:
     """What a link leads to, where that is in the work folder and not all of it."""
-    real = os.path.realpath(link)
+    real = remember(work, link)
     return [real] if real.startswith(f"{work.rstrip('/')}/") and os.path.exists(real) else []
 
 
@@ -552,7 +571,7 @@ def _listed(folder: str) -> list[str]:
     return []
 
 
-def _repositories_behind(link: str, work: str) -> list[str]:
+def repositories_behind(link: str, work: str) -> list[str]:
     """The repository that `.git` is, or the ones in the work folder that the file of that name leads to."""
     if not os.path.isfile(link):
         return [link]
@@ -579,6 +598,45 @@ def _shared_repository(folder: str) -> str:
     found = os.path.realpath(os.path.join(own, common)) if common else ""
     is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
     return found if is_one else ""
+
+
+def is_own_repository(folder: str) -> bool:
+    """Whether what git would show for a folder is that folder's own, as far as its repository does not name another's.
+
+    A file `.git` counts where the repository behind it lies in the folder, or names the folder itself.
+    """
+    link = os.path.join(folder, ".git")
+    if os.path.islink(link):
+        return False
+    own = link
+    if not os.path.isdir(link):
+        if _shared_repository(folder):
+            return True
+        top = os.path.realpath(folder)
+        own = os.path.realpath(os.path.join(top, _first_line(link).removeprefix("gitdir:").strip()))
+        if not _under(own, (top,)) and top != _working_tree(own):
+            return False
+    return not has_parts_elsewhere(own)
+
+
+def has_parts_elsewhere(git: str) -> bool:
+    """Whether a repository takes commits, names or settings from somewhere else."""
+    return any(os.path.lexists(os.path.join(git, name)) for name in _GIT_ELSEWHERE) or any(
+        os.path.islink(os.path.join(git, name)) for name in _GIT_OWN
+    )
+
+
+def _working_tree(git: str) -> str:
+    """The folder that a submodule's repository says its files are in; empty where it says none."""
+    try:
+        text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="surrogateescape")
+    except OSError:
+        return ""
+    for line in text.split("\n"):
+        key, _, value = line.partition("=")
+        if key.strip().lower() == "worktree":
+            return os.path.realpath(os.path.join(git, value.strip().strip('"')))
+    return ""
 
 
 def _first_line(path: str) -> str:

@@ -49,11 +49,14 @@ Writing = Literal["why", "instead"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An answer: its key, its words, what it tells the engine or what is to be written first, and what it says with that."""
+    """An answer: its key, its words, what it tells the engine or what is to be written first, and what it says with that.
+
+    One of several that may be chosen is checked first, or no longer.
+    """
 
     key: str
     words: str
-    then: ApprovalAnswer | Writing
+    then: ApprovalAnswer | Writing | Literal["check"]
     says: str = ""
 
 
@@ -82,14 +85,16 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     """The answers to a request; a yes for the session only where one is offered."""
+    is_several = request.kind == "question" and request.multi_select
     offered = tuple(
-        Choice(str(number), visible(words), "once", words)
+        Choice(str(number), visible(words), "check" if is_several else "once", words)
         for number, words in enumerate(request.options[:9], 1)
     )
     if request.kind == "question":
+        other = "Something else, with what is checked: write it"
         return (
             *offered,
-            Choice("e", "Something else: write it", "instead"),
+            Choice("e", other if is_several else "Something else: write it", "instead"),
             Choice("n", "Leave it to the agent", "once"),
         )
     change = (
@@ -182,6 +187,10 @@ def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
             lines.remove(line)
         texts.append(f"{number}  {visible(line or label)}")
     return texts, [visible(line) for line in lines]
+
+
+SEVERAL = "; "
+"""Parts what was chosen of several."""
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:

@@ -8,7 +8,7 @@ stands whole in it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from rich.cells import cell_len
@@ -25,6 +25,7 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.tui.approval.model import (
     AROUND,
     CHANGE_KEY,
+    SEVERAL,
     Choice,
     Detail,
     DetailRow,
@@ -136,7 +137,7 @@ def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
 
 
 def _answer_rows(
-    choice: Choice, width: int, *, chosen: bool, armed: bool, cut: str = ""
+    choice: Choice, width: int, *, chosen: bool, armed: bool, box: str = "", cut: str = ""
 ) -> list[Content]:
     """An answer with its key, in as many rows as its words need.
 
@@ -145,13 +146,14 @@ def _answer_rows(
         width: of the panel.
         chosen: the arrows stand on it.
         armed: a key would count now.
+        box: stands before its words, where it is one of several that may be chosen.
         cut: ends the one row that is all there is room for; empty where all rows are wanted.
     """
     back = " on $select" if chosen else ""
     key = f"bold $accent{back}" if armed else f"$ink-quiet{back}"
     words = f"bold $ink-strong{back}" if chosen else f"$ink{back}"
     rows: list[Content] = []
-    room = max(10, width - 9)
+    room = max(10, width - 9 - cell_len(box))
     pieces = wrapped(choice.words, room)
     if choice.says and len(pieces) > 1:
         # What the agent offers is prose.
@@ -160,8 +162,8 @@ def _answer_rows(
             _, end = ranges(choice.words, room - 2)[0]
             pieces = [f"{choice.words[:end]} {cut}"]
     for number, piece in enumerate(pieces):
-        sign = choice.key if not number else " "
-        row = Content.assemble((f"  {sign}  ", key), (piece, words))
+        sign, before = (choice.key, box) if not number else (" ", " " * cell_len(box))
+        row = Content.assemble((f"  {sign}  ", key), (f"{before}{piece}", words))
         fill = " " * max(0, width - EDGE - 1 - 2 - row.cell_length)
         rows.append(Content.assemble(" ", row, (fill, f"$ink{back}")))
     return rows
@@ -186,9 +188,17 @@ def _key_hints(
         reads_on: there are more rows than are shown.
         tab_words: what Tab does; empty where it leads to the chat.
     """
+    boxes = [choice.key for choice in answers if choice.then == "check"]
+    others = "/".join(choice.key for choice in answers if choice.then != "check")
+    several = (
+        (f"{'/'.join(boxes)} Space", "check"),
+        ("Enter", "send"),
+        (others, "answer"),
+        (f"{glyphs.up}{glyphs.down}", "choose"),
+    )
+    one = ((others, "answer"), (f"{glyphs.up}{glyphs.down} Enter", "choose"))
     return (
-        ("/".join(choice.key for choice in answers), "answer"),
-        (f"{glyphs.up}{glyphs.down} Enter", "choose"),
+        *(several if boxes else one),
         *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
         *((("Tab", tab_words),) if tab_words else ()),
         *((("Ctrl+G", "edit the command"),) if can_change else ()),
@@ -199,17 +209,34 @@ def _key_hints(
 
 
 def keys_row(
-    answers: Sequence[Choice], width: int, glyphs: Glyphs, *, chosen: int, armed: bool
+    answers: Sequence[Choice],
+    width: int,
+    glyphs: Glyphs,
+    *,
+    chosen: int,
+    armed: bool,
+    checked: Collection[Choice] = (),
 ) -> Content:
     """The keys of all answers in one row, with the words of the chosen one; `key_at` finds them in it."""
     key = "bold $accent" if armed else "$ink-quiet"
     keys = [
-        (f" {one.key} ", f"{key} on $select" if at == chosen else key)
+        (
+            f"{glyphs.done if one in checked else ' '}{one.key} ",
+            f"{key} on $select" if at == chosen else key,
+        )
         for at, one in enumerate(answers)
     ]
     row = Content.assemble("  ", *keys)
-    words = cut(answers[chosen].words, max(1, width - EDGE - 5 - row.cell_length), glyphs.cut)
+    box = _box(answers[chosen], checked, glyphs)
+    words = cut(f"{box}{answers[chosen].words}", max(1, width - EDGE - 5 - row.cell_length), glyphs.cut)
     return Content.assemble(row, "   ", (words, "bold $ink-strong"))
+
+
+def _box(choice: Choice, checked: Collection[Choice], glyphs: Glyphs) -> str:
+    """What stands before the words of an answer that can be checked; empty for others."""
+    if choice.then != "check":
+        return ""
+    return f"[{glyphs.done if choice in checked else ' '}] "
 
 
 def key_at(answers: Sequence[Choice], x: int) -> Choice | None:
@@ -253,6 +280,7 @@ class Beside:
         armed: a key would count now.
         toll: what a D-Mail would take and leave, where that is known.
         folded: the answers are one row of keys, so that there is more room to read on a low screen.
+        checked: the answers that are checked.
 
     Attributes:
         moved: the texts that were too long, as people may see them.
@@ -271,6 +299,7 @@ class Beside:
         armed: bool,
         toll: Toll | None = None,
         folded: bool = False,
+        checked: Collection[Choice] = (),
     ) -> None:
         self.keys: Content | None = None
         self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
@@ -285,7 +314,14 @@ class Beside:
 
         def drawn(cut: str) -> list[list[Content]]:
             return [
-                _answer_rows(choice, width, chosen=at == chosen, armed=armed, cut=cut)
+                _answer_rows(
+                    choice,
+                    width,
+                    chosen=at == chosen,
+                    armed=armed,
+                    box=_box(choice, checked, glyphs),
+                    cut=cut,
+                )
                 for at, choice in enumerate(answers)
             ]
 
@@ -304,7 +340,9 @@ class Beside:
         ]
         if folded and chosen is not None:
             self.answers = []
-            self.keys = keys_row(answers, width, glyphs, chosen=chosen, armed=armed)
+            self.keys = keys_row(
+                answers, width, glyphs, chosen=chosen, armed=armed, checked=checked
+            )
 
     @property
     def n_rows(self) -> int:
@@ -332,6 +370,8 @@ REST_S = 0.002
 _WRITTEN_S = 0.02
 """How often it is asked whether the terminal has taken what was painted."""
 _PAGES = {"pageup": -1, "pagedown": 1}
+NONE_CHECKED = "Nothing is checked: Space checks a row, and Enter sends what is checked."
+NONE_CHECKED_SHORT = "Space checks a row, Enter sends."
 AWAY = "The keys are elsewhere; Esc brings them back here."
 """Stands over the answers while they cannot be given."""
 AWAY_SHORT = "Esc brings the keys back here."
@@ -393,6 +433,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self._awaited: Timer | None = None
         """Looks whether the keyboard is quiet by now."""
         self._chosen: int | None = None
+        self._checked: tuple[Choice, ...] = ()
+        """Those of several that would be sent, in their order."""
         self._to_show: int | None = None
         """The answer whose rows are to be shown with the next picture."""
         self._detail = Detail(request)
@@ -505,10 +547,17 @@ class ApprovalPanel(Widget, can_focus=True):
             letters.withdraw()
             return False
         letter = event.character or ""
+        is_prose = letters.waits or letters.is_prose(event.time)
+        if letter == " " and self._choices[0].then == "check" and not is_prose:
+            return False  # behind the arrows that chose the row
         choice = next((one for one in self._choices if one.key == letter), None)
+        checks = choice is not None and choice.then == "check"
         # One that comes early begins the wait anew at once: held down, it would settle when that is over.
         self._accepts(event.time)
-        letters.take(letter, event.time, partial(self._settled, choice, event.time))
+        act = partial(self._settled, choice, event.time)
+        # What is checked can be unchecked: it waits for no letter behind it.
+        if not letters.take(letter, event.time, act, moves=checks):
+            act(1)
         if not letters.SETTLE_S:
             await letters.settle()
         return True
@@ -552,7 +601,11 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if not self._accepts(event.time):
             return
-        if event.key == "enter" and self._chosen is not None:
+        if event.key == "enter" and self._sends_several:
+            self._send_checked()
+        elif event.key == "space" and self._chosen is not None and self._sends_several:
+            self._decide(self._choices[self._chosen])
+        elif event.key == "enter" and self._chosen is not None:
             self._decide(self._choices[self._chosen])
         elif event.key == CHANGE_KEY and may_be_changed(self.request):
             if self._has_read():
@@ -610,9 +663,34 @@ class ApprovalPanel(Widget, can_focus=True):
                     self._write("instead")
             case "no":
                 self.post_message(self.Answered(self.request.id, "no"))
+            case "check":
+                if self._has_read_answer(choice) or self._has_read():
+                    self._check(choice)
             case answer:
                 if self._has_read_answer(choice) or self._has_read():
                     self.post_message(self.Answered(self.request.id, answer, choice.says))
+
+    @property
+    def _sends_several(self) -> bool:
+        """Whether Enter is about what is checked, and not about a row that is no box."""
+        first = self._choices[self._chosen or 0]
+        return first.then == "check"
+
+    def _check(self, choice: Choice) -> None:
+        """Check it, or no longer."""
+        checked = {*self._checked} ^ {choice}
+        self._checked = tuple(one for one in self._choices if one in checked)
+        self._chosen = self._choices.index(choice)
+        self.hint = ""
+        self.refresh(layout=True)
+
+    def _send_checked(self) -> None:
+        if self._checked:
+            said = SEVERAL.join(one.says for one in self._checked)
+            self.post_message(self.Answered(self.request.id, "once", said))
+        else:
+            roomy = len(NONE_CHECKED) <= self.size.width - EDGE - 3
+            self.hint = NONE_CHECKED if roomy else NONE_CHECKED_SHORT
 
     def _decide_by_key(self, x: int) -> None:
         """A click on a key of the row is that key."""
@@ -694,7 +772,9 @@ class ApprovalPanel(Widget, can_focus=True):
         if self._writing == "why":
             self.post_message(self.Answered(self.request.id, "no", text))
         elif self._writing == "instead":
-            instead = said_instead(self.request, text)
+            instead = SEVERAL.join(
+                (*(one.says for one in self._checked), said_instead(self.request, text))
+            )
             self.post_message(self.Answered(self.request.id, "once", instead))
 
     @on(PromptArea.Changed)
@@ -785,6 +865,7 @@ class ApprovalPanel(Widget, can_focus=True):
             armed=self.armed,
             toll=self.toll,
             folded=folded,
+            checked=self._checked,
         )
         self._detail.fit(
             max(10, width - SIDES - 3),
@@ -822,8 +903,11 @@ class ApprovalPanel(Widget, can_focus=True):
         if writing == "why":
             lines.append(Content(""))
         lines += [Content("")] * (self._field_rows(writing) + 1)
+        verb = field_of(self.request, writing).verb
+        if self._checked:
+            verb += f", with the {len(self._checked)} checked"
         for key, words, act in (
-            ("Enter", field_of(self.request, writing).verb, self._hand_over),
+            ("Enter", verb, self._hand_over),
             ("Esc", "Back to the answers", self._leave_field),
         ):
             self._clicks[len(lines)] = lambda _, act=act: act()

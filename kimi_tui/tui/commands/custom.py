@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -34,8 +35,17 @@ async def learn(screen: MainScreen) -> None:
 
     work_dir = Path(screen.transcript.work_dir)
     found = await asyncio.to_thread(custom_commands, work_dir, config_dir(), home_dir())
+    n_called = Counter(one.short_name for one in found)
     screen.commands.add(
-        Command(one.name, one.help, one.help, partial(run, one), argument=one.argument)
+        Command(
+            one.name,
+            one.help,
+            one.help,
+            partial(run, one),
+            argument=one.argument,
+            # The folder may be left out where that leaves one alone.
+            aliases=(one.short_name,) if n_called[one.short_name] == 1 and one.is_inner else (),
+        )
         for one in found
     )
 

@@ -14,21 +14,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.config.file import save_choice, save_default, save_setting
-from kimi_tui.config.folder_model import (
-    FolderModel,
-    in_folder,
-    keep_folder_model,
-    read_folder_model,
-)
 from kimi_tui.config.model_choice import (
     KIMI_CODE_URL,
     MOONSHOT_CHINA_URL,
     MOONSHOT_URL,
     OPENAI_URL,
     Choice,
+    FolderModel,
     Overrides,
     choose,
+    in_folder,
+    keep_folder_model,
     origin,
+    read_folder_model,
 )
 from kimi_tui.config.settings import Config, ConfigError, ModelPrices, why_not_saved
 from kimi_tui.foreign_text import one_line
@@ -294,7 +292,7 @@ async def listed_models(
         LLMError: it cannot be asked, or has no list.
     """
     await _import_discovery()
-    from kimi_tui.config.stored_key import real_key
+    from kimi_tui.config.model_choice import real_key
     from kimi_tui.llm.errors import LLMError
     from kimi_tui.llm.models import chat_models
 

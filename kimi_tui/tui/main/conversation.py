@@ -302,8 +302,8 @@ class Conversation:
     async def _learn_models(self, choice: Choice) -> None:
         # Half a second of importing that no key should wait for.
         await asyncio.to_thread(import_module, "kimi_tui.llm.models")
+        from kimi_tui.config.model_choice import real_key
         from kimi_tui.config.settings import ConfigError
-        from kimi_tui.config.stored_key import real_key
         from kimi_tui.foreign_text import one_line
         from kimi_tui.llm.errors import LLMError
         from kimi_tui.llm.models import chat_models
@@ -385,8 +385,7 @@ class Conversation:
         Reading and storing images takes a while: what is said meanwhile comes after it, as it was sent.
         """
         from kimi_tui.session.errors import StorageTrouble
-        from kimi_tui.soul.errors import SoulBusy
-        from kimi_tui.soul.images import ModelCannotSee
+        from kimi_tui.soul.errors import ModelCannotSee, SoulBusy
 
         with contextlib.ExitStack() as coming:
             coming.callback(self._came)
@@ -622,7 +621,7 @@ class Conversation:
 
     async def _thinking_kept(self) -> str:
         """Keep for this folder what was set of thinking; a sentence on for how long it holds."""
-        from kimi_tui.config.folder_model import keep_folder_thinking
+        from kimi_tui.config.model_choice import keep_folder_thinking
 
         if self._launch.demo:
             return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -173,6 +173,8 @@ class MainScreen(Screen[None]):
         self._returned = ReturnedMessages()
         self._writes_behind = False
         """Whether what was pressed last was written behind a question: Enter ends that."""
+        self._uses: list[str] = []
+        """What was sent and the menu is not ordered by yet."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._is_whole = True
@@ -278,9 +280,7 @@ class MainScreen(Screen[None]):
         self.prompt.area.past = opened.past
         # A file may be named already, and can be offered now.
         self.follow_prompt()
-        # Of earlier sessions: a list that changes its order while it is used would be read anew each time.
-        self.commands.learn_uses(opened.past.entries)
-        self.start(self._learn_commands())
+        self.start(self._learn_commands(opened.past.entries))
         self.transcript.reading = ""
         self._tell_all((*self._launch.notices, *opened.notices))
         if self._launch.offers_files:
@@ -652,6 +652,10 @@ class MainScreen(Screen[None]):
             return
         if written[0] in "!#" and self.prompt_modes.takes(written):
             return
+        if written.rstrip() == "/":
+            self.tell("A command follows the slash.", advice="The arrows choose one of the list.")
+            self.keep(text)
+            return
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
@@ -670,13 +674,15 @@ class MainScreen(Screen[None]):
     async def _send_when_read(self, written: str) -> None:
         self.send(await self.image_input.settled(written))
 
-    async def _learn_commands(self) -> None:
+    async def _learn_commands(self, sent: Sequence[str]) -> None:
         from kimi_tui.tui.commands import custom
 
         try:
             await custom.learn(self)
         finally:
             self._learned.set()
+            # Of what was sent before: now the commands of files are known, too.
+            self._learn_uses(sent)
 
     async def _send_when_learned(self, written: str) -> None:
         await self._learned.wait()
@@ -686,13 +692,20 @@ class MainScreen(Screen[None]):
         """What the menu offers for a text, by name: also where it was typed and sent before the menu could open."""
         if (menu := self.prompt.area.menu) is not None:
             return menu.pick(text)
-        offered = self.commands.offered(text)
+        offered = self.commands.offered(text) if text != "/" else ()
         return next((command.name for command in offered if command.is_begun_by(text)), "")
 
     def _run_entry(self, chosen: str) -> None:
         """Run an entry of the menu: a command's name, with a value behind a blank where it offered one."""
         name, _, argument = chosen.partition(" ")
         self._run_written(self.commands[name], argument, f"/{chosen}")
+
+    def _learn_uses(self, sent: Iterable[str]) -> None:
+        """Order the menu by these as well; not while it is chosen from: no row moves under the cursor."""
+        self._uses += sent
+        if not self.prompt.area.text.startswith("/"):
+            self.commands.learn_uses(self._uses)
+            self._uses.clear()
 
     def _run_written(self, command: Command, argument: str, text: str) -> None:
         """Run a command that was written; one with words behind it that it does not take stays in the prompt."""
@@ -702,6 +715,7 @@ class MainScreen(Screen[None]):
             return
         if argument or not command.needs_argument:
             self.conversation.remember(text)
+            self._learn_uses((text,))
         self.action_command(command.name, argument)
 
     def _say_unknown(self, parsed: ParsedLine) -> None:
@@ -720,6 +734,8 @@ class MainScreen(Screen[None]):
         self._look_away()
         area = self.prompt.area
         self.typed_at = time.monotonic() if area.text else 0.0
+        if self._uses:
+            self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
         if area.is_recalled:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.app_paths import data_dir, log_file, short
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import Choice, real_key
 from kimi_tui.config.settings import Config, ConfigError
-from kimi_tui.config.stored_key import real_key
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.dialects import dialect_named
 from kimi_tui.llm.errors import APIStatusError, LLMError

@@ -116,12 +116,16 @@ def sent_text(written: str) -> str:
 
 
 class CommandTable:
-    """All commands, in the order in which they are listed; those that are used most come first where several are meant."""
+    """All commands, in the order in which they are listed.
+
+    Where several are meant, the one that was used last comes first, then those that are used most.
+    """
 
     def __init__(self, *commands: Command) -> None:
         self._by_name: dict[str, Command] = {}
         self._by_alias: dict[str, Command] = {}
         self._uses: Counter[str] = Counter()
+        self._last_used = ""
         self.add(commands)
 
     def add(self, commands: Iterable[Command]) -> None:
@@ -129,18 +133,23 @@ class CommandTable:
         for command in commands:
             if command.name not in self._by_name and command.name not in self._by_alias:
                 self._by_name[command.name] = command
-                self._by_alias |= dict.fromkeys(command.aliases, command)
+                for alias in command.aliases:
+                    self._by_alias.setdefault(alias, command)
 
     def learn_uses(self, sent: Iterable[str]) -> None:
-        """Count the commands among what was sent."""
+        """Count the commands among what was sent, oldest first."""
         for text in sent:
             word = text[1:].partition(" ")[0] if text.startswith("/") else ""
             if (command := self._named(word)) is not None:
                 self._uses[command.name] += 1
+                self._last_used = command.name
 
     def by_use(self, commands: Iterable[Command]) -> list[Command]:
-        """Those that were used most first; the others in their order."""
-        return sorted(commands, key=lambda command: -self._uses[command.name])
+        """The one that was used last first, then those used most; the others in their order."""
+        return sorted(commands, key=self._disuse)
+
+    def _disuse(self, command: Command) -> tuple[bool, int]:
+        return command.name != self._last_used, -self._uses[command.name]
 
     def _named(self, word: str) -> Command | None:
         return self._by_name.get(word) or self._by_alias.get(word)
@@ -155,12 +164,13 @@ class CommandTable:
         return self._by_name[name]
 
     def matching(self, prefix: str) -> tuple[Command, ...]:
-        """The commands that a word begins: the one that it names first, then those used most, then in the table's order."""
+        """The commands that a word begins: the one that it names first, then by use, then in the table's order."""
         named = self._named(prefix)
 
-        def rank(command: Command) -> tuple[bool, bool, int]:
+        def rank(command: Command) -> tuple[bool, bool, tuple[bool, int]]:
             is_alias = not command.name.startswith(prefix)
-            return command is not named, is_alias, 0 if is_alias else -self._uses[command.name]
+            use = (True, 0) if is_alias else self._disuse(command)
+            return command is not named, is_alias, use
 
         return tuple(sorted((one for one in self if one.is_begun_by(f"/{prefix}")), key=rank))
 
@@ -183,7 +193,8 @@ class CommandTable:
         Those that begin so, then those that hold its letters in their order: these are never run for what was not chosen.
         """
         word = text[1:].lower()
-        if not text.startswith("/") or (word and not word.replace("-", "x").isalnum()):
+        letters = word.replace("-", "x").replace(":", "x")
+        if not text.startswith("/") or (word and not letters.isalnum()):
             return ()
         found = self.matching(word)
         if len(word) < SHORTEST_FUZZY:
@@ -232,7 +243,8 @@ class CommandTable:
         word, argument = word.strip().lower(), argument.strip()
         if (command := self._named(word)) is not None:
             return ParsedLine(command, argument)
-        if not word.replace("-", "").isalpha() or not word.isascii() or "\n" in word:
+        is_word = all(part.replace("-", "").isalpha() for part in word.split(":"))
+        if not is_word or not word.isascii():
             return MESSAGE
         meant = self.near(word)
         return MESSAGE if argument and meant is None else ParsedLine(None, argument, word, meant)

@@ -255,5 +255,10 @@ class CommandMenu(Widget):
 
 
 def _is_meant(first: Command | Offer, text: str) -> bool:
-    """Whether Enter is about the first row before the arrows have chosen."""
-    return isinstance(first, Offer) or (first.is_begun_by(text) and first.is_named_by(text))
+    """Whether Enter is about the first row before the arrows have chosen.
+
+    Not where a slash stands alone: first is what was used last then, which may have ended or undone something.
+    """
+    if isinstance(first, Offer) or not text:
+        return True
+    return text != "/" and first.is_begun_by(text) and first.is_named_by(text)

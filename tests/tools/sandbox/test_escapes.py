@@ -221,7 +221,8 @@ async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
         assert ended.ending == "exited", log[-2000:]
         assert attempts, log[-2000:]
         assert len(lines) + int(attempts[0]) >= 150
-        said = dict(part.partition("\n")[::2] for part in log.split("== ")[1:])
+        parts = (part.partition("\n") for part in log.split("== ")[1:])
+        said = {number: text for number, _, text in parts}
         assert len(said) == len(lines) + 1
         out = {
             number: (lines[int(number) - 1] if number.isdigit() else "", text[-300:])

@@ -178,9 +178,16 @@ def test_what_guarded_links_lead_to_is_guarded(environ: dict[str, str], tmp_path
     for name, target in ((".env", "conf/env.real"), ("Makefile", "conf/make.real")):
         (work / target).write_text("x\n")
         (work / name).symlink_to(target)
-    found = policy_for(work, SandboxSettings(), environ)
-    assert not found.may_read("conf/env.real")
-    assert not found.may_write("conf/make.real")
+    (work / "conf/bashrc").write_text("x\n")
+    (tmp_path / "home/.bashrc").symlink_to(work / "conf/bashrc")
+    for _ in range(2):
+        found = policy_for(work, SandboxSettings(), environ)
+        assert not found.may_read("conf/env.real")
+        assert not found.may_write("conf/make.real")
+        assert not found.may_write("conf/bashrc")
+        # A command can remove the links, and the next one would find what they led to.
+        for name in (work / ".env", work / "Makefile", tmp_path / "home/.bashrc"):
+            name.unlink(missing_ok=True)
 
 
 def test_no_link_in_the_work_folder_opens_what_the_settings_name(

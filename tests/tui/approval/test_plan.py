@@ -132,6 +132,38 @@ async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) ->
         assert one.screen.conversation.state.mode == "ask"
 
 
+async def test_several_of_what_is_offered_are_an_answer(home: Path) -> None:
+    # As other agents' tools of this name are called.
+    asked = {"header": "Checks", "multiSelect": True, "question": "Which checks?"}
+    asked["options"] = [{"label": one} for one in ("ruff", "types", "tests; slow ones")]
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(
+            *(call("AskUserQuestion", {"questions": [asked]}) for _ in range(3)), say("Well.")
+        )
+        await one.ready()
+        await one.say("Go")
+        # Nothing but what is checked is an answer, and a row is checked as often as it is chosen.
+        await answer(one, "several may be chosen", "enter")
+        await one.sees("Nothing is checked")
+        await one.pilot.press("down", "down", "space", "2", "1", "3")
+        await one.until(lambda: one.text().count("[✓]") == 2)
+        await one.pilot.press("up", "up", "enter")
+        await one.sees("Which checks? ruff; tests; slow ones")
+        assert "Which checks? ruff; tests; slow ones" in told(server)
+        # Words besides, or alone.
+        await answer(one, "several may be chosen", "3")
+        await one.sees("[✓] tests; slow ones")
+        await one.pilot.press("e")
+        await one.sees("with the 1 checked")
+        await one.pilot.press(*"mypy", "enter")
+        await one.until(lambda: "Which checks? tests; slow ones; mypy" in told(server))
+        await answer(one, "several may be chosen", "e")
+        await one.pilot.press(*"later", "enter")
+        await one.sees("Well.")
+        assert "Which checks? later" in told(server)
+        await one.idle()
+
+
 async def test_a_question_is_left_to_the_agent_in_every_mode(home: Path) -> None:
     asked = {"questions": QUESTIONS["questions"][1:]}
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:

@@ -47,6 +47,27 @@ def test_what_is_used_most_comes_first() -> None:
     assert names(table, "/com")[:3] == ["compact", "commands", "compare"]
     assert names(table, "/compare")[0] == "compare"
     assert found(table, "com")[0].name == "compact"
+    # The one that was run last comes before them; what begins so only by another word stays behind.
+    table.learn_uses(["/compare 2", "/tmp is full"])
+    assert names(table, "/com")[:3] == ["compare", "compact", "commands"]
+    assert found(table, "com")[0].name == "compare"
+    table.learn_uses(["/sessions"])
+    assert names(table, "/res")[0] == "sessions"
+    assert names(table, "/re")[0] != "sessions"
+    assert names(table, "/com")[:3] == ["compact", "commands", "compare"]
+
+
+def test_commands_in_folders() -> None:
+    table = CommandTable(*COMMANDS)
+    table.add([COMMANDS["undo"]._replace(name="git:commit", aliases=("commit", "exit"))])
+    for text in ("/git:commit", "/commit", "/git:c", "/GIT:COMMIT now"):
+        parsed = table.parse(text)
+        assert (parsed.command or parsed.meant) == table["git:commit"]
+    assert names(table, "/git:")[0] == "git:commit"
+    assert "git:commit" in names(table, "/com")
+    assert table.parse("/exit").command == table["quit"], "no other takes its words"
+    assert table.parse("/git:comit").meant == table["git:commit"]
+    assert table.parse("/git: what is it").unknown == ""
 
 
 def test_numbers_are_offered_with_what_they_stand_for() -> None:

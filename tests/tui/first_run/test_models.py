@@ -9,8 +9,7 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
 from kimi_tui.config.file import read_config
-from kimi_tui.config.folder_model import FolderModel, keep_folder_model
-from kimi_tui.config.model_choice import Choice, Overrides, choose
+from kimi_tui.config.model_choice import Choice, FolderModel, Overrides, choose, keep_folder_model
 from kimi_tui.config.settings import Config, ModelPrices
 from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.llm.models import FoundModel, LocalServer

@@ -264,7 +264,9 @@ async def test_a_replay(one: Desk) -> None:
     await one.pilot.mouse_up(scrubber, offset=(80, 1))
     await one.pilot.press("left_square_bracket")
     shown = await one.sees("at #29, of 99 steps")
-    player = one.app.screen._player  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(one.app.screen, ReplayScreen)
+    player = one.app.screen._player
+    assert player is not None
     await player.settled()
     await one.pilot.pause()
     assert "One index runs past" not in shown

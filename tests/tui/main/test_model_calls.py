@@ -25,7 +25,7 @@ from support.chat_server import Stall as Stalled
 from support.screens import Desk, desk
 
 from kimi_tui.app_paths import log_file
-from kimi_tui.config.folder_model import FolderModel, in_folder
+from kimi_tui.config.model_choice import FolderModel, in_folder
 from kimi_tui.config.settings import Config, ModelConfig, ProviderConfig
 from kimi_tui.launch import Options, launch_of
 from kimi_tui.wire.events import Notice
@@ -59,7 +59,7 @@ async def test_a_refused_key(home: Path) -> None:
         assert "Check the API key" in shown
         assert "Nothing was lost: Enter tries again." in shown
         await one.idle()
-        assert one.screen.prompt.area.placeholder.startswith("Enter goes on")
+        assert str(one.screen.prompt.area.placeholder).startswith("Enter goes on")
         await one.pilot.press("enter")
         await one.sees("Better now.")
         assert [m["role"] for m in server.requests[-1].messages] == ["system", "user"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,7 @@ QUESTION = ApprovalRequest(
     kind="question",
     options=("csv", "our own"),
 )
+SEVERAL = replace(QUESTION, where="several may be chosen", multi_select=True)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +192,9 @@ QUESTION = ApprovalRequest(
         pytest.param(PLAN, SIZES[0], id="plan-120"),
         pytest.param(PLAN, SIZES[2], id="plan-60"),
         pytest.param(QUESTION, SIZES[1], id="question-80"),
+        pytest.param(SEVERAL, SIZES[0], id="several-120"),
+        pytest.param(SEVERAL, SIZES[1], id="several-80"),
+        pytest.param(SEVERAL, SIZES[2], id="several-60"),
     ],
 )
 async def test_an_approval(
@@ -211,6 +216,8 @@ async def test_an_approval(
             panel._quiet._last -= 1.0  # pyright: ignore[reportPrivateUsage]
             panel.refresh()
             await pilot.press("down")
+        if asked.multi_select:
+            await pilot.press("space", "down")
         await pilot.pause()
         assert running.export_screenshot() == picture
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -345,6 +346,15 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
             "def get_password(*names): raise type('a\\x1b]0;b\\x07c', (Exception,), {})",
             "does not answer: ac$",
         ),
+        # What it started holds the output open.
+        (
+            "import os, time; get_password = lambda *names: os.fork() and os._exit(0) or time.sleep(99)",
+            "answer$",
+        ),
+        (
+            "import os, time; get_password = lambda *names: os.fork() and 'kept' or time.sleep(99)",
+            "",
+        ),
         ("import getpass; get_password = lambda *names: getpass.getpass()", "answer: EOFError$"),
         ("def get_password(*names): print('no'); return f' {names} \\n'", ""),
         # It is given what it finds the keyring by, and no other key.
@@ -358,7 +368,9 @@ SAID = "import os; get_password = lambda *names: os.write(3, "
 async def test_a_key_is_taken_from_the_keyring(
     home: Path, monkeypatch: pytest.MonkeyPatch, does: str, said: str
 ) -> None:
-    monkeypatch.setattr("kimi_tui.config.stored_key.WAIT_S", 5.0 if "sleep" not in does else 1.0)
+    wait_s = 1.0 if "sleep(99)" in does and "fork" not in does else 30.0
+    monkeypatch.setattr("kimi_tui.config.model_choice.WAIT_S", wait_s)
+    began = monotonic()
     (home / "keyring.py").write_text(does)
     monkeypatch.setenv("PYTHONPATH", str(home))
     monkeypatch.setenv("MY_MODEL", "sk-by-another-name")
@@ -369,6 +381,7 @@ async def test_a_key_is_taken_from_the_keyring(
     if said:
         with pytest.raises(CannotOpen, match=said):
             await provider_of(launch, "s")
+        assert monotonic() - began < 20
         return
     async with ChatServer() as server:
         server.script(say("Hi."))
@@ -376,4 +389,7 @@ async def test_a_key_is_taken_from_the_keyring(
         opened = await open_session(launch._replace(choice=choice), lambda records: None)
         await opened.soul.run("Hello")
         await opened.soul.aclose()
-        assert server.requests[-1].headers["authorization"] == "Bearer ('kimi-tui', 'mine')"
+        assert (
+            server.requests[-1].headers["authorization"]
+            == f"Bearer {'kept' if 'kept' in does else ('kimi-tui', 'mine')}"
+        )

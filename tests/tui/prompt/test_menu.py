@@ -82,24 +82,52 @@ async def test_enter_runs_the_chosen_one_at_every_row(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         commands = ran(one, monkeypatch)
-        await one.pilot.press("/")
+        table = one.screen.commands
+        await one.pilot.press("/", "enter")
+        await one.sees("A command follows the slash.")
+        assert (one.screen.prompt.area.text, commands) == ("/", []), "none is chosen"
         for command in COMMANDS.offered("/"):
-            await offers(one, command.name)
             await one.pilot.press("down")
+            await offers(one, command.name)
         await one.pilot.press("enter")
         await one.until(lambda: commands == [(COMMANDS.offered("/")[-1].name, "")])
         for prefix in ("re", "co", "compact", "t"):
-            for row, command in enumerate(COMMANDS.offered(f"/{prefix}")):
+            for row in range(len(COMMANDS.offered(f"/{prefix}"))):
                 commands.clear()
+                shown = table.offered(f"/{prefix}")
                 await one.pilot.press("/", *prefix)
-                await offers(one, COMMANDS.offered(f"/{prefix}")[0].name)
+                await offers(one, shown[0].name)
                 await one.pilot.press(*["down"] * row)
-                await offers(one, command.name)
+                await offers(one, shown[row].name)
                 await one.pilot.press("enter")
                 await one.until(lambda: bool(commands))
-                assert commands == [(command.name, "")]
+                assert commands == [(shown[row].name, "")]
                 assert one.screen.prompt.area.text == ""
+                is_named = prefix == shown[0].name
+                if shown[row].name.startswith(prefix) and not (
+                    is_named or shown[row].needs_argument
+                ):
+                    assert table.offered(f"/{prefix}")[0] == shown[row], "it is the first now"
         assert server.requests == [], "a slash alone is never sent"
+
+
+async def test_no_row_moves_while_one_is_chosen(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(stall())
+        await one.ready()
+        await one.say("Work")
+        await one.until(lambda: one.screen.conversation.state.running)
+        await one.pilot.press(*"/u")
+        await offers(one, "undo")
+        # As what was queued is: it comes while another one is looked for.
+        one.screen.send("/usage")
+        one.screen.follow_prompt()
+        assert one.screen.commands.offered("/u")[0].name == "undo"
+        await offers(one, "undo")
+        await one.pilot.press("escape", "backspace", "backspace", "/", "u")
+        await offers(one, "usage")
+        await one.pilot.press("escape", "escape")
+        await one.idle()
 
 
 async def test_what_is_typed_and_sent_in_one_go_is_what_the_menu_would_have_chosen(
@@ -114,7 +142,7 @@ async def test_what_is_typed_and_sent_in_one_go_is_what_the_menu_would_have_chos
         area.action_send()
         await one.until(lambda: commands == [("help", "")])
         await one.pilot.press("/")
-        await offers(one, "timeline")
+        await one.sees("/timeline")
         area.load_text("/und")
         area.action_send()
         await one.until(lambda: commands == [("help", ""), ("undo", "")])

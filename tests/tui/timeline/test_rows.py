@@ -33,7 +33,7 @@ def model_of(teller: Teller) -> TimelineModel:
 
 def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[str]:
     lines: list[str] = []
-    for row in reversed(list(model.rows)):
+    for row in reversed([*model.rows]):
         look = Look(
             scale=LIMIT,
             is_head=row.checkpoint is model.tree.head and row.checkpoint is not None,
@@ -163,7 +163,7 @@ def test_a_line_that_parted_from_an_open_line_takes_a_third_lane() -> None:
 def test_of_several_calls_the_telling_one_names_the_step() -> None:
     t = Teller()
     t.turn("One")
-    todo = ("SetTodoList", {"todos": [{"status": "done"}]})
+    todo: tuple[str, dict[str, object]] = ("SetTodoList", {"todos": [{"status": "done"}]})
     t.step(todo, ("ReadFile", {"path": "a.py"}), ("Glob", {"pattern": "*"}))
     t.step(todo)
     lines = painted(model_of(t), 38)

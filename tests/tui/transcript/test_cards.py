@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
@@ -12,7 +14,7 @@ from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock, T
 WIDE = Room(81)
 
 
-def block(tool: str = "Shell", name: str = "Shell", **values: object) -> ToolBlock:
+def block(tool: str = "Shell", name: str = "Shell", **values: Any) -> ToolBlock:
     made = ToolBlock(key=1, checkpoint=5, uid="u", tool=tool, name=name)
     made.state = "done"
     for key, value in values.items():
@@ -24,7 +26,7 @@ def rows(made: ToolBlock, room: Room = WIDE) -> list[str]:
     return [line.text.rstrip() for line in tool_card(made, room)]
 
 
-def shell(output: str, code: int | None = 0, **values: object) -> ToolBlock:
+def shell(output: str, code: int | None = 0, **values: Any) -> ToolBlock:
     state = "done" if code == 0 else "failed"
     values = {"target": "make test", "state": state, **values}
     return block(output=output, display=(ShellBlock("make test", code, 2.4),), **values)
@@ -109,7 +111,7 @@ def test_a_diff_loses_common_indentation_and_folds_after_twelve_rows() -> None:
     assert len(rows(made)) == 21
 
 
-def said(text: str, **values: object) -> list[str]:
+def said(text: str, **values: Any) -> list[str]:
     made = UserBlock(key=1, text=text)
     for key, value in values.items():
         setattr(made, key, value)

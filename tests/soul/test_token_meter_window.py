@@ -7,7 +7,7 @@ from pathlib import Path
 from support.chat_server import call, say
 from support.soul import stage
 
-from kimi_tui.soul.window_contents import WindowPart
+from kimi_tui.soul.token_meter import WindowPart
 
 
 async def test_the_parts_of_a_window(tmp_path: Path) -> None:

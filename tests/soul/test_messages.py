@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.llm.message import Message, user_message
-from kimi_tui.soul import internal_messages as im
+from kimi_tui.soul import messages as im
 
 KIMI_CLI_DMAIL = (
     "<system>You just got a D-Mail from your future self. It is likely that your future self has already done "

@@ -1,4 +1,4 @@
-"""Tells the user's own words from the `user` messages that the program wrote into the context.
+"""What a stored message is: the user's own words or one of the `user` messages that the program wrote, and what it holds.
 
 Internal messages are known by how they begin, and the beginnings are kimi-cli's, so that its sessions are read like
 ours. Words of the user that happen to begin so are stored with `by: "person"`, which settles it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from kimi_tui.images import Image
 from kimi_tui.llm.message import (
     CHECKPOINT_MARKER,
     COMPACTION_START,
@@ -18,12 +19,14 @@ from kimi_tui.llm.message import (
     TextPart,
 )
 from kimi_tui.prompts import prompt
+from kimi_tui.session.images import hash_of, image_part
 from kimi_tui.session.schema import (
     Internal,
     dmail_text_in,
     kind_by_start,
     summary_in,
 )
+from kimi_tui.wire.display import ImageBlock, decode_image, with_names
 
 Author = Literal["agent", "person"]
 """Who wrote a D-Mail; "person" is the word for the user on disk and on the wire."""
@@ -137,3 +140,28 @@ def dmail_message(body: str, author: Author, images: Sequence[ImagePart] = ()) -
 def author_of(message: Message) -> Author:
     """Who wrote the D-Mail of a stored message."""
     return "person" if (message.model_extra or {}).get("author") == "person" else "agent"
+
+
+# -- images: as the wire tells of them, and as words where no image can stand
+
+
+def facts_of(image: Image) -> ImageBlock:
+    """What the wire tells of an image."""
+    return fact_of(image_part(image))
+
+
+def fact_of(part: ImagePart) -> ImageBlock:
+    """What the wire tells of an image in a message."""
+    where = part.image_url
+    return decode_image({**where.model_dump(), "sha256": hash_of(where.url)})
+
+
+def images_in(message: Message, *, pasted: bool = False) -> tuple[ImageBlock, ...]:
+    """What the wire tells of the images in a message: all, or only those that the user put in."""
+    parts = message.images
+    return tuple(fact_of(part) for part in parts if not (pasted and part.attached))
+
+
+def words_with_images(message: Message) -> str:
+    """What a message says, with its images by name."""
+    return with_names(message.text, images_in(message))
