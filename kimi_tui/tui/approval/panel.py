@@ -228,7 +228,9 @@ def keys_row(
     ]
     row = Content.assemble("  ", *keys)
     box = _box(answers[chosen], checked, glyphs)
-    words = cut(f"{box}{answers[chosen].words}", max(1, width - EDGE - 5 - row.cell_length), glyphs.cut)
+    words = cut(
+        f"{box}{answers[chosen].words}", max(1, width - EDGE - 5 - row.cell_length), glyphs.cut
+    )
     return Content.assemble(row, "   ", (words, "bold $ink-strong"))
 
 
@@ -603,9 +605,9 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if event.key == "enter" and self._sends_several:
             self._send_checked()
-        elif event.key == "space" and self._chosen is not None and self._sends_several:
-            self._decide(self._choices[self._chosen])
-        elif event.key == "enter" and self._chosen is not None:
+        elif (event.key == "space" and self._chosen is not None and self._sends_several) or (
+            event.key == "enter" and self._chosen is not None
+        ):
             self._decide(self._choices[self._chosen])
         elif event.key == CHANGE_KEY and may_be_changed(self.request):
             if self._has_read():

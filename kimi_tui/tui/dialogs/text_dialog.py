@@ -105,8 +105,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     """Seconds in which what is written may be the rest of prose whose letter opened this; 0 for none."""
     CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Cancel", id="letter.cancel", show=False),
-        Binding("ctrl+l", "draft", "Draft", id="letter.draft", show=False, priority=True),
+        Binding("escape", "cancel", "Cancel", id="dmail.cancel", show=False),
+        Binding("ctrl+l", "draft", "Draft", id="dmail.draft", show=False, priority=True),
     ]
 
     def __init__(

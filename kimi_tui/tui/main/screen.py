@@ -1155,7 +1155,7 @@ class MainScreen(Screen[None]):
         self.views.gauge.foresee(used, estimated=estimated)
         line = target.world_line if target is not None else 0
         going = None if target is None else -1 if line else target.id
-        self.transcript.show_going(going, words_stay=words_stay)
+        self.transcript.show_dropped(going, words_stay=words_stay)
         soul = self.conversation.soul
         if target is not None and line and soul is not None:
             self.reader.glance(soul, line, target.id)

@@ -10,9 +10,9 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
 from kimi_tui.tui.commands import custom
-from kimi_tui.tui.commands.palette import found
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.prompt.command import CommandTable, Values
+from kimi_tui.tui.prompt.menu import found
 from kimi_tui.tui.terminal_input import SeenQuestion
 
 

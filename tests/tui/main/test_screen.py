@@ -16,11 +16,11 @@ from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import find_sandbox
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.approval.panel import AWAY, ApprovalPanel
-from kimi_tui.tui.commands.palette import PaletteScreen
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.formatting import percent
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.state import MODE_WORDS
 
