@@ -547,7 +547,9 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
     text = tomlkit.dumps(document)
     after = parse_config(text.encode(), path)
     for notice in after.notices:
-        if f" {key} " in notice and notice not in before.notices:
+        # A key may be taken from an action that stands further down in the file.
+        is_about = f" {key} " in notice or (section == "keys" and f" {section}." in notice)
+        if is_about and notice not in before.notices:
             raise ConfigError(notice.partition(": ")[2].removesuffix("; the rest is used."))
     _replace(path, text)
     return after

@@ -220,10 +220,10 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
             report(name, f"names no action that has a key{hint}")
         elif text and key is None:
             report(name, f"is no key: {text[:40]!r}")
-        elif key and not _area(name) and any(map(_writes, key.split(","))):
-            report(name, f"is {text}, which writes into the prompt")
-        elif key and name in _OUTSIDE_PROMPT and not _EDITING.isdisjoint(key.split(",")):
-            report(name, f"is {text}, which edits the text in the prompt")
+        elif key and not _area(name) and (bad := _first(_writes, key, text)):
+            report(name, f"is {bad}, which writes into the prompt")
+        elif key and name in _OUTSIDE_PROMPT and (bad := _first(_EDITING.__contains__, key, text)):
+            report(name, f"is {bad}, which edits the text in the prompt")
         elif key:
             found[name] = key
     while (clash := _clash(found)) is not None:
@@ -287,6 +287,12 @@ def _sent_as(key: str) -> str | None:
         return f"ctrl+{last}"
     is_sign = last in _signs().values() and last not in _WITH_CONTROL
     return last if is_sign or last.isdigit() else None
+
+
+def _first(is_bad: Callable[[str], bool], keys: str, text: str) -> str:
+    """The first of some keys that cannot be had, as the file writes it; empty where all can."""
+    written = zip(keys.split(","), text.split(","), strict=True)
+    return next((part.strip() for key, part in written if is_bad(key)), "")
 
 
 def _writes(key: str) -> bool:

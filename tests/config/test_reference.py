@@ -62,6 +62,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
         ("loop_control.max_steps_per_turn", 0, "must be a whole number from 1"),
         ("keys.send", "tab", "is tab, which is the key of complete"),
         ("keys.chat.copy", "k", "is k, which is the key of chat.above"),
+        ("keys.compact", "f8", "keys.timeline is f8, which is the key of compact"),
         ("default_model", "nobody", "names"),
         ("mode", "all", "must be one of"),
     ],
@@ -70,10 +71,11 @@ def test_what_the_file_cannot_hold_is_not_written(
     tmp_path: Path, key: str, value: object, why: str
 ) -> None:
     path = tmp_path / "config.toml"
-    path.write_text("theme = 'light'\n")
+    text = "theme = 'light'\n[keys]\ncompact = 'f7'\ntimeline = 'f8'\n"
+    path.write_text(text)
     with pytest.raises(ConfigError, match=why):
         save_setting(path, key, value)
-    assert path.read_text() == "theme = 'light'\n"
+    assert path.read_text() == text
 
 
 def test_ours_begins_as_a_copy_of_kimi_clis(tmp_path: Path) -> None:

@@ -62,10 +62,8 @@ def _question_rows(
     sign = f"{glyphs.dmail} " if request.kind == "dmail" else ""
     room = max(10, width - SIDES - side.cell_length - 2 - cell_len(sign))
     asked = visible(request.question).replace("\n", " ")
-    pieces = wrapped(asked, room)
-    if request.kind == "question":
-        # Prose, of which no blank has to be seen.
-        pieces = [asked[start:end] for start, end in ranges(asked, room)]
+    # A question is prose, of which no blank has to be seen.
+    pieces = _in_words(asked, room, is_prose=request.kind == "question")
     # A diff does not say where it goes; the rest of the question does, and is never cut.
     target = visible(request.detail).replace("\n", " ") if counts(request) is not None else ""
     fits = len(pieces) == 1 and cell_len(pieces[0]) + 2 + cell_len(target) <= room
@@ -82,6 +80,13 @@ def _question_rows(
             Content.assemble("   ", (piece, "$ink")) for piece in wrapped(target, width - SIDES)
         ]
     return rows
+
+
+def _in_words(text: str, width: int, *, is_prose: bool = False) -> list[str]:
+    """The text in rows of whole words. Blanks that would go unseen between two rows, several of them, are kept in what is no prose."""
+    if not is_prose and "  " in text:
+        return wrapped(text, width)
+    return [text[start:end] for start, end in ranges(text, width)]
 
 
 def _beside(request: ApprovalRequest, waiting: int, glyphs: Glyphs) -> Content:
@@ -119,7 +124,7 @@ def _place_rows(request: ApprovalRequest, width: int) -> list[Content]:
         where = "too long to be changed here"
     if not where:
         return []
-    pieces = wrapped(visible(where).replace("\n", " "), max(10, width - SIDES))
+    pieces = _in_words(visible(where).replace("\n", " "), max(10, width - SIDES))
     return [Content.styled(f"   {piece}", "$ink-quiet") for piece in pieces]
 
 

@@ -22,6 +22,8 @@ from kimi_tui.tui.screens import sheets
 
 Pair = tuple[str, str]
 COLUMN = 26
+NARROW_BELOW = 56
+"""Cells, below which the keys leave more of them to the words."""
 
 Row = tuple[tuple[str, ...], str]
 """Actions by their names in `[keys]`, and what they do in words; their keys are looked up."""
@@ -417,17 +419,18 @@ class HelpScreen(TextScreen, inherit_bindings=False):
     def _rows(self, width: int) -> list[Content]:
         """The sections, each under its title."""
         lines: list[Content] = []
+        column = COLUMN if width >= NARROW_BELOW else COLUMN * 2 // 3
         for title, pairs in sections(self._commands, self._keys, glyphs_of(self)):
             lines.append(Content.styled(title, "bold $ink-strong"))
             for key, meaning in pairs:
-                gap = " " * (COLUMN - cell_len(key))
-                first, *rest = wrap_words(meaning, max(16, width - COLUMN - 2))
+                gap = " " * (column - cell_len(key))
+                first, *rest = wrap_words(meaning, max(16, width - column - 2))
                 if len(gap) < 2:
                     # What is wider than its column has a row of its own.
                     lines.append(Content.assemble("  ", (cut(key, width - 2), "$accent")))
                     rest.insert(0, first)
                 else:
                     lines.append(Content.assemble("  ", (key, "$accent"), gap, (first, "$ink")))
-                lines += [Content.styled(" " * (COLUMN + 2) + row, "$ink") for row in rest]
+                lines += [Content.styled(" " * (column + 2) + row, "$ink") for row in rest]
             lines.append(Content(""))
         return lines[:-1]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -18,6 +19,7 @@ from textual.widgets import Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.file import save_setting
+from kimi_tui.config.keymap import usable_keys
 from kimi_tui.config.reference import (
     HOLDS,
     Setting,
@@ -29,12 +31,14 @@ from kimi_tui.config.reference import (
     value_of,
 )
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
-from kimi_tui.foreign_text import clean
+from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Given
 from kimi_tui.tui.dialogs.help import meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
+from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame import Hint, hint_row
+from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable
@@ -46,6 +50,10 @@ _ALONE = re.compile(
     r"(left|right)_(shift|control|alt|super|hyper|meta)|iso_level[35]_shift|(caps|num|scroll)_lock"
 )
 """Keys that mean something only with others, as terminals that tell of every key name them."""
+MOST_VALUE_CELLS = 18
+"""A longer value is cut where it is said what it comes from."""
+SOURCES_FROM = 80
+NO_VALUE = "nothing"
 MOST_CHOICES = 6
 """Of a setting with more of them so many are named at a time."""
 
@@ -98,7 +106,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         self._writing = asyncio.Lock()
         self._theme: str | None = None
         """The theme that is tried on and not kept."""
-        self._list = PickList(self._entries(), narrows=True)
+        self._list = PickList(narrows=True)
         self._about = Static(id="about")
         self._status = Static(id="outcome")
         self._keys = Static()
@@ -121,6 +129,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         self._fit()
 
     def _fit(self) -> None:
+        self._list.show(self._entries(), self._list.chosen)
         self._list.rows = max(3, app_of(self).size.height - ROWS_AROUND)
         self._list.styles.height = (
             self._list.rows + 1
@@ -147,12 +156,31 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         is_default = value_of(self._config, setting) == default_of(setting)
         return "" if is_default else (self._config.source or self._file.path).name
 
-    def _entries(self) -> list[Entry]:
-        return [Entry(one.key, self._facts(one)) for one in self._settings]
+    @property
+    def _has_sources(self) -> bool:
+        """Whether there is room for a column of what says each value."""
+        return app_of(self).size.width >= SOURCES_FROM
 
-    def _facts(self, setting: Setting) -> str:
-        value, source = self._value(setting), self._source(setting)
-        return f"{value or 'nothing'}, {source}" if source else value
+    def _entries(self) -> list[Entry]:
+        """Each with its value, and what says that in a column of its own."""
+        values = [(one, one_line(self._value(one)), self._source(one)) for one in self._settings]
+        column = max((cell_len(value) for _, value, source in values if source), default=0)
+        column = max(len(NO_VALUE), min(MOST_VALUE_CELLS, column))
+        entries: list[Entry] = []
+        for setting, value, source in values:
+            facts = value or (NO_VALUE if source else "")
+            if source and self._has_sources:
+                facts = cut(facts, column, glyphs_of(self).cut)
+                facts += " " * (column - cell_len(facts)) + f"  {source}"
+            entries.append(Entry(setting.key, facts))
+        return entries
+
+    def _key_refusal(self, action: str, keys: str) -> str:
+        """Why an action cannot have these keys; empty where it can."""
+        found: list[str] = []
+        others = {name: kept for name, kept in self._config.keys.items() if name != action}
+        usable_keys({**others, action: keys}, lambda _, why: found.append(why))
+        return found[-1] if found else ""
 
     def _show(self) -> None:
         """What is known of the chosen setting."""
@@ -165,6 +193,8 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         facts.append(f"A change holds {HOLDS[setting.holds]}.")
         if given := self._file.given.get(setting.key):
             facts.append(f"{given.source} says it in this run.")
+        elif (source := self._source(setting)) and not self._has_sources:
+            facts.append(f"{source} says it now.")
         self._about.update(
             Content.assemble(
                 (meaning[:1].upper() + meaning[1:], "$ink-strong"),
@@ -199,7 +229,8 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
             tried = self._theme if setting.key == "theme" else None
             self._keep(setting, tried or self._next(setting, 1))
         elif setting.kind == "key":
-            question = KeyQuestion(setting.action, self._value(setting))
+            refusal = partial(self._key_refusal, setting.action)
+            question = KeyQuestion(setting.action, self._value(setting), refusal)
             push_once(self, question, self._keep_answer)
         else:
             dialog = TextDialog(self._question(setting), refusal=partial(_refusal, setting))
@@ -324,14 +355,17 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
     Args:
         action: its name in `[keys]`.
         now: its keys, for people.
+        refusal: why it cannot have some keys, empty where it can.
     """
 
     CSS_PATH = sheets("settings")
 
-    def __init__(self, action: str, now: str) -> None:
+    def __init__(self, action: str, now: str, refusal: Callable[[str], str]) -> None:
         super().__init__()
         self._action = action
         self._now = now
+        self._refusal = refusal
+        self._why = ""
         self._pressed: list[str] = []
         self._words = Static()
         self._keys = Static()
@@ -349,13 +383,18 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
     def _show(self) -> None:
         pressed = ", ".join(map(key_name, self._pressed))
         words = pressed or "Press the key. A second one is taken as well."
-        self._words.update(
-            Content.assemble(
-                (words, "$ink-strong" if pressed else "$ink"), (f"\nNow {self._now}.", "$ink-quiet")
-            )
+        self._why = self._refusal(",".join(self._pressed)) if pressed else ""
+        below = (
+            (f"It {self._why}.", "$kind-error")
+            if self._why
+            else (f"Now {self._now}.", "$ink-quiet")
         )
-        keep: list[Hint] = [("Enter", "keep"), ("Backspace", "another")] if pressed else []
-        self._keys.update(hint_row([*keep, ("Esc", "cancel")], 54))
+        self._words.update(
+            Content.assemble((words, "$ink-strong" if pressed else "$ink"), "\n", below)
+        )
+        keep: list[Hint] = [("Enter", "keep")] if pressed and not self._why else []
+        again: list[Hint] = [("Backspace", "another")] if pressed else []
+        self._keys.update(hint_row([*keep, *again, ("Esc", "cancel")], 54))
 
     def on_key(self, event: events.Key) -> None:
         """Take it."""
@@ -364,7 +403,8 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         if event.key == "escape":
             self.dismiss(None)
         elif event.key == "enter" and self._pressed:
-            self.dismiss(",".join(self._pressed))
+            if not self._why:
+                self.dismiss(",".join(self._pressed))
         elif event.key == "backspace" and self._pressed:
             self._pressed.pop()
             self._show()

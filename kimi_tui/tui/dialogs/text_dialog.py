@@ -71,7 +71,8 @@ def dialog_keys(question: TextQuestion, *, can_draft: bool, drafting: bool) -> t
         return (("Esc", "stop the draft"),)
     # Short, and before what every editor has: in a narrow terminal nothing else would tell of it.
     draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
-    return (("Enter", question.verb), *draft, ("Shift+Enter", "new line"), ("Esc", "cancel"))
+    more = () if question.low else (("Shift+Enter", "new line"),)
+    return (("Enter", question.verb), *draft, *more, ("Esc", "cancel"))
 
 
 class Drafting(NamedTuple):

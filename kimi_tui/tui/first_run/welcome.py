@@ -46,9 +46,9 @@ class Way:
 def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
     """The three ways; `servers` is None while they are looked for."""
     if servers is None:
-        local = "looking on the usual ports of Ollama, llama.cpp, LM Studio and vLLM"
+        local = "looking for Ollama, llama.cpp, LM Studio and vLLM"
     elif not servers:
-        local = "none found; Ollama, llama.cpp, LM Studio and vLLM are looked for"
+        local = "none found of Ollama, llama.cpp, LM Studio, vLLM"
     elif loading := [server for server in servers if server.loading]:
         others = tuple(server for server in servers if not server.loading)
         found = f"found: {_found(others)}; " if others else ""
@@ -56,7 +56,7 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
     else:
         local = f"found: {_found(servers)}"
     return (
-        Way("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter or any like them"),
+        Way("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter, others"),
         Way("Use a local server", local),
         Way("Watch the demo", "two minutes, no key, no network"),
     )
