@@ -62,14 +62,14 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "copy.word": "w",
     "copy.word_end": "e",
     "delete-or-quit": "ctrl+d",
+    "dmail.cancel": "escape",
+    "dmail.draft": "ctrl+l",
     "escape": "escape",
     "help": "f1",
     "history": "ctrl+r",
     "history-back": "up",
     "history-forward": "down",
     "interrupt": "ctrl+c",
-    "letter.cancel": "escape",
-    "letter.draft": "ctrl+l",
     "line.before": "shift+tab",
     "line.compare": "c",
     "line.jump": "j",
@@ -152,6 +152,8 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "undo-typing": "ctrl+minus,ctrl+underscore,super+z",
 }
 """The keys of every action. A name with a dot belongs to one area of the screen, the others hold everywhere."""
+_FORMER = {"letter.cancel": "dmail.cancel", "letter.draft": "dmail.draft"}
+"""Names that actions had before: files hold them still."""
 
 _OUTSIDE_PROMPT = frozenset(
     {"background", "commands", "compact", "escape", "help", "mode", "timeline"}
@@ -207,7 +209,10 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
         report: called with the name of an action that does not get what is wanted, or not in every terminal, and why.
     """
     found: dict[str, str] = {}
-    for name, text in wanted.items():
+    for given, text in wanted.items():
+        name = _FORMER.get(given, given)
+        if name != given and name in wanted:
+            continue
         key = _normal_keys(text)
         if name not in DEFAULT_KEYS:
             near = get_close_matches(name[:40], DEFAULT_KEYS, n=1, cutoff=0.7)

@@ -618,7 +618,7 @@ class TranscriptModel:
         """Where a block stands now."""
         return self._list.at(block).first
 
-    def going(self, checkpoint: int) -> range:
+    def dropped_by(self, checkpoint: int) -> range:
         """The blocks that a rewind to a checkpoint would take, by their places."""
         return range(self._list.first_from(checkpoint), self._list.end)
 

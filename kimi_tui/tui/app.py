@@ -45,8 +45,7 @@ from kimi_tui.tui.desktop import (
     tmux_option,
 )
 from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
-from kimi_tui.tui.frame.footer import Footer
-from kimi_tui.tui.frame.frame import ShowsNotices
+from kimi_tui.tui.frame import Footer, ShowsNotices
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead, Woken
 from kimi_tui.tui.main.screen import MainScreen
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.dialogs.settings import ConfigurationFile
     from kimi_tui.tui.first_run.models import ModelPick
-    from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.frame import Level
     from kimi_tui.tui.prompt.area import Draft
 
 

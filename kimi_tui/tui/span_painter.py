@@ -66,7 +66,7 @@ class SpanPainter:
 
     def strip(self, spans: Iterable[StyledText], width: int, *, ground: str = "") -> Strip:
         """The spans on one ground, in exactly `width` cells; what is left free is in the style `quiet`."""
-        segments = [Segment(text, self.style(name, ground)) for text, name in spans if text]
+        segments = [Segment(text, self.style(name, ground)) for text, name in spans]
         return Strip(segments).adjust_cell_length(width, self.style("quiet", ground))
 
     def row(self, spans: Iterable[StyledText], width: int, ground: str) -> Strip:

@@ -26,7 +26,7 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import each, report_of
 from kimi_tui.tui.formatting import StyledText, spans_width
-from kimi_tui.tui.frame.footer import GAP, fit
+from kimi_tui.tui.frame import GAP, fit_hints
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.timeline.rows import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -244,7 +244,7 @@ def banner_spans(
     left += [(f"  {name}" if name else "", "ink"), (read_only, "quiet")]
     left.append((why.rjust(width - 2 - spans_width(left)) if why else "", "quiet"))
     keys: list[StyledText] = [edge, ("  ", "quiet")]
-    for place, (key, meaning) in enumerate(fit(said, width - 6)):
+    for place, (key, meaning) in enumerate(fit_hints(said, width - 6)):
         keys += [(" " * GAP if place else "", "quiet"), (key, "ink"), (f" {meaning}", "quiet")]
     return left, keys
 

@@ -130,6 +130,12 @@ def test_what_is_no_key_is_named_and_the_action_keeps_its_own(text: str) -> None
     assert config.notices == (f"config.toml: keys.compact is no key: {text!r}; the rest is used.",)
 
 
+def test_a_name_that_an_action_had_before_is_taken() -> None:
+    config = parse("'letter.draft' = 'f3'\n'letter.cancel' = 'f4'\n'dmail.cancel' = 'f5'")
+    assert config.keys == {"dmail.draft": "f3", "dmail.cancel": "f5"}
+    assert config.notices == ()
+
+
 def test_what_is_no_action_is_named() -> None:
     config = parse("banana = 'f2'\n'timeline.undo' = 'z'")
     assert config.keys == {"timeline.undo": "z"}

@@ -381,10 +381,9 @@ def test_a_thread_that_hangs_does_not_hold_up_the_end(configured: Program) -> No
     hangs = """
 import sys, threading
 from kimi_tui import cli
-from kimi_tui.tui import shutdown
-from kimi_tui.tui.frame import header
+from kimi_tui.tui import frame, shutdown
 shutdown.PATIENCE_S = 1.0
-header.branch_of = lambda folder: threading.Event().wait() or ""
+frame.branch_of = lambda folder: threading.Event().wait() or ""
 sys.exit(cli.main([]))
 """
     terminal = _broken(configured, hangs)

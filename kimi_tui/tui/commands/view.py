@@ -73,7 +73,7 @@ def notices(screen: MainScreen, argument: str) -> None:
 
 async def palette(screen: MainScreen, argument: str) -> None:
     """Find a command by name, and run it."""
-    from kimi_tui.tui.commands.palette import PaletteScreen
+    from kimi_tui.tui.prompt.menu import PaletteScreen
 
     if name := await screen.ask(PaletteScreen(screen.commands, screen.keys)):
         screen.action_command(name)

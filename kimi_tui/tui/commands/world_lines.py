@@ -79,7 +79,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     """
     from kimi_tui.projection.comparison import Comparison
     from kimi_tui.tui.compare.screen import CompareScreen
-    from kimi_tui.tui.frame.header import READ_ONLY
+    from kimi_tui.tui.frame import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
     from kimi_tui.tui.worldline import newest_words
 

@@ -27,9 +27,16 @@ from kimi_tui.tui import formatting
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, StyledText, images_of
 from kimi_tui.tui.faults import blank_strips, reported
 from kimi_tui.tui.formatting import fitted
-from kimi_tui.tui.frame.footer import Footer, Hint, roomiest
-from kimi_tui.tui.frame.frame import SHORT_BELOW, NoticingPane, timeline_width
-from kimi_tui.tui.frame.header import Header, Heading
+from kimi_tui.tui.frame import (
+    SHORT_BELOW,
+    Footer,
+    Header,
+    Heading,
+    Hint,
+    NoticingPane,
+    roomiest,
+    timeline_width,
+)
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
@@ -43,7 +50,7 @@ from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
-    from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.frame import Level
     from kimi_tui.wire.display import ImageBlock
 
 

@@ -164,10 +164,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
     ),
     (
         "D-Mails and summaries",
-        "letter",
+        "dmail",
         (
-            (("letter.draft",), "let the model write a first version"),
-            (("letter.cancel",), "do not send it"),
+            (("dmail.draft",), "let the model write a first version"),
+            (("dmail.cancel",), "do not send it"),
             (("summary.leave",), "close the summary"),
         ),
     ),

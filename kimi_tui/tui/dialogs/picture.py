@@ -20,7 +20,7 @@ from textual.widgets import Static
 from kimi_tui.images import image_tokens
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, size_words, tokens
-from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.pictures import (
     MOST_SIXELS,

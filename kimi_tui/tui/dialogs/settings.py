@@ -37,7 +37,7 @@ from kimi_tui.tui.dialogs.help import meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut
-from kimi_tui.tui.frame.footer import Hint, hint_row
+from kimi_tui.tui.frame import Hint, hint_row
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList

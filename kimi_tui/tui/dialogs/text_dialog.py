@@ -16,8 +16,7 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.frame.footer import Hint, hint_row
-from kimi_tui.tui.frame.frame import SHORT_BELOW
+from kimi_tui.tui.frame import SHORT_BELOW, Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.prompt.area import PromptArea
@@ -107,8 +106,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     """Seconds in which what is written may be the rest of prose whose letter opened this; 0 for none."""
     CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Cancel", id="letter.cancel", show=False),
-        Binding("ctrl+l", "draft", "Draft", id="letter.draft", show=False, priority=True),
+        Binding("escape", "cancel", "Cancel", id="dmail.cancel", show=False),
+        Binding("ctrl+l", "draft", "Draft", id="dmail.draft", show=False, priority=True),
     ]
 
     def __init__(

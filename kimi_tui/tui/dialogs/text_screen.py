@@ -23,8 +23,7 @@ from textual.widgets import Static
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
-from kimi_tui.tui.frame.footer import hint_row
-from kimi_tui.tui.frame.frame import SHORT_BELOW
+from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar

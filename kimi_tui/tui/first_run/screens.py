@@ -32,7 +32,7 @@ from kimi_tui.tui.first_run.models import (
     stored_key,
     where,
 )
-from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList

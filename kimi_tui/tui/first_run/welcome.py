@@ -22,7 +22,7 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.first_run.models import local_servers, where
-from kimi_tui.tui.frame.footer import Footer
+from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, sheets
 

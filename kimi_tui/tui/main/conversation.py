@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
-from kimi_tui.tui.frame.header import model_name
+from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.prompt.area import Draft
 from kimi_tui.tui.prompt.command import Values

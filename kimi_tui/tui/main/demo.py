@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.frame.footer import Hint
+from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.hints import known
 

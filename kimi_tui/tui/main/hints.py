@@ -19,7 +19,7 @@ from textual.binding import Binding
 
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.tui.frame.footer import Hint
+from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key
 from kimi_tui.tui.state import MainState

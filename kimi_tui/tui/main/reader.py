@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.projection.world_lines import News, news_after
 from kimi_tui.tui.faults import reported, started
-from kimi_tui.tui.frame.header import READ_ONLY
+from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.worldline import WorldLineView, message_of, news_spans
@@ -128,7 +128,7 @@ class Reader:
             return
         before, self._wanted = self._wanted[0], (world_line, checkpoint_id)
         if (shown := self._shown(world_line)) is not None:
-            shown.transcript.show_going(checkpoint_id)
+            shown.transcript.show_dropped(checkpoint_id)
         elif before != world_line:
 
             async def glance_at() -> None:
@@ -154,7 +154,7 @@ class Reader:
         await reading.show(records, -1)
         self._glance = "whole"
         reading.transcript.pins = self._screen.transcript.pins
-        reading.transcript.show_going(self._wanted[1])
+        reading.transcript.show_dropped(self._wanted[1])
 
     def end_glance(self) -> None:
         """Show the chat again where a line was only glanced at."""
@@ -207,7 +207,7 @@ class Reader:
         self._glance = ""
         screen.transcript.end_search()
         reading.banner.offer(read=True)
-        reading.transcript.show_going(None)
+        reading.transcript.show_dropped(None)
         screen.prompt.reading = reading.info.n
         self._head(READ_ONLY)
         screen.views.gauge.view(reading.info.tokens_before or None)

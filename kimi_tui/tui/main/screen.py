@@ -24,9 +24,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.faults import closed_after, report_of
-from kimi_tui.tui.frame.footer import Footer
-from kimi_tui.tui.frame.frame import SessionFrame
-from kimi_tui.tui.frame.header import branch_of, heading_of
+from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
@@ -68,8 +66,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.frame.notices import Level
-    from kimi_tui.tui.frame.views import Views
+    from kimi_tui.tui.frame import Level
     from kimi_tui.tui.main.hints import FirstTime, FirstTimes
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes
@@ -77,6 +74,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.session_setup import Found
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
+    from kimi_tui.tui.views import Views
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import ApprovalRequest, Event, EventRecord, LineChanged
@@ -1162,7 +1160,7 @@ class MainScreen(Screen[None]):
         self.views.gauge.foresee(used, estimated=estimated)
         line = target.world_line if target is not None else 0
         going = None if target is None else -1 if line else target.id
-        self.transcript.show_going(going, words_stay=words_stay)
+        self.transcript.show_dropped(going, words_stay=words_stay)
         soul = self.conversation.soul
         if target is not None and line and soul is not None:
             self.reader.glance(soul, line, target.id)

@@ -28,7 +28,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.errors import UnknownCompaction
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import end_of_record
-from kimi_tui.tui.frame.header import branch_of
+from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.prompt.history import History, history_file, read_history
 from kimi_tui.tui.screens import CannotOpen, NoModelNamed
 from kimi_tui.tui.state import MODE_WORDS, title_from

@@ -18,7 +18,7 @@ from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import StyledText, cost_words, fitted, spans_width
-from kimi_tui.tui.frame.footer import GAP, Hint, fit, roomiest
+from kimi_tui.tui.frame import GAP, Hint, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs
 
 if TYPE_CHECKING:
@@ -1026,7 +1026,7 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Sty
 def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[StyledText]:
     """`Enter rewind   ↑↓ choose   Esc cancel`: whole pairs only."""
     spans: list[StyledText] = []
-    for key, meaning in fit(pairs, width):
+    for key, meaning in fit_hints(pairs, width):
         spans += [(" " * GAP, "quiet")] if spans else []
         spans += [(key, "ink"), (f" {meaning}", "quiet")]
     return spans

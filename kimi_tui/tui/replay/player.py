@@ -17,11 +17,11 @@ from kimi_tui.projection.replay import ChangedFile, PlaybackClock, streamed_text
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import in_slices, report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
-from kimi_tui.tui.frame.frame import SHORT_BELOW
-from kimi_tui.tui.frame.views import Views
+from kimi_tui.tui.frame import SHORT_BELOW
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.views import Views
 from kimi_tui.wire.events import EventRecord, TextPart, ThinkPart
 
 if TYPE_CHECKING:

@@ -20,9 +20,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
-from kimi_tui.tui.frame.footer import Footer, Hint
-from kimi_tui.tui.frame.frame import SessionFrame
-from kimi_tui.tui.frame.header import heading_of
+from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.screens import (
@@ -38,7 +36,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
-    from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.frame import Level
     from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession

@@ -24,7 +24,7 @@ from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
-from kimi_tui.tui.frame.header import branch_of
+from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.state import title_from
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (

@@ -26,8 +26,7 @@ from kimi_tui.image_names import titled
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
-from kimi_tui.tui.frame.footer import Footer, Hint
-from kimi_tui.tui.frame.header import Header, Heading
+from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, LineField, key_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kimi_tui.session.listing import Said
-    from kimi_tui.tui.frame.notices import Level
+    from kimi_tui.tui.frame import Level
     from kimi_tui.tui.sessions.shelf import Row, Shelf
 
 

@@ -544,4 +544,4 @@ class Painter:
 
     def _strip(self, spans: list[StyledText], ground: str) -> Strip:
         """Spans as a line as wide as the widget."""
-        return self._paint(spans, self._view.full_width, ground)
+        return self._paint([span for span in spans if span[0]], self._view.full_width, ground)

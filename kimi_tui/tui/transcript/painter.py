@@ -282,7 +282,7 @@ class Painter:
         style = lead.style + Style(bgcolor=ground)
         return Strip.join([Strip([Segment(lead.text, style)], 1), strip.crop(1)])
 
-    def going(self, strip: Strip, edge: str) -> Strip:
+    def dropped(self, strip: Strip, edge: str) -> Strip:
         """The strip of a row that a rewind would take: grey on the page, behind the edge of what is left."""
         if self._lost is None:
             lost = self.allowed(self._palette["lost@page"])

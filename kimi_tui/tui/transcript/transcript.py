@@ -264,10 +264,10 @@ class Transcript(ScrollView, can_focus=True):
 
         self._painter = Painter(self.get_component_rich_style, self.get_line_filters)
         self._behind = False
-        self._going: int | None = None
+        self._dropped_from: int | None = None
         """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
         self._words_stay = False
-        self._going_blocks = range(0)
+        self._dropped_blocks = range(0)
         self._came_from: tuple[bool, Mark | None] | None = None
         """Whether the end was followed before that, else what was read; None where nothing is looked at."""
         self._hovered: int | None = None
@@ -665,7 +665,7 @@ class Transcript(ScrollView, can_focus=True):
         self._empty = None
         top = self.top
         viewport.update(model.blocks, first)
-        self._find_going()
+        self._find_dropped()
         if self._copying is not None and self._copying.place is None:
             self.end_copying()
         if self._selection is not None and self._selection.is_lost:
@@ -736,7 +736,7 @@ class Transcript(ScrollView, can_focus=True):
 
     # --- what a rewind would take
 
-    def show_going(self, checkpoint_id: int | None, *, words_stay: bool = False) -> None:
+    def show_dropped(self, checkpoint_id: int | None, *, words_stay: bool = False) -> None:
         """Grey what a rewind to a checkpoint would take, and bring its first row into view; for a D-Mail nothing moves.
 
         Args:
@@ -747,8 +747,8 @@ class Transcript(ScrollView, can_focus=True):
         self.finish_motion()
         if self._changed_from is not None:
             self._draw()
-        self._going, self._words_stay = checkpoint_id, words_stay
-        self._find_going()
+        self._dropped_from, self._words_stay = checkpoint_id, words_stay
+        self._find_dropped()
         viewport = self._ready_viewport()
         if viewport is None or not viewport.flow.views:
             return
@@ -762,19 +762,19 @@ class Transcript(ScrollView, can_focus=True):
             self._came_from = (self.follows, mark)
             if mark is not None:
                 viewport.flow.marks.append(mark)
-        if self._going_blocks:
-            self._show_first_going(viewport)
+        if self._dropped_blocks:
+            self._show_first_dropped(viewport)
         else:
             self.scroll_to_end()
         self.refresh_rows()
 
-    def _find_going(self) -> None:
-        checkpoint = -1 if self._going is None else self._going
+    def _find_dropped(self) -> None:
+        checkpoint = -1 if self._dropped_from is None else self._dropped_from
         known = self._model is not None and checkpoint >= 0
-        self._going_blocks = self._shown()[0].going(checkpoint) if known else range(0)
+        self._dropped_blocks = self._shown()[0].dropped_by(checkpoint) if known else range(0)
 
-    def _show_first_going(self, viewport: Viewport) -> None:
-        flow, first = viewport.flow, self._going_blocks.start
+    def _show_first_dropped(self, viewport: Viewport) -> None:
+        flow, first = viewport.flow, self._dropped_blocks.start
         flow.ensure(first)
         row, height = flow.start(first) + flow.views[first].gap, self.size.height
         if self.top + height // 6 <= row < self.top + height * 5 // 6:
@@ -797,13 +797,9 @@ class Transcript(ScrollView, can_focus=True):
             self.show_row(row)
         self.refresh_rows()
 
-    def _stays(self, block: Block) -> bool:
-        """Whether it would stay though all around it goes."""
-        return self._words_stay and (block.pinned or block.is_users)
-
-    def _going_rows(self) -> range:
+    def _dropped_rows(self) -> range:
         """The rows of the content that a rewind would take."""
-        flow, going = self.flow, self._going_blocks
+        flow, going = self.flow, self._dropped_blocks
         if flow is None or not going or going.stop > len(flow.views):
             return range(0)
         start = flow.start(going.start) + flow.views[going.start].gap
@@ -885,8 +881,11 @@ class Transcript(ScrollView, can_focus=True):
             if self.flow is not None:
                 self.flow.repaint()
         top, last = self.top, self.size.height - 1
-        strips = [self._strip(top, y, is_last=y == last) for y in range(crop.y, crop.bottom)]
-        if self._behind and self._going is None:
+        dropped = self._dropped_rows()
+        strips = [
+            self._strip(top, y, dropped, is_last=y == last) for y in range(crop.y, crop.bottom)
+        ]
+        if self._behind and self._dropped_from is None:
             strips = [painter.receded(strip) for strip in strips]
         if crop.x == 0 and crop.width >= width:
             return strips
@@ -894,10 +893,10 @@ class Transcript(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row, for what asks what stands under the pointer."""
-        return self._strip(self.top, y, is_last=y == self.size.height - 1)
+        return self._strip(self.top, y, self._dropped_rows(), is_last=y == self.size.height - 1)
 
-    def _strip(self, top: int, y: int, *, is_last: bool) -> Strip:
-        """The row `y` of the pane, which may be its last one, while `top` is its first row."""
+    def _strip(self, top: int, y: int, dropped: range, *, is_last: bool) -> Strip:
+        """The row `y` of the pane, which may be its last one, while `top` is its first row and a rewind would take `dropped`."""
         painter, flow = self._painter, self.flow
         if flow is None or not flow.views:
             rows = self._empty_rows()
@@ -922,8 +921,10 @@ class Transcript(ScrollView, can_focus=True):
             strip = self._marked(strip, view, index, line, row)
         if self._copying is not None:
             strip = self._with_cursor(strip, line, row)
-        if row in self._going_rows() and not (view is not None and self._stays(view.block)):
-            strip = painter.going(strip, self.glyphs.edge)
+        # With a D-Mail what the user said and pinned stays, though all around it goes.
+        stays = self._words_stay and view is not None and (view.block.pinned or view.block.is_users)
+        if row in dropped and not stays:
+            strip = painter.dropped(strip, self.glyphs.edge)
         if is_last and (mark := self._new_mark()) is not None:
             strip = painter.with_mark(strip, mark)
         if is_chosen and self.has_focus:

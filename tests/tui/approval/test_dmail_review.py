@@ -63,7 +63,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
         # As before a rewind: what it takes and frees, in words, on the gauge and in the chat.
         shown = await one.sees("Takes back 2 steps, 4 messages; frees ~")
         assert "goes back from #2; the files stay; it can be undone" in shown
-        await one.until(lambda: one.screen.transcript._going == 1)  # pyright: ignore[reportPrivateUsage]
+        await one.until(lambda: one.screen.transcript._dropped_from == 1)  # pyright: ignore[reportPrivateUsage]
         gauge = next(row for row in shown.split("\n") if " / 32.0k" in row)
         assert "→" in gauge
         # Another question behind it changes nothing of that.
@@ -92,7 +92,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
         assert "I look." not in [
             message.get("content") for message in server.requests[-1].body["messages"]
         ]
-        assert one.screen.transcript._going is None  # pyright: ignore[reportPrivateUsage]
+        assert one.screen.transcript._dropped_from is None  # pyright: ignore[reportPrivateUsage]
         (card,) = [b for b in one.screen.transcript.blocks if isinstance(b, DMailBlock)]
         assert card.text == "Nothing is there.\n/Ask instead."
         assert one.screen.prompt.display
@@ -213,7 +213,7 @@ async def test_what_the_user_said_is_not_greyed_while_a_letter_waits(home: Path)
         await one.say("rather in blue")
         await asked(one)
         chat = one.screen.transcript
-        await one.until(lambda: chat._going == 1)  # pyright: ignore[reportPrivateUsage]
+        await one.until(lambda: chat._dropped_from == 1)  # pyright: ignore[reportPrivateUsage]
         lost = chat.get_component_rich_style("transcript--lost").color
         greyed = [
             "".join(s.text for s in strip if s.style is not None and s.style.color == lost)

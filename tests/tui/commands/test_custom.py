@@ -11,10 +11,10 @@ from support.screens import Desk, desk
 from textual import events
 
 from kimi_tui.tui.commands import custom
-from kimi_tui.tui.commands.palette import found
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.keyboard import LetterRun
 from kimi_tui.tui.prompt.command import CommandTable, Values
+from kimi_tui.tui.prompt.menu import found
 from kimi_tui.tui.terminal_input import SeenQuestion
 
 

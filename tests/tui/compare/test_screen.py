@@ -16,7 +16,7 @@ from kimi_tui.soul.world_line_reader import (
 )
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
-from kimi_tui.tui.frame.header import Heading
+from kimi_tui.tui.frame import Heading
 
 
 def page() -> CompareScreen:

@@ -15,7 +15,6 @@ from textual.selection import SELECT_ALL
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import choices
-from kimi_tui.tui.commands.palette import PaletteScreen
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.dialogs.help import PLACES, HelpScreen, sections
 from kimi_tui.tui.dialogs.settings import SettingsScreen
@@ -26,6 +25,7 @@ from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.main.hints import HELP_TITLES, hints
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.state import MainState
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.events import ApprovalRequest

@@ -13,7 +13,7 @@ from support.chat_server import ChatServer, call, gate, say, stall
 from support.screens import desk
 from textual import events
 
-from kimi_tui.tui.frame.footer import fit
+from kimi_tui.tui.frame import fit_hints
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.hints import WORDS, hints, hints_file, keep_seen, read_seen
@@ -21,7 +21,7 @@ from kimi_tui.tui.state import MainState
 
 
 def test_at_sixty_cells_the_timeline_can_be_filtered() -> None:
-    shown = fit(hints("timeline", MainState(), {}, UNICODE, 0.0), 56)
+    shown = fit_hints(hints("timeline", MainState(), {}, UNICODE, 0.0), 56)
     assert [key for key, _ in shown] == ["↑↓", "Enter", "/", "Esc"]
 
 

@@ -16,11 +16,11 @@ from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import find_sandbox
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.approval.panel import AWAY, ApprovalPanel
-from kimi_tui.tui.commands.palette import PaletteScreen
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.formatting import percent
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.state import MODE_WORDS
 
@@ -532,7 +532,7 @@ def spoil_the_line(home: Path) -> None:
 async def test_all_that_is_wrong_with_a_session_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kimi_tui.tui.frame.notices.STAYS_S", 0.5)
+    monkeypatch.setattr("kimi_tui.tui.frame.STAYS_S", 0.5)
     async with ChatServer() as server:
         server.script(say("One."))
         async with desk(home, server.base_url) as one:

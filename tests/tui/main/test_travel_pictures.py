@@ -37,7 +37,7 @@ from kimi_tui.soul.world_line_reader import (
 )
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
-from kimi_tui.tui.frame.header import Heading
+from kimi_tui.tui.frame import Heading
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kimi_tui.soul.rewind import FilePreview, FilesPreview
-from kimi_tui.tui.frame.footer import fit
+from kimi_tui.tui.frame import fit_hints
 from kimi_tui.tui.preview.layout import FilesState, file_keys
 
 WIDTHS = {60: 51, 80: 67, 120: 99}
@@ -17,7 +17,7 @@ def keys(width: int, *, chosen: bool) -> str:
     state = FilesState(FilesPreview((FilePreview("a.py", "restore", "delete"),)))
     if not chosen:
         state.toggle()
-    shown = fit(file_keys(state, "↑↓", WIDTHS[width]), WIDTHS[width])
+    shown = fit_hints(file_keys(state, "↑↓", WIDTHS[width]), WIDTHS[width])
     return "   ".join(f"{key} {meaning}" for key, meaning in shown)
 
 

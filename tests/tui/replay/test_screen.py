@@ -29,13 +29,13 @@ from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.record import final_checkpoints
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.frame.views import Views
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.replay.player import Player
 from kimi_tui.tui.replay.screen import ReplayScreen, load_session
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.replay.source import RecordedSession, fork_at
 from kimi_tui.tui.timeline.timeline import Timeline
+from kimi_tui.tui.views import Views
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import EventRecord, FilesChanged, TextPart
 

@@ -1,4 +1,4 @@
-"""Notices on the main screen: what they leave free, several at once, and reading them again."""
+"""Header, footer and notices: what they say in their width, and the branch that the header names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,135 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from support.chat_server import ChatServer, say
 from support.screens import desk
 
+from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.dialogs.text_screen import NoticesScreen
-from kimi_tui.tui.frame.header import Header
-from kimi_tui.tui.frame.notices import Notices, Shown, with_notice, without
+from kimi_tui.tui.frame import (
+    Header,
+    Heading,
+    Notices,
+    Shown,
+    branch_of,
+    fit_heading,
+    fit_hints,
+    model_name,
+    with_notice,
+    without,
+)
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.main.hints import hints
+from kimi_tui.tui.state import MainState
+
+HEADING = Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
+
+
+def test_the_header_loses_branch_then_model_then_folder() -> None:
+    parts = ["branch", "model", "folder"]
+    left: list[list[str]] = []
+    for width in range(120, 20, -1):
+        fitted = fit_heading(HEADING, width)
+        shown = [part for part in parts if getattr(fitted, part)]
+        if not left or left[-1] != shown:
+            left.append(shown)
+        assert fitted.mode == "asks first"
+    assert left == [["branch", "model", "folder"], ["model", "folder"], ["folder"], []]
+
+
+def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> None:
+    heading = Heading("Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask")
+    whole = fit_heading(heading, 76)
+    assert (whole.title, whole.folder) == (heading.title, heading.folder)
+    shorter = fit_heading(heading, 56)
+    assert (shorter.title, shorter.folder) == (heading.title, "~/…/importer")
+    shortest = fit_heading(heading, 46)
+    assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
+    assert fit_heading(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first", "")
+
+
+@given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
+def test_the_header_never_overflows(title: str, folder: str, width: int) -> None:
+    fitted = fit_heading(Heading(title, folder, "main", "m", "all"), width)
+    cells = cell_len(fitted.title) + sum(
+        gap + cell_len(part)
+        for gap, part in (
+            (3, fitted.folder),
+            (2, fitted.branch),
+            (3, fitted.model),
+            (3, fitted.mode),
+        )
+        if part
+    )
+    assert cells <= width or not fitted.folder
+
+
+def test_the_branch_is_read_from_head_alone(tmp_path: Path) -> None:
+    git = tmp_path / ".git"
+    git.mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/feature/x\n")
+    (tmp_path / "deep").mkdir()
+    assert branch_of(tmp_path / "deep") == "feature/x"
+    (git / "HEAD").write_text("a" * 40 + "\n")
+    assert branch_of(tmp_path) == "aaaaaaa"
+    (git / "HEAD").write_text("nonsense \x1b[2J")
+    assert branch_of(tmp_path) == ""
+
+
+def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "HEAD").write_text("ref: refs/heads/wt\n")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {real}\n")
+    assert branch_of(tree) == "wt"
+    (tree / ".git").write_text("gitdir: /dev/zero\n")
+    assert branch_of(tree) == ""
+    assert branch_of(Path("/")) == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("kimi-k3", "kimi-k3"),
+        ("moonshotai/kimi-k3", "moonshotai/kimi-k3"),
+        ("/srv/models/qwen/qwen3-8b-q4.gguf", "qwen3-8b-q4.gguf"),
+        ("./qwen3.gguf", "qwen3.gguf"),
+        ("C:\\models\\qwen3.gguf", "qwen3.gguf"),
+        ("accounts/fireworks/models/kimi-k3", "kimi-k3"),
+        ("/", "/"),
+        ("", ""),
+    ],
+)
+def test_a_model_that_is_a_path_is_named_by_its_last_part(model: str, name: str) -> None:
+    assert model_name(model) == name
+
+
+@given(st.integers(0, 120))
+def test_the_footer_shows_whole_pairs_only(width: int) -> None:
+    pairs = hints("prompt", MainState(running=True), {}, UNICODE, 0.0)
+    shown = fit_hints(pairs, width)
+    assert [pair for pair in shown if pair[0] != "Esc"] == [
+        pair for pair in pairs if pair[0] != "Esc"
+    ][: sum(pair[0] != "Esc" for pair in shown)]
+    assert cell_len("   ".join(f"{key} {meaning}" for key, meaning in shown)) <= width
+
+
+@pytest.mark.parametrize("width", [9, 20, 56, 76, 116])
+def test_the_footer_names_the_way_out_before_anything_else(width: int) -> None:
+    pairs = hints("timeline", MainState(), {}, UNICODE, 0.0)
+    assert ("Esc", "close") in fit_hints(pairs, width)
+    assert fit_hints((("Enter", "send"),), 3) == ()
+
+
+def test_the_footer_of_a_comparison_has_all_its_keys_in_eighty_cells() -> None:
+    assert fit_hints(COMPARE_HINTS, 76) == COMPARE_HINTS
+    assert fit_hints(COMPARE_HINTS, 56)[-1] == ("Esc", "back")
+
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 
