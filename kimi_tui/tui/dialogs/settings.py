@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -163,16 +162,13 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
 
     def _entries(self) -> list[Entry]:
         """Each with its value, and what says that in a column of its own."""
-        values = [(one, one_line(self._value(one)), self._source(one)) for one in self._settings]
-        column = max((cell_len(value) for _, value, source in values if source), default=0)
-        column = max(len(NO_VALUE), min(MOST_VALUE_CELLS, column))
         entries: list[Entry] = []
-        for setting, value, source in values:
-            facts = value or (NO_VALUE if source else "")
+        for setting in self._settings:
+            value, source = one_line(self._value(setting)), self._source(setting)
+            shown = value or (NO_VALUE if source else "")
             if source and self._has_sources:
-                facts = cut(facts, column, glyphs_of(self).cut)
-                facts += " " * (column - cell_len(facts)) + f"  {source}"
-            entries.append(Entry(setting.key, facts))
+                shown = (cut(shown, MOST_VALUE_CELLS, glyphs_of(self).cut), source)
+            entries.append(Entry(setting.key, shown))
         return entries
 
     def _key_refusal(self, action: str, keys: str) -> str:

@@ -48,7 +48,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         await choose(one, "dmail.review")
         await one.pilot.press("enter")
         await one.sees("Kept. It holds from the next session on.")
-        assert "on       config.toml" in one.text()
+        assert "on  config.toml" in one.text()
         assert read_config(file).dmail.review
         # Another session is started with it.
         assert one.app.launch.config.dmail.review
@@ -110,7 +110,7 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         await one.say("/settings")
         await choose(one, "theme")
         await one.pilot.press("right", "right", "enter")
-        await one.sees("light    config.toml")
+        await one.sees("light  config.toml")
         await one.pilot.press("escape", "escape")
         await one.pilot.pause()
         assert one.app.theme == "kimi-light"
@@ -124,7 +124,7 @@ async def test_what_an_argument_says_goes_before(home: Path) -> None:
         one.app.launch = one.app.launch._replace(given=given)
         await one.say("/settings")
         await choose(one, "mode")
-        await one.sees("all      --yolo")
+        await one.sees("all  --yolo")
         await one.sees("--yolo says it in this run.")
         await one.pilot.press("enter")
         await one.sees("Kept; in this run --yolo goes before.")
