@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 BEGINS = "[image "
 CHIP = re.compile(
-    r"\[image (?P<name>[^\[\]\n]{1,100}) \d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
+    r"\[image (?:(?P<name>[^\[\]\n]{1,100}) )?\d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
 )
 _CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
 """What an older title has of a chip at its end."""
@@ -26,7 +26,7 @@ def titled(text: str, names: Sequence[str] = ()) -> str:
     """
     if BEGINS not in text:
         return text if text.strip() or not names else _named(names)
-    chips = [found["name"] for found in CHIP.finditer(text)]
+    chips = [found["name"] or "" for found in CHIP.finditer(text)]
     words = _CUT.sub("", CHIP.sub("", text))
     if words.strip():
         return "\n".join(" ".join(line.split()) for line in words.split("\n")).strip("\n")

@@ -127,6 +127,7 @@ def launch_of(options: Options) -> Launch:
         notices=(
             *config.notices,
             *(choice.remarks if isinstance(choice, Choice) else ()),
+            *([words] if (words := _lost_model(options, config, here, choice)) else []),
             *([words] if (words := no_home_notice()) else []),
         ),
     )
@@ -157,6 +158,17 @@ def _given(
     if source := "--model" if options.model else variable if os.environ.get(variable) else "":
         found["default_model"] = Given(choice.model, source)
     return found
+
+
+def _lost_model(
+    options: Options, config: Config, here: FolderModel | None, choice: Choice | NeedsChoice
+) -> str:
+    """That the model of this folder is gone from the configuration; empty where it is there, or another one is asked for."""
+    if here is None or here.model in ("", *config.models) or options.model or options.base_url:
+        return ""
+    if not isinstance(choice, Choice) or os.environ.get("KIMI_MODEL_NAME"):
+        return ""
+    return f"{here.model[:80]}, which this folder uses, is no longer in the configuration: {choice.model} is used."
 
 
 def _mode(options: Options, config: Config) -> "Mode":

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.cli import main, parse
-from kimi_tui.config.model_choice import Choice
+from kimi_tui.config.model_choice import Choice, FolderModel, keep_folder_model
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.launch import NEWEST, Options, launch_of
 
@@ -103,6 +103,10 @@ def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
     launch = launch_of(Options())
     assert isinstance(launch.choice, Choice)
     assert launch.choice.model == "ours"
+    # A model that was chosen for the folder and is gone is missed in words; one that is asked for is not.
+    keep_folder_model(launch.work_dir, FolderModel("old"))
+    assert "old, which this folder uses" in launch_of(Options()).notices[0]
+    assert launch_of(Options(model="m")).notices == ()
 
 
 def test_what_it_makes_of_the_options(tmp_path: Path) -> None:

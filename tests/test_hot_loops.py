@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 from support.effort import n_steps
 
+from kimi_tui import lenient_json
 from kimi_tui.foreign_text import Cleaner, clean, one_line
-from kimi_tui.llm import lenient_json
 from kimi_tui.llm.http_client import whole_chunks
 from kimi_tui.llm.stream import SSEDecoder, ThinkTags, ToolCallMerger
 from kimi_tui.projection.blocks import StreamedText

@@ -18,6 +18,7 @@ CHIP = "[image login page.png 1280x800 ~1.4k]"
         (f"{CHIP}\nwhat is wrong?", [], "what is wrong?"),
         (f"{CHIP} {CHIP}", [], "Image login page.png"),
         (f"{CHIP} [image b.png 4x4 ~1, 2]", [], "Images login page.png, b.png"),
+        ("[image 4x4 ~1]", [], "Image"),
         # Of one with a long name the image knows all of it.
         (
             CHIP,

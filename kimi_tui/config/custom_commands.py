@@ -17,8 +17,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
+from kimi_tui import lenient_json
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, open_folder, read_regular
 from kimi_tui.foreign_text import clean_source, one_line
@@ -237,8 +238,7 @@ def were_shown(data_dir: Path) -> list[str]:
         found: object = json.loads(read_regular(data_dir / SHOWN_NAME, 1 << 20))
     except (OSError, ValueError, RecursionError):
         return []
-    items = cast("list[object]", found) if isinstance(found, list) else []
-    return [one for one in items if isinstance(one, str)]
+    return [one for one in lenient_json.listing(found) if isinstance(one, str)]
 
 
 def note_shown(data_dir: Path, digest: str) -> None:

@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui.llm import lenient_json, tokens
+from kimi_tui import lenient_json
+from kimi_tui.llm import tokens
 from kimi_tui.llm.errors import (
     APIConnectionError,
     APIEmptyResponseError,

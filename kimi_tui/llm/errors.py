@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from kimi_tui.llm import lenient_json
+from kimi_tui import lenient_json
 from kimi_tui.llm.known_models import LEAST_WINDOW
 
 

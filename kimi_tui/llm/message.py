@@ -151,8 +151,9 @@ class Message(_Stored):
     @property
     def attached(self) -> tuple[str, ...]:
         """What is attached to the user's words, as the user is told of it."""
-        parts = (part for part in self.parts if isinstance(part, TextPart))
-        return tuple(part.attached for part in parts if part.attached)
+        return tuple(
+            part.attached for part in self.parts if isinstance(part, TextPart) and part.attached
+        )
 
     @property
     def images(self) -> tuple[ImagePart, ...]:

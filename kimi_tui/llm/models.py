@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
-from kimi_tui.llm import errors, lenient_json
+from kimi_tui import lenient_json
+from kimi_tui.llm import errors
 from kimi_tui.llm.base_url import NO_HEADERS, check_origin, host_of, is_loopback, origin_of
 from kimi_tui.llm.dialects import DIALECTS, Dialect, dialect_of_host
 from kimi_tui.llm.errors import (

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kimi_tui.llm import lenient_json, thinking, tokens
+from kimi_tui import lenient_json
+from kimi_tui.lenient_json import without_surrogates
+from kimi_tui.llm import thinking, tokens
 from kimi_tui.llm.dialects import REASONING_FIELDS, Dialect, family
-from kimi_tui.llm.lenient_json import without_surrogates
 from kimi_tui.llm.message import (
     CHECKPOINT_MARKER,
     COMPACTION_START,

@@ -21,7 +21,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kimi_tui.llm import errors, lenient_json
+from kimi_tui import lenient_json
+from kimi_tui.llm import errors
 from kimi_tui.llm.dialects import LearnedQuirks
 from kimi_tui.llm.errors import APIEmptyResponseError, APIStreamError, LLMError, ResponseContext
 from kimi_tui.llm.provider import (
@@ -491,17 +492,15 @@ class ChunkDecoder:
         if legacy := lenient_json.mapping(delta.get("function_call")):
             entries = [*entries, {"index": 0, "function": legacy}]
         if entries:
+            self._called = True
             items += self._tags.finish()
         for entry in entries:
             items += self._tools.feed(entry)
         for item in items:
-            match item:
-                case ThinkDelta():
-                    self._thought = True
-                case ToolCallDelta():
-                    self._called = self.said_anything = True
-                case _:
-                    self.said_anything = True
+            if isinstance(item, ThinkDelta):
+                self._thought = True
+            else:
+                self.said_anything = True
         self._take_reason(choice.get("finish_reason"))
         return items
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kimi_tui.llm import lenient_json
+from kimi_tui import lenient_json
 from kimi_tui.llm.dialects import Thinking
 from kimi_tui.llm.errors import LLMError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui.llm import lenient_json
+from kimi_tui import lenient_json
 
 if TYPE_CHECKING:
     from kimi_tui.llm.dialects import Dialect

@@ -104,8 +104,8 @@ class Block:
 class UserBlock(Block):
     """What the user said. `steer` is its id where it was typed while the agent worked, `queued` until it went in.
 
-    `written` is the text as it was written where emoji in it are shown shorter, else empty. `attached` says in one line
-    what of the files it names went with it.
+    `written` is the text as it was written where emoji in it are shown shorter, else empty. `attached` says of each file
+    that it names what went with it.
     """
 
     is_users: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class UserBlock(Block):
     text: str = ""
     written: str = ""
     images: tuple[ImageBlock, ...] = ()
-    attached: str = ""
+    attached: tuple[str, ...] = ()
     steer: str = ""
     queued: bool = False
 

@@ -812,8 +812,7 @@ class TranscriptModel:
         for block in reversed(self.blocks):
             if isinstance(block, UserBlock) and block.uid == self._list.uid:
                 if block.number == event.number:
-                    files = (shown_name(words[:_PATH_CHARS]) for words in event.files)
-                    block.attached = ", ".join(files)
+                    block.attached = tuple(shown_name(words[:_PATH_CHARS]) for words in event.files)
                     block.images += event.images
                     return self._list.touched(block)
             elif block.uid not in (self._list.uid, ""):

@@ -370,10 +370,6 @@ class Context:
             remarks=tuple(remarks),
         )
 
-    async def append_message(self, message: Message | Sequence[Message]) -> None:
-        """Add messages, all in one write. What the disk refuses is kept and written later."""
-        await self.append([message] if isinstance(message, Message) else message)
-
     async def checkpoint(self, add_user_message: bool) -> Checkpoint:
         """Make a checkpoint.
 

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, overload
 
+from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens, stored_image_tokens, text_tokens
@@ -35,7 +36,6 @@ from kimi_tui.session.schema import (
     internal_kind,
     is_message,
     message_of,
-    text_of,
     texts_of,
 )
 
@@ -205,15 +205,8 @@ class ContextIndex:
 
     def add(self, data: bytes) -> None:
         """Take in complete lines that were appended."""
-        base = self.size
-
-        def read(size: int, offset: int) -> bytes:
-            return data[offset : offset + size]
-
-        for line in lines(read):
-            self._take(
-                RawLine(line.number, base + line.offset, line.data, complete=True), nameless=[]
-            )
+        for number, line in enumerate(data.split(b"\n")[:-1], 1):
+            self._take(RawLine(number, self.size, line, complete=True), nameless=[])
 
     def prefix(self, offset: int) -> ContextIndex:
         """The index of what precedes an offset, the beginning of a record."""
@@ -282,8 +275,7 @@ class ContextIndex:
         if not is_message(record):
             self._skip(line, "not a message")
             return
-        found: object = record.get("tool_calls")
-        calls = cast("list[object]", found) if isinstance(found, list) else []
+        calls = lenient_json.listing(record.get("tool_calls"))
         for name in {_called(call) for call in calls} if calls else ():
             if 0 < len(name) <= _LONGEST_NAME:
                 self._callers.setdefault(name, array("I")).append(len(self._starts))
@@ -301,7 +293,7 @@ class ContextIndex:
         if number is None:
             self._skip(line, "a checkpoint without a number")
             return
-        uid = text_of(record.get("uid"))
+        uid = lenient_json.text(record.get("uid"))
         if not uid:
             nameless.append(len(self.checkpoints))
         if self.checkpoints and number != self.checkpoints[-1].id + 1:
@@ -310,10 +302,10 @@ class ContextIndex:
             Checkpoint(
                 id=number,
                 uid=uid,
-                at=text_of(record.get("at")),
+                at=lenient_json.text(record.get("at")),
                 offset=line.offset,
                 message_index=len(self._starts),
-                was=text_of(record.get("was")) or None,
+                was=lenient_json.text(record.get("was")) or None,
             )
         )
 
@@ -381,21 +373,19 @@ def _kind(record: dict[str, Any]) -> Kind:
 
 
 def _image_tokens(content: object) -> int:
-    if not isinstance(content, list):
-        return 0
     tokens = 0
-    for part in cast("list[object]", content):
-        where = cast("dict[str, object]", part).get("image_url") if isinstance(part, dict) else None
+    for part in lenient_json.listing(content):
+        where = lenient_json.mapping(part).get("image_url")
         if isinstance(where, dict):
-            facts = cast("dict[str, object]", where)
+            facts = lenient_json.mapping(where)
             tokens += stored_image_tokens(facts.get("width"), facts.get("height"))
     return min(tokens, _MOST_IMAGE_TOKENS)
 
 
 def _called(call: object) -> str:
-    function = cast("dict[str, object]", call).get("function") if isinstance(call, dict) else None
-    name = cast("dict[str, object]", function).get("name") if isinstance(function, dict) else None
-    return text_of(name)
+    return lenient_json.text(
+        lenient_json.mapping(lenient_json.mapping(call).get("function")).get("name")
+    )
 
 
 class MessageCache:

@@ -41,6 +41,7 @@ class DurableFile:
         size: Bytes of the file, also those that are in memory only.
         torn: What follows the last whole record on the disk; no part of `size`.
         trouble: Why not everything is saved, if it is not.
+        must_rewrite: Whether what is beyond the last sync cannot be trusted: only writing the file anew (`rewrite`) makes it good.
     """
 
     def __init__(self, path: Path, storage: Storage, make_folder: Callable[[], None]) -> None:
@@ -63,13 +64,12 @@ class DurableFile:
         self._synced = 0
         # How far a write that failed and could not be cut back may have come.
         self._attempted = 0
-        # The bytes in the file beyond `_synced` cannot be trusted: only writing it anew makes it good.
-        self._suspect = False
+        self.must_rewrite = False
 
     @property
     def unsaved_bytes(self) -> int:
         """How many bytes are in memory only."""
-        return self.size - (self._synced if self._suspect else self._written)
+        return self.size - (self._synced if self.must_rewrite else self._written)
 
     @property
     def unsynced_bytes(self) -> int:
@@ -80,11 +80,6 @@ class DurableFile:
     def identity(self) -> Identity | None:
         """Which file it is, as long as nobody puts another in its place."""
         return self._identity
-
-    @property
-    def must_rewrite(self) -> bool:
-        """Whether only writing the file anew (`rewrite`) makes it good again."""
-        return self._suspect
 
     def adopt(self, size: int, torn: bytes = b"") -> None:
         """Take the file as it is: `size` good bytes, then `torn` ones.
@@ -122,7 +117,7 @@ class DurableFile:
             self._kept, self._kept_from = bytearray(), size
         self.size = self._written = self._synced = self._attempted = size
         self.torn = b""
-        self._suspect = False
+        self.must_rewrite = False
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset` on, wherever they are.
@@ -157,7 +152,7 @@ class DurableFile:
         Raises:
             ChangedByOthers: The file is not as we left it.
         """
-        if self._suspect or self._written == self.size:
+        if self.must_rewrite or self._written == self.size:
             return
         fd: int | None = None
         try:
@@ -179,7 +174,7 @@ class DurableFile:
         Raises:
             StorageTrouble: It could not; the file must be written anew.
         """
-        if self._suspect:
+        if self.must_rewrite:
             raise self.trouble or StorageTrouble("Could not save the conversation.")
         written = self._written
         if written > self._synced:
@@ -187,7 +182,7 @@ class DurableFile:
                 self.storage.fsync(self._open())
             except OSError as error:
                 # The kernel forgets a failed write-back and calls the pages clean: another fsync would lie.
-                self._suspect = True
+                self.must_rewrite = True
                 raise self._failed(_DOING, error) from error
             self._synced = written
 
@@ -200,7 +195,7 @@ class DurableFile:
         Raises:
             StorageTrouble: The disk refused; nothing changed.
         """
-        self._suspect = True
+        self.must_rewrite = True
         temporary = self.path.with_name(f".{self.path.name}.tmp")
         storage = self.storage
         try:
@@ -220,14 +215,14 @@ class DurableFile:
             with contextlib.suppress(OSError):
                 storage.unlink(temporary)
             raise self._failed(_DOING, error) from error
-        self._suspect = False
+        self.must_rewrite = False
         self._written = self._synced = self.size
         self.torn = b""
         self.trouble = None
 
     def distrust(self, error: OSError, doing: str) -> StorageTrouble:
         """Count the file as unsafe until it is written anew; `doing` is what `error` refused. Returns the trouble."""
-        self._suspect = True
+        self.must_rewrite = True
         return self._failed(doing, error)
 
     def release(self) -> None:
@@ -239,7 +234,7 @@ class DurableFile:
                 self.storage.close(fd)
             except OSError as error:
                 # NFS and quotas report late: what was not synced before may be gone.
-                self._suspect = self._suspect or self._synced < self.size
+                self.must_rewrite = self.must_rewrite or self._synced < self.size
                 self._failed(_DOING, error)
 
     def is_foreign(self) -> bool:
@@ -299,13 +294,13 @@ class DurableFile:
             if self.storage.fstat(fd).st_size > self._written:
                 self.storage.ftruncate(fd, self._written)
         except OSError:
-            self._suspect = True
+            self.must_rewrite = True
 
     def trim(self) -> None:
         """Let go of what is safe on the disk, where the file is too long to be kept in memory."""
         if (
             self.size > WHOLE_IN_MEMORY_BYTES
-            and not self._suspect
+            and not self.must_rewrite
             and self._synced > self._kept_from
         ):
             with self._memory:
@@ -330,7 +325,7 @@ class DurableFile:
 
     def settle_tail(self) -> None:
         """Salvage a torn end; where that cannot be, close it by a line feed, so that it is merely an unreadable record."""
-        if self.salvage_tail():
+        if not self.torn or self.salvage_tail():
             return
         with self._memory:
             self._kept += self.torn + b"\n"
@@ -341,7 +336,7 @@ class DurableFile:
     def _failed(self, doing: str, error: OSError) -> StorageTrouble:
         if error.errno == errno.ENOENT:
             # The file or its folder is gone: what the descriptor still takes has no name.
-            self._suspect = True
+            self.must_rewrite = True
         trouble = StorageTrouble.of(doing, error)
         self.trouble = trouble
         return trouble

@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.context import known_checkpoint, scan
 from kimi_tui.session.context_index import ContextIndex
@@ -25,7 +26,7 @@ from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import describe
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_path
-from kimi_tui.session.schema import count_of, text_of
+from kimi_tui.session.schema import count_of
 from kimi_tui.session.side_files import MARKS_NAME, Summary, read_state, write_state
 
 _FORK = re.compile(r"^Fork( \d+)?( (?:at|after) #\d+)?( of world line \d+)?: ")
@@ -196,7 +197,7 @@ def _end_behind(
                 # What a compaction kept cannot be parted from it.
                 end = offset if turn is None else turn
                 return None if payload.get("was") else end, seen
-            is_there = is_there or text_of(payload.get("uid")) == newest
+            is_there = is_there or lenient_json.text(payload.get("uid")) == newest
             turn = None
         else:
             if is_there and (kind in _CUTS or (kind == "LineChanged" and payload.get("to_line"))):
@@ -206,13 +207,8 @@ def _end_behind(
 
 
 def _event(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    message: object = record.get("message")
-    if not isinstance(message, dict):
-        return "", {}
-    fields = cast("dict[str, Any]", message)
-    payload: object = fields.get("payload")
-    known = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-    return text_of(fields.get("type")), known
+    message = lenient_json.mapping(record.get("message"))
+    return lenient_json.text(message.get("type")), lenient_json.mapping(message.get("payload"))
 
 
 def _title(folder: Path, checkpoint_id: int | None, world_line: int, after: int | None) -> str:

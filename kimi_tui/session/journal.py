@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.jsonl import JsonlLog
-from kimi_tui.session.schema import Operation, count_of, new_uid, now, text_of
+from kimi_tui.session.schema import Operation, count_of, new_uid, now
 
 JOURNAL_NAME = "worldlines.jsonl"
 _OPERATIONS = frozenset(get_args(Operation))
@@ -105,7 +106,7 @@ class Entry:
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> Entry | None:
         """The operation that a line holds, None for anything else."""
-        op, name = record.get("op"), text_of(record.get("id"))
+        op, name = record.get("op"), lenient_json.text(record.get("id"))
         if not isinstance(op, str) or op not in _OPERATIONS or not name:
             return None
         paths: object = record.get("paths")
@@ -118,21 +119,21 @@ class Entry:
             size=count_of(record.get("size")) or 0,
             stored=record.get("stored") is True,
             to_size=count_of(record.get("to_size")) or 0,
-            reason=text_of(record.get("reason")),
+            reason=lenient_json.text(record.get("reason")),
             checkpoint_id=-1 if checkpoint_id is None else checkpoint_id,
-            uid=text_of(record.get("uid")),
+            uid=lenient_json.text(record.get("uid")),
             from_checkpoint=-1 if newest is None else newest,
-            at=text_of(record.get("at")),
+            at=lenient_json.text(record.get("at")),
             tokens_before=count_of(record.get("tokens_before")) or 0,
             tokens_after=count_of(record.get("tokens_after")) or 0,
             messages_dropped=count_of(record.get("messages_dropped")) or 0,
             tool_calls_dropped=count_of(record.get("tool_calls_dropped")) or 0,
-            text=text_of(record.get("text")),
-            of=text_of(record.get("of")),
+            text=lenient_json.text(record.get("text")),
+            of=lenient_json.text(record.get("of")),
             source=count_of(record.get("source")) or 0,
-            snapshot_before=text_of(record.get("snapshot_before")),
-            snapshot_after=text_of(record.get("snapshot_after")),
-            paths=tuple(text_of(path) for path in cast("list[object]", paths))
+            snapshot_before=lenient_json.text(record.get("snapshot_before")),
+            snapshot_after=lenient_json.text(record.get("snapshot_after")),
+            paths=tuple(lenient_json.text(path) for path in cast("list[object]", paths))
             if isinstance(paths, list)
             else (),
         )
@@ -164,9 +165,9 @@ class Journal:
             kind = record.get("op")
             self._largest = max(self._largest, count_of(record.get("n")) or 0)
             if kind == "void":
-                self._void.add(text_of(record.get("of")))
+                self._void.add(lenient_json.text(record.get("of")))
             elif kind == "done":
-                done.add(text_of(record.get("of")))
+                done.add(lenient_json.text(record.get("of")))
             elif kind == "foreign":
                 self._take_note(record)
             elif (entry := Entry.parse(record)) is not None:

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.session.errors import SessionError, StorageTrouble
 from kimi_tui.session.images import ImageStore
@@ -24,7 +25,6 @@ from kimi_tui.session.journal import Entry, Journal
 from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, lines, parse
 from kimi_tui.session.listing import read_excerpt, records_a_turn, time_of
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
-from kimi_tui.session.schema import text_of
 from kimi_tui.session.side_files import MAX_SIDE_FILE_BYTES, STATE_NAME, read_state, write_state
 from kimi_tui.session.store import SESSIONS_NAME, SessionStore
 from kimi_tui.session.world_lines import infer_revert
@@ -111,7 +111,7 @@ def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
     title = ""
     state = path / STATE_NAME
     if state.is_file():
-        title = text_of(_object(state).get("custom_title"))
+        title = lenient_json.text(_object(state).get("custom_title"))
     excerpt = read_excerpt(live, live.stat().st_size, counted=True)
     if excerpt.empty and not (title or records_a_turn(path / RECORD_NAME)):
         return None
@@ -168,11 +168,11 @@ def folder_list_error(share: Path) -> str:
 
 def _work_dirs(share: Path) -> dict[str, str]:
     """The paths that kimi-cli knew, by the MD5 that names their folders."""
-    listed: object = _object(share / FOLDER_LIST_NAME).get("work_dirs")
+    listed = lenient_json.listing(_object(share / FOLDER_LIST_NAME).get("work_dirs"))
     found: dict[str, str] = {}
-    for item in cast("list[object]", listed) if isinstance(listed, list) else []:
+    for item in listed:
         if isinstance(item, dict):
-            path = text_of(cast("dict[str, Any]", item).get("path"))
+            path = lenient_json.text(lenient_json.mapping(item).get("path"))
             try:
                 name = path.encode(errors="surrogateescape")
             except UnicodeEncodeError:
@@ -188,7 +188,7 @@ def _object(path: Path) -> dict[str, Any]:
         record = parse(read_regular(path, MAX_SIDE_FILE_BYTES, links=True))
     except OSError:
         return {}
-    return record if isinstance(record, dict) else {}
+    return lenient_json.mapping(record)
 
 
 def _entries(folder: Path) -> list[Path]:

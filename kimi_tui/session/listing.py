@@ -136,12 +136,14 @@ def time_of(status: os.stat_result) -> float:
 
 
 def records_a_turn(path: Path) -> bool:
-    """Whether the user ever said something, by the beginning of a session's record."""
+    """Whether the user ever said something, by the beginning of a session's record; one that cannot be read may say so."""
     try:
         with open(open_regular(path), "rb", buffering=0) as file:
             return b'"TurnBegin"' in file.read(_EXCERPT_BYTES)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ def first_title(folder: Path) -> str:
 
 
 def read_excerpt(path: Path, size: int, *, counted: bool = False) -> Excerpt:
-    """Read a context's beginning and end. What cannot be read counts as empty.
+    """Read a context's beginning and end. What cannot be read does not count as empty: nobody knows what was said.
 
     Args:
         path: The context.
@@ -185,7 +187,8 @@ def read_excerpt(path: Path, size: int, *, counted: bool = False) -> Excerpt:
                 tail = file.read(_EXCERPT_BYTES)
             if not whole and counted and size <= _MAX_COUNTED_BYTES:
                 found.messages = _n_messages(file.fileno())
-    except OSError:
+    except OSError as error:
+        found.empty = isinstance(error, FileNotFoundError)
         return found
     for record in _records(head):
         if record.get("role") in MESSAGE_ROLES:

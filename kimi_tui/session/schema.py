@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import ValidationError
 
+from kimi_tui import lenient_json
 from kimi_tui.llm.message import CHECKPOINT_MARKER, COMPACTION_START, Message
 from kimi_tui.session.jsonl import encode
 
@@ -129,11 +130,6 @@ def count_of(value: object) -> int | None:
     return None
 
 
-def text_of(value: object) -> str:
-    """The value where it is text, else nothing."""
-    return value if isinstance(value, str) else ""
-
-
 def message_of(record: dict[str, Any]) -> Message | None:
     """The message that a record holds, without the parts and calls that make no sense; None where nothing is left."""
     known = {key: value for key, value in record.items() if value is not None}
@@ -174,17 +170,6 @@ def is_message(record: dict[str, Any]) -> bool:
     return message_of(record) is not None
 
 
-def usage_line(tokens: int, *, estimated: bool = False) -> bytes:
-    """The line of a usage. Only an estimate says what it is: other programs pass over the key."""
-    record = {"role": USAGE, "token_count": tokens}
-    return encode({**record, "estimated": True} if estimated else record)
-
-
-def system_prompt_line(text: str) -> bytes:
-    """The line of the system prompt."""
-    return encode({"role": SYSTEM_PROMPT, "content": text})
-
-
 def message_line(message: Message) -> bytes:
     """The line of a message."""
     try:
@@ -199,27 +184,29 @@ def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
     """The lines of what is appended; checkpoints are numbered from `next_id`."""
     pieces: list[bytes] = []
     for addition in additions:
-        if isinstance(addition, NewCheckpoint):
-            record: dict[str, Any] = {
-                "role": CHECKPOINT,
-                "id": next_id,
-                "uid": addition.uid or new_uid(),
-                "at": addition.at or now(),
-            }
-            if addition.was is not None:
-                record["was"] = addition.was
-            pieces.append(encode(record))
-            if addition.marker:
-                pieces.append(encode({"role": "user", "content": marker_text(next_id)}))
-            next_id += 1
-        elif isinstance(addition, TokenCount):
-            pieces.append(usage_line(addition.tokens, estimated=addition.estimated))
-        elif isinstance(addition, SystemPrompt):
-            pieces.append(system_prompt_line(addition.text))
-        elif isinstance(addition, Verbatim):
-            pieces.append(addition.line)
-        else:
-            pieces.append(message_line(addition))
+        record: dict[str, Any]
+        match addition:
+            case Message():
+                pieces.append(message_line(addition))
+            case NewCheckpoint(marker, was, uid, at):
+                uid, at = uid or new_uid(), at or now()
+                record = {"role": CHECKPOINT, "id": next_id, "uid": uid, "at": at}
+                if was is not None:
+                    record["was"] = was
+                pieces.append(encode(record))
+                if marker:
+                    pieces.append(encode({"role": "user", "content": marker_text(next_id)}))
+                next_id += 1
+            case TokenCount(tokens, estimated):
+                record = {"role": USAGE, "token_count": tokens}
+                if estimated:
+                    # Only an estimate says what it is: other programs pass over the key.
+                    record["estimated"] = True
+                pieces.append(encode(record))
+            case SystemPrompt(text):
+                pieces.append(encode({"role": SYSTEM_PROMPT, "content": text}))
+            case Verbatim(line):
+                pieces.append(line)
     return b"".join(pieces)
 
 
@@ -247,26 +234,22 @@ def texts_of(record: dict[str, Any]) -> list[str]:
     content: object = record.get("content")
     if isinstance(content, str):
         return [content]
-    found: list[str] = []
-    if isinstance(content, list):
-        for part in cast("list[object]", content):
-            if isinstance(part, dict):
-                known = cast("dict[str, object]", part)
-                text = known.get("text")
-                if isinstance(text, str) and not known.get("attached"):
-                    found.append(text)
-    return found
+    parts = map(lenient_json.mapping, lenient_json.listing(content))
+    found = (part.get("text") for part in parts if not part.get("attached"))
+    return [text for text in found if isinstance(text, str)]
 
 
 def image_names_of(record: dict[str, Any]) -> list[str]:
     """The names of the images in a message record; empty for those that have none."""
-    content: object = record.get("content")
-    found: list[str] = []
-    for part in cast("list[object]", content) if isinstance(content, list) else []:
-        where = cast("dict[str, object]", part).get("image_url") if isinstance(part, dict) else None
-        if isinstance(where, dict):
-            found.append(text_of(cast("dict[str, object]", where).get("name")))
-    return found
+    places = (
+        lenient_json.mapping(part).get("image_url")
+        for part in lenient_json.listing(record.get("content"))
+    )
+    return [
+        lenient_json.text(lenient_json.mapping(where).get("name"))
+        for where in places
+        if isinstance(where, dict)
+    ]
 
 
 def internal_kind(record: dict[str, Any]) -> Internal | None:

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message
 from kimi_tui.session.jsonl import encode, parse
-from kimi_tui.session.schema import count_of, internal_kind, text_of
+from kimi_tui.session.schema import count_of, internal_kind
 
 STATE_NAME = "state.json"
 MARKS_NAME = "marks.json"
@@ -65,20 +66,19 @@ class Marks:
 def read_state(folder: Path) -> State:
     """The state of a session; defaults where it is missing or damaged."""
     record = _read(folder / STATE_NAME)
-    raw: object = record.pop("summary", None)
-    kept = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    kept = lenient_json.mapping(record.pop("summary", None))
     size = count_of(kept.get("size"))
     return State(
-        title=text_of(record.pop("custom_title", None)),
+        title=lenient_json.text(record.pop("custom_title", None)),
         archived=record.pop("archived", None) is True,
-        work_dir=text_of(record.pop("work_dir", None)),
-        forked_from=text_of(record.pop("forked_from", None)),
-        imported_from=text_of(record.pop("imported_from", None)),
+        work_dir=lenient_json.text(record.pop("work_dir", None)),
+        forked_from=lenient_json.text(record.pop("forked_from", None)),
+        imported_from=lenient_json.text(record.pop("imported_from", None)),
         summary=Summary(
             size=-1 if size is None else size,
             messages=count_of(kept.get("messages")) or 0,
             tokens=count_of(kept.get("tokens")) or 0,
-            title=text_of(kept.get("title")),
+            title=lenient_json.text(kept.get("title")),
         ),
         other=record,
     )
@@ -112,12 +112,10 @@ def write_state(storage: Storage, folder: Path, state: State) -> None:
 def read_marks(folder: Path) -> Marks:
     """The bookmarks and pins of a session; none where the file is missing or damaged."""
     record = _read(folder / MARKS_NAME)
-    raw: object = record.pop("bookmarks", None)
-    names = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
-    pins: object = record.pop("pins", None)
+    names = lenient_json.mapping(record.pop("bookmarks", None))
     pairs: set[tuple[str, int]] = set()
-    for item in cast("list[object]", pins) if isinstance(pins, list) else []:
-        pair = cast("list[object]", item) if isinstance(item, list) else []
+    for item in lenient_json.listing(record.pop("pins", None)):
+        pair = lenient_json.listing(item)
         if len(pair) == 2 and isinstance(pair[0], str) and (n := count_of(pair[1])) is not None:
             pairs.add((pair[0], n))
     return Marks(
@@ -146,8 +144,7 @@ def _read(path: Path) -> dict[str, Any]:
         data = read_regular(path, MAX_SIDE_FILE_BYTES)
     except OSError:
         return {}
-    record = parse(data)
-    return record if isinstance(record, dict) else {}
+    return lenient_json.mapping(parse(data))
 
 
 def _write(storage: Storage, path: Path, record: Mapping[str, Any]) -> None:

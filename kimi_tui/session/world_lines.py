@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import Message
 from kimi_tui.session.context import scan_world_line
@@ -37,7 +38,6 @@ from kimi_tui.session.schema import (
     dmail_text_of,
     internal_kind,
     summary_of,
-    text_of,
 )
 
 # A marker, and what comes after it.
@@ -240,7 +240,7 @@ class _Reader:
         number = count_of(record.get("id")) if record.get("role") == CHECKPOINT else None
         if number is None:
             return None
-        uid = text_of(record.get("uid")) or self._hash.copy().hexdigest()
+        uid = lenient_json.text(record.get("uid")) or self._hash.copy().hexdigest()
         return _Point(number, uid)
 
     def _walk(self) -> Iterator[dict[str, Any]]:

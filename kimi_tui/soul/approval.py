@@ -208,7 +208,7 @@ class Approval:
             if ask.action == "present plan":
                 # A change of mode meanwhile changes nothing of what stands there.
                 waiting.changed_first = self._changed_first(ask)
-                where = f"changed first: {waiting.changed_first.removeprefix(YES_AND)}"
+                where = f"if you change it: {waiting.changed_first.removeprefix(YES_AND)}"
             self._wire.publish(
                 ApprovalRequest(
                     id=waiting.id,

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from mimetypes import guess_type
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,12 @@ ALL_BYTES = 256 * 1024
 _PATIENCE_S = 5.0
 _MENTION = re.compile(r'(?<![^\s(\[{])@(?:"((?:[^"\\\n]|\\.)+)"(#\d+(?:-\d+)?)?|([^\s"]+))')
 _LINES = re.compile(r"#(\d{1,9})(?:-(\d{1,9}))?$")
+_FILE_ENDING = re.compile(
+    r"\.(?:adoc|ba[st]h?|cc|cfg|clj|conf|cpp|cs|csproj|cxx|dart|env|erl|exs?|fish|gd|go|gradle|graphql|hp?p?|hs|ini"
+    r"|ipynb|java|jl|jsx|kts?|less|lock|log|lua|mdx?|mjs|ml|nix|patch|php|pl|proto|ps1|pyi?|r|rb|rs|rst|s[ac]ss|scala"
+    r"|sh|sql|svelte|swift|tcss|tex|tf|toml|tsx?|vim|vue|ya?ml|zig|zsh)$"
+)
+"""What the system's list of media types may not have."""
 _TRAILING = ".,;:!?)]}'\""
 Attached = TextPart | Image
 
@@ -91,6 +98,8 @@ class Attachments:
             ModelCannotSee: the message has images, or names some.
             StorageTrouble: the disk refused.
         """
+        if not images and "@" not in text:
+            return
         model = self._conversation.model
         if not model.sees and (images or await self._names_images(text)):
             raise ModelCannotSee(model.name, self._seeing)
@@ -138,8 +147,6 @@ class Attachments:
 
     async def _named_in(self, text: str, versions: FileVersions, *, sees: bool) -> list[Attached]:
         parts: list[Attached] = []
-        if "@" not in text:
-            return parts
         env = ToolEnv(
             work_dir=self._work_dir,
             approver=_Refusal(),
@@ -158,6 +165,7 @@ class Attachments:
 
     async def _attach(self, text: str, env: ToolEnv, parts: list[Attached]) -> None:
         seen: set[Mention] = set()
+        missing: set[str] = set()
         left = ALL_BYTES
         for written in _MENTION.finditer(text):
             if len(parts) == MOST:
@@ -169,6 +177,13 @@ class Attachments:
                 if part is not None or mention in seen:
                     break
             else:
+                # The list of media types is read with the first one.
+                path = await asyncio.to_thread(_missing_file, written)
+                if path and path not in missing:
+                    missing.add(path)
+                    # First: of many the last are only counted on the screen.
+                    label = f"{path}: no such file"
+                    parts.insert(0, _part(path, "There is no such file.", "", label))
                 continue
             if part is not None:
                 seen.add(mention)
@@ -231,6 +246,16 @@ def readings(found: re.Match[str]) -> Iterator[Mention]:
         if plain[-1] not in _TRAILING:
             return
         plain = plain[:-1]
+
+
+def _missing_file(written: re.Match[str]) -> str:
+    """The path of what is not there and was most likely meant as a file; empty for a decorator, a package, a person."""
+    for path, _, _ in readings(written):
+        name = path.rpartition("/")[2].lower()
+        is_file = _FILE_ENDING.search(name) or guess_type(name, strict=False)[0]
+        if written[1] is not None or is_file:
+            return path
+    return ""
 
 
 def _with_lines(path: str, lines: re.Match[str] | None) -> Mention:

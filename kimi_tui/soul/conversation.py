@@ -251,7 +251,7 @@ class Conversation:
     @shielded
     async def append(self, messages: Sequence[Message]) -> None:
         """Add messages at the end, also when cancelled meanwhile."""
-        await self.context.append_message(messages)
+        await self.context.append(messages)
 
     @property
     def messages_since_checkpoint(self) -> int:

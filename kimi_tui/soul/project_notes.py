@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from kimi_tui import lenient_json
 from kimi_tui.app_paths import config_dir, kimi_cli_share_dir, short
 from kimi_tui.filesystem import open_folder, open_regular
 from kimi_tui.foreign_text import one_line
@@ -151,7 +152,7 @@ def reminder(notes: Notes) -> Message:
 def brought_by(message: Message) -> str:
     """The path of the notes that a message brought; empty where it brought none."""
     path = (message.model_extra or {}).get("notes")
-    return path if isinstance(path, str) else ""
+    return lenient_json.text(path)
 
 
 def repository_root(folder: Path) -> Path | None:

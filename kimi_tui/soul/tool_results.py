@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
+from kimi_tui import lenient_json
 from kimi_tui.images import Image
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.session.images import image_part
@@ -185,7 +186,7 @@ def _todos(arguments: str | None) -> tuple[TodoEntry, ...] | None:
         return None
     found: list[TodoEntry] = []
     for item in cast("list[object]", items):
-        row = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+        row = lenient_json.mapping(item)
         title, status = row.get("title"), row.get("status")
         if isinstance(title, str) and isinstance(status, str) and status in _STATUSES:
             found.append(
@@ -239,7 +240,7 @@ def call_arguments(arguments: str | None) -> dict[str, Any]:
         value = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return lenient_json.mapping(value)
 
 
 async def blocks_of(

@@ -6,7 +6,9 @@ import asyncio
 import os
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -196,7 +198,9 @@ async def _carried_out(
 ) -> ToolOutcome:
     """Run the command of a call to its end."""
     outcome = await _to_its_end(running, command, params.timeout, env)
-    return await asyncio.to_thread(_of_sandbox, outcome, confined) if confined else outcome
+    if confined is None:
+        return outcome
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, env.environ.get("HOME", ""))
 
 
 def _how_long(params: ShellParams) -> str:
@@ -260,7 +264,7 @@ async def _confined(command: str, params: ShellParams, env: ToolEnv) -> tuple[Co
     return confined, f"in the sandbox, but WITH THE NETWORK. Its reason: {why}" if asks else ""
 
 
-def _of_sandbox(outcome: ToolOutcome, confined: Confined) -> ToolOutcome:
+def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
     facts, brief = [outcome.message], f"{outcome.brief} · sandbox"
     if outcome.is_error and (what := refused(outcome.output, confined.policy)):
@@ -273,11 +277,22 @@ def _of_sandbox(outcome: ToolOutcome, confined: Confined) -> ToolOutcome:
         facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
         brief += " · settings of git moved: undone"
     if changed := confined.policy.watch.changed():
-        n_more = len(changed) - _MOST_NAMED
-        named = ", ".join(changed[:_MOST_NAMED]) + (f" and {n_more} more" if n_more > 0 else "")
+        named = _named(changed)
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
+    if replaced := confined.policy.replaced():
+        start = f"{confined.policy.work}/"
+        named = _named([with_tilde(Path(path.removeprefix(start)), home) for path in replaced])
+        facts.append(
+            f"Replaced by another program while it ran, and open to it from then on: {named}. Tell the user so."
+        )
+        brief += f" · replaced meanwhile: {named}"
     return replace(outcome, message=" ".join(facts), brief=brief)
+
+
+def _named(paths: Sequence[str]) -> str:
+    n_more = len(paths) - _MOST_NAMED
+    return ", ".join(paths[:_MOST_NAMED]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def command_that_ran(asked_for: str, message: str) -> str:

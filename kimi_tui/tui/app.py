@@ -663,6 +663,16 @@ class KimiApp(App[None], inherit_bindings=False):
         if not self.is_headless:
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 
+    def _watch_app_focus(self, focus: bool) -> None:
+        """Leave the keys where they are while another window has them.
+
+        Textual takes them from the widget at once: an Enter that was pressed just before would be lost on its way.
+        """
+        if focus:
+            super()._watch_app_focus(focus)
+        else:
+            self.screen.update_node_styles()
+
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed: an approval waits for a quiet keyboard. Leave out clicks that come too early."""
         if isinstance(event, events.MouseEvent) and not event.is_forwarded:

@@ -192,6 +192,17 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
 
 
+def cut_middle(text: str, width: int, mark: str = "…") -> str:
+    """The text in at most `width` cells; of what was longer beginning and end, which tell names of one family apart."""
+    if cell_len(text) <= width:
+        return text
+    end, n_cells = len(text), 0
+    while end and n_cells + cell_len(text[end - 1]) <= (width - 1) // 2:
+        end -= 1
+        n_cells += cell_len(text[end])
+    return f"{cut(text, width - n_cells, mark)}{text[end:]}"
+
+
 NAME_WIDTH = 40
 """Cells that the name of a world line has within a sentence."""
 

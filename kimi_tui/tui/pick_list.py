@@ -12,7 +12,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.formatting import cut, cut_middle
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList
 
@@ -46,14 +46,14 @@ SERVER_KEYS: Mapping[str, str] = {"escape": "back", "ctrl+r": "look again"}
 class Entry:
     """A row of the list: its words, quiet facts in a second column, and whether it is what holds now.
 
-    `shortly` are the facts for where not all of them have room, those that matter most first, with two blanks between;
-    None where what there are is cut.
+    Facts that are several stand in columns, those that matter most first. `shortly` are the facts for where not all of
+    them have room; None where what there are is cut.
     """
 
     name: str
-    facts: str = ""
+    facts: str | tuple[str, ...] = ""
     holds: bool = False
-    shortly: str | None = None
+    shortly: str | tuple[str, ...] | None = None
 
 
 @dataclass
@@ -102,13 +102,44 @@ class PickState:
         return matching[self.top : self.top + rows]
 
 
-def _fitted(facts: str, room: int) -> str:
-    """The first of some facts, as many as have room, each whole: in their columns, or closer where more of them have."""
-    words = [word for word in facts.split("  ") if word.strip()]
-    while words and cell_len(facts) > room:
-        facts = "  ".join(word.strip() for word in words)
-        words.pop()
-    return facts if cell_len(facts) <= room else ""
+_GAP = 2
+"""Cells between two columns of facts."""
+
+
+class _Table:
+    """Facts of several entries in columns; a column in which nothing stands takes no room.
+
+    Args:
+        rows: those of each entry; what is one text stands as it is.
+        room: cells for all columns together; the last ones are left out where they have none.
+    """
+
+    def __init__(self, rows: Sequence[str | tuple[str, ...]], room: int | None = None) -> None:
+        parted = [row for row in rows if isinstance(row, tuple)]
+        n_columns = max(map(len, parted), default=0)
+        self._widths = [
+            max((cell_len(one_line(row[at])) for row in parted if at < len(row)), default=0)
+            for at in range(n_columns)
+        ]
+        while room is not None and self.width > room and self._widths:
+            self._widths.pop()
+
+    @property
+    def width(self) -> int:
+        """Cells of all columns."""
+        widths = [width for width in self._widths if width]
+        return sum(widths) + _GAP * max(0, len(widths) - 1)
+
+    def row(self, facts: str | tuple[str, ...]) -> str:
+        """The facts of one entry."""
+        if isinstance(facts, str):
+            return one_line(facts)
+        cells: list[str] = []
+        for width, fact in zip(self._widths, facts, strict=False):
+            if width:
+                words = one_line(fact)
+                cells.append(words + " " * (width - cell_len(words)))
+        return (" " * _GAP).join(cells).rstrip()
 
 
 class PickList(KeyList):
@@ -198,27 +229,32 @@ class PickList(KeyList):
         """The visible rows."""
         glyphs = glyphs_of(self)
         width = self.content_size.width
-        names = max((cell_len(one_line(e.name)) for e in self._state.entries), default=0)
+        entries = self._state.entries
+        marks = any(entry.holds for entry in entries)
+        edges = 4 if marks else 2
+        names = max((cell_len(one_line(e.name)) for e in entries), default=0) + 3
         # Names tell entries apart; what stands beside them gives way first.
-        column = min(names, max(12, width * 2 // 3 - 3)) + 3
-        marks = any(entry.holds for entry in self._state.entries)
-        room = max(0, width - column - (5 if marks else 3))
-        # In columns, so all of them or none.
-        is_narrow = any(cell_len(entry.facts) > room for entry in self._state.entries)
+        column = min(names, max(12, width * 2 // 3 - 3) + 3)
+        room = max(0, width - column - edges - 1)
+        facts = [entry.facts for entry in entries]
+        table = _Table(facts)
+        is_narrow = any(cell_len(table.row(one)) > room for one in facts)
+        if is_narrow:
+            facts = [one.facts if one.shortly is None else one.shortly for one in entries]
+        if is_narrow and table.width:
+            # Names and columns share the room: none takes so much that nothing is left of the other.
+            least = min(names, max(12, width * 2 // 5))
+            table = _Table(facts, width - least - edges)
+            column = max(least, min(names, width - table.width - edges))
+            room = max(0, width - column - edges)
         lines: list[Content] = []
         shown = self._shown()
         if heading := self._heading():
             lines.append(Content.styled(f"  {heading}", "$ink-quiet"))
         for index in shown:
             entry = self._state.entries[index]
-            name = cut(one_line(entry.name), column - 1, glyphs.cut)
-            is_short = is_narrow and entry.shortly is not None
-            facts = _fitted(entry.shortly or "", room) if is_short else entry.facts
-            # Blanks stay as they are: they make columns.
-            facts = " ".join(map(one_line, facts.split(" ")))
-            facts = cut(facts, room, glyphs.cut)
-            if not facts.removesuffix(glyphs.cut).strip():
-                facts = ""  # of what is blank at its beginning only the sign of the cut would stand there
+            name = cut_middle(one_line(entry.name), column - _GAP, glyphs.cut)
+            words = cut(table.row(facts[index]), room, glyphs.cut)
             is_chosen = index == self._state.chosen
             back = " on $select" if is_chosen and self.has_focus else ""
             edge = glyphs.edge if is_chosen and self.has_focus else " "
@@ -228,7 +264,7 @@ class PickList(KeyList):
                 (mark, f"$ok{back}"),
                 (name, f"{'bold $ink-strong' if is_chosen else '$ink'}{back}"),
                 (" " * (column - cell_len(name)), f"$ink{back}"),
-                (facts, f"$ink-quiet{back}"),
+                (words, f"$ink-quiet{back}"),
             )
             fill = " " * max(0, width - row.cell_length)
             lines.append(Content.assemble(row, (fill, f"$ink{back}")))

@@ -13,6 +13,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
+from kimi_tui import lenient_json
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import (
     ImageBlock,
@@ -276,7 +277,7 @@ class Decoder:
             key = f"{call_id}@{self._n_calls}"
             self._keys[call_id] = key
         self._last_key = key
-        text = arguments if isinstance(arguments, str) else ""
+        text = lenient_json.text(arguments)
         self._arguments[key] = [text]
         return ev.ToolCall(key, name, text, "" if call_id == key else call_id)
 
@@ -399,8 +400,7 @@ def _decode_approval(data: Json) -> Event | None:
     request_id = _text(data, "id")
     if not request_id:
         return None
-    kind, offered = data.get("kind"), data.get("options")
-    options = cast("list[object]", offered) if isinstance(offered, list) else []
+    kind, options = data.get("kind"), lenient_json.listing(data.get("options"))
     return ev.ApprovalRequest(
         id=request_id,
         key=_text(data, "tool_call_id"),
@@ -516,20 +516,12 @@ _STATUS = tuple(_status_fields())
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:
-    value = data.get(key)
-    return value if isinstance(value, str) else ""
+    return lenient_json.text(data.get(key))
 
 
 def _joined_text(value: object) -> str:
     """A text, or the text parts of a list of content parts."""
     if isinstance(value, str):
         return value
-    if not isinstance(value, list):
-        return ""
-    texts: list[str] = []
-    for part in cast("list[object]", value):
-        if isinstance(part, dict):
-            text = cast("Json", part).get("text")
-            if isinstance(text, str):
-                texts.append(text)
-    return "".join(texts)
+    parts = lenient_json.listing(value)
+    return "".join(lenient_json.text(lenient_json.mapping(part).get("text")) for part in parts)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, TypeGuard, cast
 
+from kimi_tui import lenient_json
 from kimi_tui.foreign_text import one_line
 
 
@@ -284,16 +285,13 @@ def images_of(value: object) -> tuple[ImageBlock, ...]:
     if is_whole(value):
         return (ImageBlock(),) * min(max(0, value), _MAX_COUNTED)
     found: list[ImageBlock] = []
-    for one in cast("list[object]", value) if isinstance(value, list) else []:
-        if not isinstance(one, dict):
-            continue
-        record = cast("dict[str, object]", one)
+    for one in lenient_json.listing(value):
+        record = lenient_json.mapping(one)
         if record.get("type") == "image":
             found.append(decode_image(record))
         elif record.get("type") == "image_url":
             # A content part: of one that is stored, its name says the hash.
-            where = record.get("image_url")
-            facts = cast("dict[str, object]", where) if isinstance(where, dict) else {}
+            facts = lenient_json.mapping(record.get("image_url"))
             url = facts.get("url")
             stored = PurePosixPath(url) if isinstance(url, str) and len(url) < _MAX_WORD else None
             hashed = stored.stem if stored is not None and stored.parent.name == "images" else ""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kimi_tui.workspace.protected_names import folded
+
 RULES_NAME = ".gitignore"
 ALWAYS = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that belong to a version control system: never scanned, never restored."""
@@ -423,7 +425,9 @@ class IgnoreStack:
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
         """Whether this path (relative to the work folder) is left out; its folders are known not to be."""
-        if path.rpartition("/")[2] in ALWAYS:
+        name = path.rpartition("/")[2]
+        # Under any spelling by which a file system may find it.
+        if (name[:1] == "." or not name.isascii()) and folded(name) in ALWAYS:
             return True
         for skipped, before, rules in self.files:
             verdict = rules.verdict(before + path[skipped:], is_folder=is_folder)

@@ -38,6 +38,7 @@ from kimi_tui.workspace.entries import (
     was_looked_for,
 )
 from kimi_tui.workspace.ignore import ALWAYS
+from kimi_tui.workspace.protected_names import folded
 from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out, new_id, path_in
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
@@ -206,7 +207,7 @@ def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     for path, entry in now.items():
         name = path.rpartition("/")[2]
-        if entry.is_known or name in ALWAYS:
+        if entry.is_known or folded(name) in ALWAYS:
             continue
         shown = f"{path[: -len(REST)]}…" if name == REST else path
         if name != REST and os.path.isdir(root / path):

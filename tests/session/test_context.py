@@ -35,10 +35,10 @@ def assistant(text: str, *calls: str) -> Message:
 
 async def turn(context: Context, words: str, answer: str, tokens: int) -> None:
     await context.checkpoint(True)
-    await context.append_message(user_message(words))
+    await context.append([user_message(words)])
     await context.checkpoint(True)
     await context.append([TokenCount(tokens, estimated=False)])
-    await context.append_message(assistant(answer))
+    await context.append([assistant(answer)])
     await context.append([TokenCount(tokens + 10, estimated=False)])
     assert await context.sync()
 
@@ -104,7 +104,7 @@ async def test_everything_is_there_after_opening_again(session: Session) -> None
         tool_calls=[ToolCall(id="c", function=FunctionCall(name="Shell", arguments='{"a": 1}'))],
     )
     await turn(context, "one", "two", 500)
-    await context.append_message([message, Message(role="tool", content="out", tool_call_id="c")])
+    await context.append([message, Message(role="tool", content="out", tool_call_id="c")])
     expected = list(context.messages)
     checkpoints, tokens = list(context.checkpoints), context.token_count
     again = (await reopened(session)).context
@@ -220,11 +220,11 @@ async def test_what_was_estimated_of_a_line_that_was_cut_is_counted_anew(session
     context = session.context
     for words in ("one", "two"):
         await context.checkpoint(False)
-        await context.append_message(user_message(words * 500))
+        await context.append([user_message(words * 500)])
     assert context.token_count > 200
     await context.revert_to(1, reason="rewind")
     for words in ("a", "b", "c"):
-        await context.append_message(user_message(words))
+        await context.append([user_message(words)])
     counted = context.token_count
     assert (await reopened(session)).context.token_count == counted
 
@@ -288,7 +288,7 @@ async def test_a_torn_end_is_kept_aside_and_never_joined(session: Session) -> No
     assert report.torn_bytes == 28
     assert path.read_bytes() == whole
     assert (session.dir / "context.jsonl.torn").read_bytes() == b'{"role":"user","content":"ha\n'
-    await again.context.append_message(user_message("next"))
+    await again.context.append([user_message("next")])
     assert records(path)[-1] == {"role": "user", "content": "next"}
     await again.aclose()
 
@@ -310,7 +310,7 @@ async def test_a_cancelled_operation_is_carried_through(context: Context) -> Non
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await context.append_message(user_message("after"))
+    await context.append([user_message("after")])
     await context.sync()
     disk = [r["content"] for r in records(context.folder / "context.jsonl") if "content" in r]
     assert disk == texts(context)
@@ -322,7 +322,7 @@ async def test_appends_while_syncing_and_reverting_keep_their_order(context: Con
     await turn(context, "a", "b", 1)
 
     async def say(words: str) -> None:
-        await context.append_message(user_message(words))
+        await context.append([user_message(words)])
 
     await asyncio.gather(
         context.sync(),

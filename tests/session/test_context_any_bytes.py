@@ -113,7 +113,7 @@ async def _open_and_go_on(folder: Path, data: bytes, target: int) -> None:
     made = await context.checkpoint(True)
     assert made.id == context.n_checkpoints - 1
     assert made.id > max((point.id for point in context.checkpoints[:-1]), default=-1)
-    await context.append_message(user_message("goes on"))
+    await context.append([user_message("goes on")])
     written = (folder / "context.jsonl").read_bytes()
     assert written.startswith(whole)
     added = [json.loads(line) for line in written[len(whole) :].split(b"\n") if line]
@@ -157,7 +157,7 @@ def test_a_message_with_half_a_surrogate_pair_is_kept_as_it_is(tmp_path: Path) -
     async def run() -> None:
         session = Session(tmp_path / "s", Path("/w"))
         await session.open()
-        await session.context.append_message(user_message("a\ud800b"))
+        await session.context.append([user_message("a\ud800b")])
         await session.aclose()
         again = Session(tmp_path / "s", Path("/w"))
         assert (await again.open()).n_skipped == 0

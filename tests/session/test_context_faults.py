@@ -46,7 +46,7 @@ async def opened(folder: Path, storage: Storage) -> Session:
 async def say(session: Session, *words: str) -> None:
     for word in words:
         await session.context.checkpoint(False)
-        await session.context.append_message(user_message(word))
+        await session.context.append([user_message(word)])
 
 
 def nothing(_name: str, _arguments: tuple[Any, ...]) -> None:

@@ -60,7 +60,7 @@ async def test_opening_parses_the_end_only(folder: Path, monkeypatch: pytest.Mon
     assert done.entry.messages_dropped == 15
     assert len(parsed) < 10
     assert done.dropped[0].text == f"question {STEPS - 5}"
-    await session.context.append_message(user_message("on"))
+    await session.context.append([user_message("on")])
     await session.sync()
     await session.aclose()
     again = Session(folder, Path("/w"))

@@ -48,7 +48,7 @@ async def test_what_threads_read_is_right_whatever_happens_beside(
     for reader in readers:
         reader.start()
     for n in range(N_MESSAGES):
-        await context.append_message(user_message(f"message {n} " + "x" * (n % 90)))
+        await context.append([user_message(f"message {n} " + "x" * (n % 90))])
         if n % 5 == 0:
             await context.sync()
     done.set()

@@ -166,7 +166,7 @@ async def test_everything_comes_along_and_goes_on(share: Path, store: SessionSto
     assert [m.text for m in session.context.messages][-1] == "ok"
     await jump(session.context, 1)
     assert [m.text for m in session.context.messages][-1] == "too much"
-    await session.context.append_message(user_message("on we go"))
+    await session.context.append([user_message("on we go")])
     await session.aclose()
     for path in original.iterdir():
         assert path.read_bytes() == before[path.name][0]

@@ -56,7 +56,7 @@ async def test_the_second_is_told_who_holds_it_and_may_fork(
     copy = await session.fork()
     await copy.open()
     assert [message.text for message in copy.context.messages] == ["hi"]
-    await copy.context.append_message(user_message("there"))
+    await copy.context.append([user_message("there")])
     await copy.aclose()
     assert (tmp_path / "context.jsonl").read_text() == '{"role":"user","content":"hi"}\n'
 
@@ -83,7 +83,7 @@ async def test_a_child_left_in_the_background_does_not_keep_it(tmp_path: Path) -
     session = Session(tmp_path, Path("/w"))
     await session.open()
     child = background_child()
-    await session.context.append_message(user_message("hi"))
+    await session.context.append([user_message("hi")])
     await session.aclose()
     try:
         again = Session(tmp_path, Path("/w"))
@@ -143,13 +143,13 @@ async def test_where_nothing_can_be_locked_it_is_said_once_and_works(
     await session.open()
     assert len(session.remarks) == 1
     assert "cannot lock" in session.remarks[0]
-    await session.context.append_message(user_message("one"))
+    await session.context.append([user_message("one")])
     # Another process opens it as well; whoever comes second to write notices.
     with (tmp_path / "context.jsonl").open("ab") as file:
         file.write(b'{"role":"user","content":"theirs"}\n')
     said: list[str] = []
     session.context.listen(lambda _trouble: None, said.append)
-    await session.context.append_message(user_message("two"))
+    await session.context.append([user_message("two")])
     assert len(said) == 1
     await session.aclose()
 
@@ -192,7 +192,7 @@ async def test_who_took_a_deleted_lock_is_named_and_nothing_is_lost(tmp_path: Pa
     (tmp_path / "s" / "lock").unlink()
     other = Session(tmp_path / "s", tmp_path)
     await other.open()
-    await session.context.append_message(user_message("kept"))
+    await session.context.append([user_message("kept")])
     for _ in range(2):
         await session.sync()
     (words,) = said

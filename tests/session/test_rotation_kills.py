@@ -71,7 +71,7 @@ async def check(run: dict[str, Any], whole: list[Any]) -> None:
     for n in stored_world_lines(folder):
         assert session.world_lines.index(n).n_skipped == 0
         assert not session.world_lines.index(n).torn
-    await session.context.append_message(user_message("goes on"))
+    await session.context.append([user_message("goes on")])
     await session.aclose()
     again = Session(folder, Path("/w"))
     assert not (await again.open()).sentences()

@@ -40,7 +40,7 @@ async def held(folder: Path, storage: WatchedStorage) -> Session:
     await session.open()
     for n in range(5):
         await session.context.checkpoint(False)
-        await session.context.append_message(user_message(f"message {n}"))
+        await session.context.append([user_message(f"message {n}")])
     await session.context.sync()
     return session
 
@@ -93,7 +93,7 @@ async def test_another_place_another_file_or_a_grown_one(folder: Path) -> None:
     session = await held(folder, WatchedStorage())
     session.context.prepare_revert(3)
     session.context.prepare_revert(2)
-    await session.context.append_message(user_message("said meanwhile"))
+    await session.context.append([user_message("said meanwhile")])
     await session.context.revert_to(4, reason="rewind")
     assert texts(session) == [f"message {n}" for n in range(4)]
     assert not (folder / _AHEAD).exists()
@@ -167,7 +167,7 @@ async def test_what_is_said_next_throws_it_away(folder: Path) -> None:
     session = await held(folder, storage)
     session.context.prepare_revert(3)
     assert await copied(session) is not None
-    await session.context.append_message(user_message("said meanwhile"))
+    await session.context.append([user_message("said meanwhile")])
     assert await copied(session) is None
     assert not (folder / _AHEAD).exists()
     await session.context.sync()

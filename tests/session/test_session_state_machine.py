@@ -115,7 +115,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(text=st.sampled_from(["a", "b", "\u2028", "longer text\nof two lines"]))
     def say(self, text: str) -> None:
-        self.do(self.session.context.append_message(user_message(text)))
+        self.do(self.session.context.append([user_message(text)]))
         self.model.add("say", text)
 
     @rule()

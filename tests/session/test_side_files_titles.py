@@ -16,10 +16,10 @@ SUMMARY = "<system>Previous context has been compacted. Here is the compaction o
 async def _compacted(tmp_path: Path) -> Session:
     session = SessionStore(tmp_path / "home").create(tmp_path)
     await session.open()
-    await session.context.append_message(user_message("Tell me about birds"))
-    await session.context.append_message(user_message("And about owls"))
+    await session.context.append([user_message("Tell me about birds")])
+    await session.context.append([user_message("And about owls")])
     await session.context.clear(reason="compaction", text="It was about birds.")
-    await session.context.append_message([user_message(SUMMARY), user_message("And about owls")])
+    await session.context.append([user_message(SUMMARY), user_message("And about owls")])
     return session
 
 
@@ -49,8 +49,8 @@ async def test_a_new_beginning_gives_a_new_title(tmp_path: Path) -> None:
     session = SessionStore(tmp_path / "home").create(tmp_path)
     await session.open()
     point = await session.context.checkpoint(add_user_message=False)
-    await session.context.append_message(user_message("Tell me about birds"))
+    await session.context.append([user_message("Tell me about birds")])
     await session.context.revert_to(point.id, reason="rewind")
-    await session.context.append_message(user_message("Tell me about fish"))
+    await session.context.append([user_message("Tell me about fish")])
     assert session.title == "Tell me about fish"
     await session.aclose()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.effort import n_calls
 
+from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import Entry
@@ -37,7 +38,7 @@ async def made(store: SessionStore, work_dir: Path, *words: str) -> Session:
     await session.open()
     for word in words:
         await session.context.checkpoint(True)
-        await session.context.append_message(user_message(word))
+        await session.context.append([user_message(word)])
         await session.context.append([TokenCount(100, estimated=False)])
     await session.aclose()
     return session
@@ -95,6 +96,29 @@ async def test_empty_sessions_are_not_listed_and_bad_ones_hide_nothing(store: Se
     (good.dir / "state.json").write_bytes(b"\0\0\0")
     assert [info.id for info in store.list(HERE)] == [good.id]
     assert [path.name for path in (bucket / "empty").iterdir()] == ["context.jsonl"]
+
+
+@pytest.mark.parametrize("which", ["context.jsonl", "wire.jsonl"])
+async def test_a_session_that_cannot_be_read_is_not_taken_for_one_in_which_nothing_was_said(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    lost, mine = await made(store, HERE, "hi"), await made(store, HERE, "ho")
+    await lost.aclose()
+    (lost.dir / "state.json").unlink()
+    if which == "wire.jsonl":
+        (lost.dir / "context.jsonl").write_bytes(b"")
+    for name in ("draft.json", which):
+        (lost.dir / name).touch()
+    before = {path.name for path in lost.dir.iterdir()}
+
+    def refused(path: Path) -> int:
+        if path == lost.dir / which:
+            raise PermissionError(13, "Permission denied")
+        return open_regular(path)
+
+    monkeypatch.setattr("kimi_tui.session.listing.open_regular", refused)
+    assert not store.take_over(mine, "draft.json")
+    assert {path.name for path in lost.dir.iterdir()} == before
 
 
 async def test_what_was_noted_for_the_list_is_not_believed_when_it_does_not_fit(
@@ -325,7 +349,7 @@ async def test_a_fork_has_everything_and_is_its_own(store: SessionStore) -> None
         "b",
         "c",
     ]
-    await copy.context.append_message(user_message("only there"))
+    await copy.context.append([user_message("only there")])
     assert (session.dir / "context.jsonl").read_bytes() == before
     assert (session.dir / "worldlines.jsonl").read_bytes() == journal
     await copy.aclose()

@@ -34,7 +34,7 @@ async def made(store: SessionStore) -> Session:
     await session.open()
     for word in ("one", "two"):
         await session.context.checkpoint(True)
-        await session.context.append_message(user_message(word))
+        await session.context.append([user_message(word)])
     session.record.append({"message": {"type": "TurnBegin", "payload": {"user_input": "one"}}})
     session.rename("mine")
     await session.context.revert_to(1, reason="rewind")
@@ -66,7 +66,7 @@ async def _open(session: Session) -> None:
     session.world_lines.list(session.context.world_line)
     list(session.record.read())
     session.record.tail_start(100)
-    await session.context.append_message(user_message("goes on"))
+    await session.context.append([user_message("goes on")])
     session.record.append({"type": "x"})
     try:
         session.rename("other")
@@ -146,7 +146,7 @@ async def test_a_lost_live_line_is_found_in_the_newest_line_that_was_left(tmp_pa
     store = SessionStore(tmp_path)
     session = await made(store)
     await session.open()
-    await session.context.append_message(user_message("newer"))
+    await session.context.append([user_message("newer")])
     await session.context.revert_to(0, reason="rewind")
     await session.aclose()
     (session.dir / "context.jsonl").unlink()

@@ -25,7 +25,7 @@ def texts(context: Context) -> list[str]:
 async def say(context: Context, *words: str) -> None:
     for word in words:
         await context.checkpoint(False)
-        await context.append_message(user_message(word))
+        await context.append([user_message(word)])
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_something_new_empties_redo(context: Context, what: str) -> None:
     await context.revert_to(1, reason="rewind")
     await undo(context)
     if what == "message":
-        await context.append_message(user_message("new"))
+        await context.append([user_message("new")])
     else:
         await context.revert_to(2, reason="rewind")
     with pytest.raises(NothingToUndo):

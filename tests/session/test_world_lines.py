@@ -160,7 +160,7 @@ async def test_the_journal_tells_more(tmp_path: Path) -> None:
     context = session.context
     for word in ("a", "b", "c"):
         await context.checkpoint(True)
-        await context.append_message(user_message(word))
+        await context.append([user_message(word)])
         await context.append([TokenCount(1_000, estimated=False)])
     target = context.checkpoint_of(1)
     dmail = [NewCheckpoint(), user_message("L")]

@@ -27,7 +27,7 @@ def said_blocks(on: Stage) -> list[tuple[str, str]]:
     model = TranscriptModel()
     for record in session_history(on.session):
         model.apply(record)
-    return [(b.text, b.attached) for b in model.blocks if isinstance(b, UserBlock)]
+    return [(b.text, ", ".join(b.attached)) for b in model.blocks if isinstance(b, UserBlock)]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,18 @@ async def test_files_folders_and_ranges_go_with_the_message(tmp_path: Path) -> N
         outcome = await on.soul.rewind(Target(0))
         assert outcome.prompt == text
         assert "line 10" not in "".join(map(str, on.file()))
+
+
+async def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "app.py").write_text("x = 1\n")
+        on.server.script(say("seen"))
+        text = 'compare @src/gone.py#3, (@app.py) @"my notes" and @src/gone.py, not @pytest.fixture, @types/node, @ada.'
+        await on.soul.run(text)
+        words = "my notes: no such file, src/gone.py: no such file, app.py 1 line"
+        assert said_blocks(on) == [(text, words)]
+        assert asked(on).count("The user named src/gone.py with @. There is no such file.") == 1
+        assert "pytest.fixture with @" not in asked(on)
 
 
 async def test_what_a_tool_would_ask_about_is_not_read(tmp_path: Path) -> None:

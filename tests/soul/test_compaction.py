@@ -537,8 +537,8 @@ async def test_images_go_to_models_that_see(tmp_path: Path) -> None:
         await talk(on, "one")
         data = base64.b64encode(saved(flat(8, 8))).decode()
         image = ImagePart(image_url=ImageURL(url=f"data:image/png;base64,{data}"))
-        await on.session.context.append_message(
-            Message(role="user", content=[TextPart(text="what is this"), image])
+        await on.session.context.append(
+            [Message(role="user", content=[TextPart(text="what is this"), image])]
         )
         await talk(on, "two", "three")
         on.server.script(say("SUMMARY"))

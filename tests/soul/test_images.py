@@ -338,7 +338,7 @@ async def test_what_is_not_stored_is_said_and_nothing_else_is_sent(
             secret = on.session.dir.parent / "secret.png"
             secret.write_bytes(SHOT.data)
             part = ImagePart(image_url=ImageURL(url="images/../../secret.png"))
-            await on.session.context.append_message(Message(role="user", content=[part]))
+            await on.session.context.append([Message(role="user", content=[part])])
         else:
             path.unlink()
         if spoil == "changed":
@@ -361,16 +361,16 @@ async def test_what_cannot_be_decoded_is_named_and_not_sent(tmp_path: Path) -> N
             (on.session.dir / url).write_bytes(data)
             where = ImageURL(url=url, name="a\x1b[2J\nplan.png" * 99)
             said = Message(role="user", content=[ImagePart(image_url=where)])
-            await on.session.context.append_message(said)
+            await on.session.context.append([said])
         # As another program keeps them; and a kind that it is not.
         for url in ("data:image/png;base64,AAAA", "data:text/html,x", "data:image/png;base64,é"):
             part = ImagePart(image_url=ImageURL(url=url))
-            await on.session.context.append_message(Message(role="user", content=[part]))
+            await on.session.context.append([Message(role="user", content=[part])])
         jpeg = saved(flat(9, 9), "JPEG")
         url = f"{IMAGES_NAME}/{hashlib.sha256(jpeg).hexdigest()}.png"
         (folder / Path(url).name).write_bytes(jpeg)
         part = ImagePart(image_url=ImageURL(url=url))
-        await on.session.context.append_message(Message(role="user", content=[part]))
+        await on.session.context.append([Message(role="user", content=[part])])
         await on.soul.run("and?")
         sent = json.dumps(on.server.requests[-1].messages)
         assert sent.count("which cannot be read]") == len(spoilt)

@@ -273,7 +273,7 @@ async def test_after_a_kill_in_the_middle_of_a_tool_the_next_turn_works(tmp_path
         await on.soul.run("hi")
         function = {"name": "Shell", "arguments": '{"command": "make"}'}
         half = {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
-        await on.session.context.append_message(Message.model_validate(half))
+        await on.session.context.append([Message.model_validate(half)])
         await on.reopen()
         await on.soul.run("go on")
         # The server refuses calls without results; the words come behind the one that stands in.

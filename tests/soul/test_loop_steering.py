@@ -10,6 +10,7 @@ from support.chat_server import call, gate, say
 from support.soul import stage
 
 from kimi_tui.llm.message import Message
+from kimi_tui.session.schema import Addition, Checkpoint
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import Steer
@@ -139,16 +140,17 @@ async def test_taken_back_in_the_moment_it_goes_in(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
         context = on.session.context
-        append = context.append_message
+        append = context.append
         withdrawn: list[Steer | None] = []
 
-        async def append_while_it_is_withdrawn(message: Message | Sequence[Message]) -> None:
-            messages = [message] if isinstance(message, Message) else message
-            if any(each.text == "late" for each in messages):
+        async def append_while_it_is_withdrawn(
+            additions: Sequence[Addition],
+        ) -> Sequence[Checkpoint]:
+            if any(isinstance(one, Message) and one.text == "late" for one in additions):
                 withdrawn.append(on.soul.withdraw_steer(steer_id))
-            await append(message)
+            return await append(additions)
 
-        context.append_message = append_while_it_is_withdrawn
+        context.append = append_while_it_is_withdrawn
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
         steer_id = on.soul.steer("late")
@@ -164,15 +166,14 @@ async def test_what_could_not_be_put_in_waits_again(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
         context = on.session.context
-        append = context.append_message
+        append = context.append
 
-        async def refuse(message: Message | Sequence[Message]) -> None:
-            messages = [message] if isinstance(message, Message) else message
-            if any(each.text == "late" for each in messages):
+        async def refuse(additions: Sequence[Addition]) -> Sequence[Checkpoint]:
+            if any(isinstance(one, Message) and one.text == "late" for one in additions):
                 raise RuntimeError("a fault of ours")
-            await append(message)
+            return await append(additions)
 
-        context.append_message = refuse
+        context.append = refuse
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
         steer_id = on.soul.steer("late")

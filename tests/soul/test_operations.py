@@ -386,7 +386,7 @@ async def test_without_a_record_a_turn_that_was_cut_short_stays_open(tmp_path: P
         whole = [r.event for r in session_history(on.session)]
         assert isinstance(whole[-1], ev.TurnEnd)
         await on.session.context.checkpoint(add_user_message=False)
-        await on.session.context.append_message(Message(role="user", content="second"))
+        await on.session.context.append([Message(role="user", content="second")])
         cut_short = [r.event for r in session_history(on.session)]
         assert [e.text for e in cut_short if isinstance(e, ev.TurnBegin)] == ["first", "second"]
         assert sum(isinstance(e, ev.TurnEnd) for e in cut_short) == 1

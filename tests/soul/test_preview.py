@@ -120,6 +120,11 @@ def counted(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> list[str]
     return found
 
 
+def usage(tokens: int) -> bytes:
+    """The line of a figure of the server."""
+    return schema.encode_additions([schema.TokenCount(tokens, estimated=False)], 0)
+
+
 def turn_of(number: int) -> bytes:
     """A turn of four messages and three checkpoints, as lines of the file."""
     step, last = 3 * number + 1, 3 * number + 2
@@ -130,11 +135,11 @@ def turn_of(number: int) -> bytes:
             schema.encode({"role": "_checkpoint", "id": step - 1, "uid": f"u{step - 1}"}),
             message_line(Message(role="user", content=f"question {number}")),
             schema.encode({"role": "_checkpoint", "id": step, "uid": f"u{step}"}),
-            schema.usage_line(100 + 20 * number),
+            usage(100 + 20 * number),
             message_line(answer),
             message_line(Message(role="tool", content="x " * 400, tool_call_id=f"c{number}")),
             schema.encode({"role": "_checkpoint", "id": last, "uid": f"u{last}"}),
-            schema.usage_line(110 + 20 * number),
+            usage(110 + 20 * number),
             message_line(Message(role="assistant", content=f"answer {number}")),
         ]
     )
@@ -145,7 +150,10 @@ async def long_stage(on: Stage, n_turns: int, *answers: Answer) -> None:
     await on.soul.aclose()
     path = on.session.dir / "context.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(schema.system_prompt_line("S") + b"".join(map(turn_of, range(n_turns))))
+    path.write_bytes(
+        schema.encode_additions([schema.SystemPrompt("S")], 0)
+        + b"".join(map(turn_of, range(n_turns)))
+    )
     on.session = on.store.find(on.session.id, on.work)
     await on.open()
     await on.soul.files_ready()
@@ -290,7 +298,7 @@ async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
         ]
         results = [Message(role="tool", content="found", tool_call_id=one.id) for one in made]
         answer = Message(role="assistant", content="I look.", tool_calls=made)
-        await on.session.context.append_message([answer, *results])
+        await on.session.context.append([answer, *results])
         monkeypatch.setattr(ContextIndex, "kinds", kinds)
         preview = await on.soul.preview(Target(0))
         looked_at = 0

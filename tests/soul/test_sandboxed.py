@@ -94,6 +94,29 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert on.ear.of(ev.FilesChanged)
 
 
+async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
+        for name in (".env", "server.key", "conf/.env"):
+            (on.work / name).parent.mkdir(exist_ok=True)
+            (on.work / name).write_text("old\n")
+        wait = "while ! read line < go; do :; done 2> /dev/null; echo done"
+        on.server.script(call("Shell", {"command": f": > began; {wait}"}), say("Done."))
+        turn = asyncio.create_task(on.soul.run("Go"))
+        assert await until((on.work / "began").exists)
+        # As an editor saves.
+        for name in (".env", "conf/.env"):
+            (on.work / "new").write_text("new\n")
+            (on.work / "new").rename(on.work / name)
+        (on.work / "go.new").write_text("go\n")
+        (on.work / "go.new").rename(on.work / "go")
+        await turn
+        (result,) = on.ear.of(ev.ToolResult)
+        assert "done" in result.output
+        assert "open to it from then on: .env, conf/.env." in result.message
+        assert "server.key" not in result.message
+
+
 async def test_without_a_sandbox_there_is_no_such_mode(tmp_path: Path) -> None:
     settings = SandboxSettings(enabled=False)
     async with stage(tmp_path, mode="sandboxed", sandbox=settings) as on:

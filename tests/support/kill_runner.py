@@ -37,7 +37,7 @@ def say(words: str) -> Step:
 
     async def step(session: Session) -> None:
         await session.context.checkpoint(False)
-        await session.context.append_message(user_message(words))
+        await session.context.append([user_message(words)])
 
     return step
 

@@ -22,8 +22,14 @@ for c in json_decode(join(readfile($CASES), ""))
   call setline(1, split(c.text, "\n", 1))
   call cursor(c.line, c.column)
   call setreg('"', "", "c")
+  call setreg("q", c.macro, "c")
   call setcharsearch({'char': 'b', 'forward': 1, 'until': 0})
-  silent! execute "normal! " . c.keys
+  if c.macro == ""
+    silent! execute "normal! " . c.keys
+  else
+    " With a bang a command that fails would not end the macro.
+    silent execute "normal! " . c.keys
+  endif
   call add(out, [join(getline(1, "$"), "\n"), line("."), col("."), getreg('"')])
 endfor
 call writefile([json_encode(out)], $OUT)
@@ -54,7 +60,7 @@ _MOTIONS = (
     *("fa", "Fa", "t,", "T,", "fb", "tb"),
 )
 _OBJECTS = ("iw", "aw", "iW", "aW", 'i"', 'a"', "i(", "a(", "ip", "ap", "i{", "a[")
-_SINGLE = ("x", "X", "s", "S", "D", "C", "Y", "p", "P", "rz", "~", "J", ".", *"oOiaIA")
+_SINGLE = ("x", "X", "s", "S", "D", "C", "Y", "p", "P", "rz", "~", "J", ".", *"oOiaIAR")
 _PIECES = (
     "foo",
     "a",
@@ -77,11 +83,12 @@ _BRACKETS = {"(": ")", "{": "}", "[": "]"}
 
 
 class Case(NamedTuple):
-    """A text, where the cursor stands in it, and the keys that are pressed; `escape` is one of them."""
+    """A text, where the cursor stands in it, and the keys that are pressed; `escape` is one of them, `@q` plays the macro."""
 
     text: str
     at: int
     keys: tuple[str, ...]
+    macro: tuple[str, ...] = ()
 
 
 class Result(NamedTuple):
@@ -99,6 +106,7 @@ def pressed(case: Case) -> Vim:
         vim.press(key)
     vim.load(case.text, case.at)
     vim.forget()
+    vim.macros["q"] = case.macro
     for key in case.keys:
         vim.press(key)
     return vim
@@ -113,14 +121,15 @@ def ours(case: Case) -> Result:
 def theirs(cases: Sequence[Case], folder: Path) -> list[Result]:
     """What vim makes of them."""
     sent: list[dict[str, object]] = []
-    for text, at, keys in cases:
+    for text, at, keys, macro in cases:
         start = text.rfind("\n", 0, at) + 1
         sent.append(
             {
                 "text": text,
                 "line": text.count("\n", 0, at) + 1,
                 "column": len(text[start:at].encode()) + 1,
-                "keys": "".join("\x1b" if key == "escape" else key for key in keys),
+                "keys": _sent(keys),
+                "macro": _sent(macro),
             }
         )
     files = {name: folder / f"{name}.json" for name in ("CASES", "OUT")}
@@ -143,6 +152,10 @@ def theirs(cases: Sequence[Case], folder: Path) -> list[Result]:
         at += len(lines[line - 1].encode()[: column - 1].decode())
         found.append(Result(text, at, register))
     return found
+
+
+def _sent(keys: Sequence[str]) -> str:
+    return "".join("\x1b" if key == "escape" else key for key in keys)
 
 
 def a_command(chance: random.Random) -> str:
@@ -183,7 +196,7 @@ def a_case(chance: random.Random, n_commands: int) -> Case:
         if _goes_astray(pressed(case), command):
             continue
         case = case._replace(keys=(*case.keys, *command))
-        if pressed(case).mode == "insert":
+        if pressed(case).mode in ("insert", "replace"):
             case = case._replace(keys=(*case.keys, *chance.choice(_WRITTEN), "escape"))
     return case
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.tui.pick_list import Entry, PickState, _fitted  # pyright: ignore[reportPrivateUsage]
+from kimi_tui.tui.formatting import cut_middle
+from kimi_tui.tui.pick_list import Entry, PickState, _Table  # pyright: ignore[reportPrivateUsage]
 
 
 @given(
@@ -33,12 +34,19 @@ def test_the_chosen_entry_matches_and_is_shown(
 @pytest.mark.parametrize(
     ("room", "shown"),
     [
-        (40, "262k   sees  thinks  $0.60/$2.50"),
-        (31, "262k  sees  thinks  $0.60/$2.50"),
-        (30, "262k  sees  thinks"),
-        (17, "262k  sees"),
-        (3, ""),
+        (31, ["262k  sees  thinks  $0.60/$2.50", "8k          thinks", "a text"]),
+        (30, ["262k  sees  thinks", "8k          thinks", "a text"]),
+        (17, ["262k  sees", "8k", "a text"]),
+        (3, ["", "", "a text"]),
     ],
 )
-def test_facts_without_room_go_whole_and_from_the_end(room: int, shown: str) -> None:
-    assert _fitted("262k   sees  thinks  $0.60/$2.50", room) == shown
+def test_facts_stand_in_columns_and_go_whole_and_from_the_end(room: int, shown: list[str]) -> None:
+    facts = [("262k", "sees", "", "thinks", "$0.60/$2.50"), ("8k", "", "", "thinks", ""), "a text"]
+    table = _Table(facts, room)
+    assert [table.row(one) for one in facts] == shown
+
+
+def test_of_a_long_name_beginning_and_end_are_left() -> None:
+    assert cut_middle("moonshotai-kimi-k2-thinking-turbo", 21) == "moonshotai…king-turbo"
+    assert cut_middle("日本語日本語日本語", 9) == "日本…本語"
+    assert cut_middle("short", 5) == "short"

@@ -218,15 +218,16 @@ def test_rules_of_the_repository_around_count(tmp_path: Path) -> None:
     (tmp_path / ".git/info").mkdir(parents=True)
     (tmp_path / ".git/info/exclude").write_text("*.secret\n")
     (tmp_path / ".gitignore").write_text("work/build/\n*.log\n/only-here\n")
-    for name in ("a.log", "b.secret", "build/x", "only-here", "kept"):
-        (root / name).parent.mkdir(exist_ok=True)
+    # A file system may find a repository under another spelling.
+    for name in ("a.log", "b.secret", "build/x", "only-here", "kept", "sub/.GI\u200dT/x"):
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
         (root / name).write_text(name)
     kinds = {
         path: e.kind for path, e in Scanner(str(root), store, Limits()).scan().manifest.items()
     }
     assert kinds == {
         "a.log": "ignored", "b.secret": "ignored", "build": "ignored",
-        "only-here": "file", "kept": "file",
+        "only-here": "file", "kept": "file", "sub/.GI\u200dT": "ignored",
     }  # fmt: skip
     (tmp_path / ".gitignore").write_text("*\n")
     assert Scanner(str(root), store, Limits()).scan().manifest["a.log"].kept, (

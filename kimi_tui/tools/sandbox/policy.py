@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +23,14 @@ from kimi_tui import app_paths
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.tools.guarded_links import PASSED_OVER, known_links, links_in, remember
 from kimi_tui.tools.process import word_set
+from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
+from kimi_tui.workspace.protected_names import folded
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 40_000
 _MOST_REPOSITORIES = 500
+_OF_BARE = frozenset({"HEAD", "objects", "refs"})
 _GIT_FILE_BYTES = 4096
 _SETTINGS_BYTES = 1 << 18
 _MOST_SETTINGS_FILES = 20
@@ -135,6 +139,7 @@ class Policy:
         hidden: what cannot be read.
         network: whether the network of the machine is there.
         watch: what stood there of files that run later.
+        held: what `kept` and `hidden` were, by device and number.
     """
 
     work: str
@@ -144,6 +149,15 @@ class Policy:
     hidden: tuple[str, ...]
     network: bool
     watch: Watch
+    held: Mapping[str, tuple[int, int]]
+
+    def replaced(self) -> list[str]:
+        """What of the kept and hidden is another file by now: a cover goes with the file that it lies over. For a thread."""
+        if sys.platform == "darwin":
+            # There it goes by the name.
+            return []
+        now = _identities(self.held)
+        return [path for path, was in self.held.items() if now.get(path, was) != was]
 
     def may_write(self, path: str) -> bool:
         """Whether a command may change what is at this path."""
@@ -203,7 +217,9 @@ def policy_for(
             f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
         )
     kept: set[str] = set(top)
+    commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown}
+    hidden |= {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed them since they were seen; and those of the home folder may lead in here.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
         if not real.startswith(f"{work}/") or not os.path.exists(real):
@@ -219,6 +235,7 @@ def policy_for(
         common = _shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
+            commons.append(common)
         for git in [common] if common else repositories_behind(link, work):
             kept |= set(_of_git(git))
             kept |= {
@@ -227,6 +244,10 @@ def policy_for(
                 if _under(path, (work,))
             }
         kept |= {path for path in [link] if os.path.isfile(path)}
+    for bare in (git for git in watch.repositories if folded(os.path.basename(git)) != ".git"):
+        kept |= {*_of_git(bare, makes_hooks=False)} | {
+            path for path in named_by_settings(bare, bare, home=home) if _under(path, (work,))
+        }
     roots = [work, *sorted(path for path in writable if not _under(path, (work,)))]
     kept_paths = sorted(kept - hidden)
     secret_paths = outermost(hidden)
@@ -241,8 +262,18 @@ def policy_for(
         ),
         hidden=tuple(sorted(hidden)),
         network=network or settings.network,
-        watch=watch,
+        watch=watch.with_commons(commons),
+        held=_identities((*kept_paths, *secret_paths)),
     )
+
+
+def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            found[path] = (status.st_dev, status.st_ino)
+    return found
 
 
 def _under(path: str, folders: tuple[str, ...] | set[str]) -> bool:
@@ -310,13 +341,27 @@ class Watch:
     secrets: tuple[str, ...]
     repositories: tuple[str, ...] = ()
     is_whole: bool = True
+    commons: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+
+    def with_commons(self, commons: Sequence[str]) -> Watch:
+        """The same, with the repositories elsewhere that working trees in the folder belong to."""
+        stamps = dict(self.stamps)
+        for git in commons:
+            stamps |= _git_stamps(git)
+        return replace(self, stamps=stamps, commons=tuple(commons))
 
     def changed(self) -> list[str]:
         """Which of them are new or another by now, relative to the work folder, shallow ones first. For a thread."""
         now = dict(_look(self.work)[1].stamps)
+        for git in self.commons:
+            now |= _git_stamps(git)
         # Where the folder was filled meanwhile, not all of it was looked at again: what is known is, in any case.
         for path in self.stamps.keys() - now.keys():
             now |= _stamped(path)
+        for path in now.keys() - self.stamps.keys():
+            if os.path.basename(os.path.dirname(path)) in _STEPS:
+                _begun_by_commands.update(_identities([os.path.dirname(path)]).items())
         changed = [
             os.path.relpath(path, self.work)
             for path, stamp in now.items()
@@ -354,10 +399,12 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
     secret, later = protected_names.secrets(), protected_names.runs_later()
     repositories: list[str] = []
     gits: list[str] = []
+    sockets: list[str] = []
     waiting = deque([(work, 0)])
     n_looked_at = 0
     while waiting and n_looked_at <= _MOST_LOOKED_AT:
         folder, depth = waiting.popleft()
+        parts: set[str] = set()
         with contextlib.suppress(OSError), os.scandir(folder) as listing:
             for item in listing:
                 n_looked_at += 1
@@ -365,13 +412,15 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                 # The top is always looked at whole: what is held still there must not depend on what else is there.
                 if depth and n_looked_at > _MOST_LOOKED_AT:
                     break
-                if name == ".git":
+                if name == ".git" or _is_git_too(folder, name):
                     if depth:
                         repositories.append(folder)
                     stamps |= _git_stamps(path)
                     if item.is_dir(follow_symlinks=False):
                         gits.append(path)
                     continue
+                if name in _OF_BARE:
+                    parts.add(name)
                 is_folder, is_link = item.is_dir(follow_symlinks=False), item.is_symlink()
                 place = path[len(work) :].lstrip("/")
                 is_secret = secret.ends_in(place, is_folder=is_folder)
@@ -382,10 +431,48 @@ def _look(work: str) -> tuple[list[str], Watch, list[str]]:
                         top += _inside(path, work) if is_link else [path]
                     if not is_folder:
                         stamps |= _stamped(path)
+                if not (is_folder or is_link or item.is_file(follow_symlinks=False)):
+                    sockets.append(path)
                 if is_folder and not is_secret and depth < _DEEPEST and name not in PASSED_OVER:
                     waiting.append((path, depth + 1))
+        if len(parts) == len(_OF_BARE):
+            stamps |= _git_stamps(folder)
+            gits.append(folder)
+    for deep in _deep_submodules([work, *repositories]):
+        link = os.path.join(deep, ".git")
+        if deep not in repositories and os.path.lexists(link):
+            repositories.append(deep)
+            stamps |= _git_stamps(link)
+            gits += [link] if os.path.isdir(link) and not os.path.islink(link) else []
     is_whole = n_looked_at <= _MOST_LOOKED_AT
-    return top, Watch(work, stamps, tuple(secrets), tuple(gits), is_whole), repositories
+    watch = Watch(
+        work, stamps, tuple(secrets), tuple(gits), is_whole=is_whole, sockets=tuple(sockets)
+    )
+    return top, watch, repositories
+
+
+def _is_git_too(folder: str, name: str) -> bool:
+    """Whether this is `.git` under another spelling, as file systems that ignore case allow."""
+    if name.isascii() and not name.startswith("."):
+        return False
+    return folded(name) == ".git" and os.path.lexists(os.path.join(folder, ".git"))
+
+
+def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
+    """The folders of submodules, which may lie deeper than is looked."""
+    for folder in repositories:
+        try:
+            data = read_regular(Path(folder, ".gitmodules"), _SETTINGS_BYTES)
+        except OSError:
+            continue
+        for line in data.decode(errors="surrogateescape").split("\n")[:_MOST_NAMED]:
+            key, _, value = line.partition("=")
+            path = os.path.normpath(value.strip().strip('"'))
+            if key.strip().lower() == "path" and "\0" not in path:
+                found = os.path.join(folder, path)
+                # Nothing that a link leads to elsewhere.
+                if os.path.realpath(found) == found and found.startswith(f"{folder}/"):
+                    yield found
 
 
 def _inside(link: str, work: str) -> list[str]:
@@ -412,14 +499,13 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
         stamps |= {
             path: stamp for path, stamp in _stamped(os.path.join(git, name)).items() if stamp[1]
         }
-    stamps |= _hook_stamps(git)
-    for name in ("rebase-merge/git-rebase-todo", "sequencer/todo"):
-        # `git rebase --continue` runs what an `exec` there says.
-        stamps |= _stamped(os.path.join(git, name))
+    stamps |= _hook_stamps(git) | _step_stamps(git)
+    for tree in _listed(os.path.join(git, "worktrees"))[:_MOST_REPOSITORIES]:
+        stamps |= _step_stamps(tree)
     with contextlib.suppress(NoSandbox):
         for module in _modules(git):
             stamps |= _stamped(os.path.join(module, "config"))
-            stamps |= _hook_stamps(module)
+            stamps |= _hook_stamps(module) | _step_stamps(module)
     with contextlib.suppress(NoSandbox):
         for path in named_by_settings(git, os.path.dirname(git), there=False):
             if os.path.isfile(path):
@@ -432,22 +518,40 @@ def _hook_stamps(git: str) -> dict[str, _Stamp]:
     stamps: dict[str, _Stamp] = {}
     with contextlib.suppress(OSError):
         for hook in os.listdir(os.path.join(git, "hooks")):
-            stamps |= _stamped(os.path.join(git, "hooks", hook))
+            if not hook.endswith(".sample"):
+                stamps |= _stamped(os.path.join(git, "hooks", hook))
     return stamps
 
 
-def _of_git(git: str) -> Iterator[str]:
+_STEPS = {"rebase-merge": "git-rebase-todo", "sequencer": "todo"}
+"""Where the steps of a rebase are that stopped: `git rebase --continue` runs what an `exec` there says."""
+_begun_by_commands: set[tuple[str, tuple[int, int]]] = set()
+"""Those that a command began can be gone on with by the next one, and were named."""
+
+
+def _step_stamps(git: str) -> dict[str, _Stamp]:
+    stamps: dict[str, _Stamp] = {}
+    for folder, name in _STEPS.items():
+        stamps |= _stamped(os.path.join(git, folder, name))
+    return stamps
+
+
+def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
     """What in a repository decides which programs git runs."""
     if not os.path.isdir(git) or os.path.islink(git):
         return
-    hooks = os.path.join(git, "hooks")
-    with contextlib.suppress(OSError):
-        # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
-        os.mkdir(hooks)
+    modules = [*_modules(git)]
+    for path in (git, *modules) if makes_hooks else ():
+        with contextlib.suppress(OSError):
+            # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
+            os.mkdir(os.path.join(path, "hooks"))
     trees = _listed(os.path.join(git, "worktrees"))
     if len(trees) > _MOST_REPOSITORIES:
         raise NoSandbox(f"{git} has more than {_MOST_REPOSITORIES} working trees")
-    for path in (git, *_modules(git), *trees):
+    for path in (git, *modules, *trees):
+        there = [one for one in (os.path.join(path, name) for name in _STEPS) if os.path.isdir(one)]
+        steps = _identities(one for one in there if not os.path.islink(one))
+        yield from (one for one, which in steps.items() if (one, which) not in _begun_by_commands)
         for name in ("hooks", "config", "config.worktree", "commondir", "gitdir"):
             inner = os.path.join(path, name)
             if os.path.lexists(inner) and not os.path.islink(inner):

@@ -608,12 +608,11 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if not self._accepts(event.time):
             return
+        chosen = None if self._chosen is None else self._choices[self._chosen]
         if event.key == "enter" and self._sends_several:
             self._send_checked()
-        elif (event.key == "space" and self._chosen is not None and self._sends_several) or (
-            event.key == "enter" and self._chosen is not None
-        ):
-            self._decide(self._choices[self._chosen])
+        elif chosen is not None and event.key == ("space" if self._sends_several else "enter"):
+            self._decide(chosen)
         elif event.key == CHANGE_KEY and may_be_changed(self.request):
             if self._has_read():
                 self._write("instead")

@@ -98,8 +98,8 @@ def model_facts(
     *,
     thinks: bool = False,
     shortly: bool = False,
-) -> str:
-    """What stands beside a model: `262k   sees  thinks  $0.60 in, $2.50 out`; a window that is guessed from its name bears a `~`.
+) -> tuple[str, ...]:
+    """What stands beside a model: `262k`, `sees`, `thinks`, `$0.60 in, $2.50 out`; a window that is guessed bears a `~`.
 
     Args:
         model: as its server lists it.
@@ -116,8 +116,8 @@ def model_facts(
     if price is None and model.price is not None:
         price = ModelPrices(model.price[0], model.price[0], model.price[1])
     size = tokens(window, estimated=is_guessed) if window else ""
-    words = f"{size:<7}{'sees' if sees else '':<6}{'thinks' if thinks else '':<8}"
-    return f"{words}{_price_words(price, shortly=shortly) if price else ''}".rstrip()
+    cost = _price_words(price, shortly=shortly) if price else ""
+    return (size, "sees" if sees else "", "thinks" if thinks else "", cost)
 
 
 def _price_words(price: ModelPrices, *, shortly: bool) -> str:
@@ -133,10 +133,10 @@ class ModelEntry(NamedTuple):
     what can be set of thinking with it, and the facts in few cells."""
 
     name: str
-    facts: str
+    facts: tuple[str, ...]
     launch: Launch | None
     thinking: tuple[str, ...] = ()
-    shortly: str = ""
+    shortly: tuple[str, ...] = ()
 
 
 class ModelPick(NamedTuple):
@@ -195,8 +195,7 @@ def _option(
     shortly = model_facts(found, prices, thinks=thinks, shortly=True)
     if found.capabilities is not None and "thinking" not in found.capabilities and not how.always:
         taken = ()
-    facts = f"{facts:<21}   {asked.provider}".rstrip()
-    return ModelEntry(name, facts, launch, taken, shortly)
+    return ModelEntry(name, (*facts, asked.provider), launch, taken, shortly)
 
 
 def _capabilities(words: Sequence[str]) -> frozenset[Capability]:

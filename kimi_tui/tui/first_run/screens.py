@@ -37,6 +37,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +119,8 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
         if self._known is not None:
             title = "Which model shall be used?"
             saved = f"Saved in {path}; the key stays where it came from."
-        with VerticalScroll(id="form", can_focus=False):
+        with VerticalScroll(id="form", can_focus=False) as form:
+            use_thin_scrollbar(form, glyphs_of(self))
             yield Static(Content.styled(title, "bold $ink-strong"), classes="title")
             yield Horizontal(_label("Server"), self._server, classes="row picks")
             yield Horizontal(_label("Base URL"), self._url, classes="row", id="url-row")
@@ -361,7 +363,8 @@ class LocalScreen(AnswersOnce[Launch | None]):
     def compose(self) -> ComposeResult:
         """One list of all models."""
         saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
-        with VerticalScroll(id="form", can_focus=False):
+        with VerticalScroll(id="form", can_focus=False) as form:
+            use_thin_scrollbar(form, glyphs_of(self))
             yield Static(Content.styled("Use a local server", "bold $ink-strong"), classes="title")
             yield self._words
             yield self._list
@@ -390,7 +393,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
         entries: list[Entry] = []
         for server, index in self._options:
             model = server.models[index]
-            entries.append(Entry(model.id, f"{server.name}   {model_facts(model)}".strip()))
+            entries.append(Entry(model.id, (server.name, *model_facts(model))))
         self._list.show(entries, self._options.index(before) if before in self._options else 0)
         loading = [where(server) for server in self._servers if server.loading]
         if loading:
@@ -505,7 +508,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
 
     def compose(self) -> ComposeResult:
         """One list."""
-        with VerticalScroll(id="form", can_focus=False):
+        with VerticalScroll(id="form", can_focus=False) as form:
+            use_thin_scrollbar(form, glyphs_of(self))
             yield Static(
                 Content.styled("Which model shall be used?", "bold $ink-strong"), classes="title"
             )
@@ -527,7 +531,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
 
     def _say(self, words: str = "") -> None:
         lasting = "The conversation goes on with it from the next call."
-        if any("$" in option.facts for option in self._options):
+        if any(option.facts[3] not in ("", "free") for option in self._options):
             lasting += " Prices are for a million tokens."
         self._words.update(Content.styled(f"{lasting} {words}".rstrip(), "$ink-quiet"))
 
@@ -574,8 +578,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         glyphs = glyphs_of(self)
         steps, now = self._steps(), self._set()
         # What is cut in a narrow list is whole here.
-        facts = option.facts.split("  ") if (option := self._option) is not None else []
-        whole = f" {glyphs.pending} ".join(part.strip() for part in facts if part.strip())
+        facts = option.facts if (option := self._option) is not None else ()
+        whole = f" {glyphs.pending} ".join(filter(None, facts))
         parts = [(one_line(whole), "$ink"), ("\nThinking" if steps else "", "$ink-quiet")]
         for word in steps:
             is_set = word == now

@@ -41,6 +41,7 @@ Place = Literal[
 
 MODES: Mapping[str, Hint] = {
     "insert": ("INSERT", "Esc: commands"),
+    "replace": ("REPLACE", "Esc: commands"),
     "normal": ("NORMAL", "i: write"),
     "visual": ("VISUAL", "Esc: end"),
     "lines": ("V-LINE", "Esc: end"),

@@ -94,6 +94,8 @@ OFFERED = 50
 """Checkpoints, or world lines, that are offered behind a command."""
 QUIT = "quit"
 """Topic of the notice that the key just pressed quits when it comes again."""
+BEHIND = "behind"
+"""Topic of the notice that what was written waits behind a question."""
 QUITTING = ("ctrl+c", "ctrl+d")
 AS_MESSAGE = "A blank before the slash sends it as a message."
 
@@ -543,6 +545,8 @@ class MainScreen(Screen[None]):
         )
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
+            if not new.approvals:
+                self.solved(BEHIND)
             self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
@@ -975,7 +979,8 @@ class MainScreen(Screen[None]):
         self._letters.run.go_on(self._last_key_at())
         if self.focused is None or self._approvals.panel.has_focus_within:
             self.set_focus(self.on_view)
-        self.tell("Nothing was done: what you write waits behind the question.")
+        words = "Nothing was done: what you write waits behind the question."
+        self.tell(words, topic=BEHIND)
 
     def _write_here(self, text: str) -> None:
         """Take what was typed on the timeline or in the chat, and is no key there."""
@@ -1432,7 +1437,11 @@ class MainScreen(Screen[None]):
         app = app_of(self)
         found = hints(place, self.conversation.state, self.keys, glyphs_of(app), time.time())
         mode = self.prompt.area.mode if place == "prompt" else None
-        self.footer.hints = found if mode is None else (MODES[mode], *found)
+        if mode is not None:
+            found = (MODES[mode], *found)
+        if mode is not None and (name := self.prompt.area.recording):
+            found = ((f"recording @{name}", "q: end"), *found)
+        self.footer.hints = found
 
     @property
     def help_title(self) -> str:

@@ -226,8 +226,8 @@ class PromptArea(TextArea):
         self.offers: Callable[[], Sequence[Offer] | None] = lambda: None
         self.is_searching = False
         self._vim: VimKeys | None = None
-        self._mode: Mode | None = None
-        """The mode that was told last."""
+        self._mode: tuple[Mode | None, str] = (None, "")
+        """The mode that was told last, and the macro that was recorded then."""
         self._pastes: dict[str, str] = {}
         """What the chips stand for, by how they are written."""
         self._sent: dict[str, Draft] = {}
@@ -381,10 +381,16 @@ class PromptArea(TextArea):
         """What keys mean now, as in vim; None where they are not vim's."""
         return self._vim.mode if self._vim is not None else None
 
+    @property
+    def recording(self) -> str:
+        """The name of the macro of vim's keys that is being recorded; empty for none."""
+        return self._vim.recording if self._vim is not None else ""
+
     def mode_changed(self) -> None:
         """Tell it, where it is another one."""
-        if self.mode != self._mode:
-            self._mode = self.mode
+        told = (self.mode, self.recording)
+        if told != self._mode:
+            self._mode = told
             self.post_message(self.ModeChanged())
 
     @property

@@ -78,9 +78,14 @@ class ImageChips:
         return chip
 
     def with_chips(self, text: str, images: Sequence[ImageBlock]) -> str:
-        """A message of the session with a chip for each image that was pasted into it: those of its text, or new ones."""
+        """A message of the session with a chip for each image that was pasted into it: those of its text, or new ones.
+
+        Images that another program wrote and that could not be stored have none: nothing could be sent for them.
+        """
         chips, more = in_text(text) if images else [], list[str]()
         for facts in images:
+            if not facts.sha256:
+                continue
             begins = _begins(facts)
             chip = next((one for one in chips if one.startswith(begins)), "")
             if chip:
@@ -149,5 +154,6 @@ def in_text(text: str) -> list[str]:
 
 def _begins(facts: ImageBlock) -> str:
     """How the chip of an image begins."""
-    shown = one_line(facts.name).replace("[", "(").replace("]", ")") or "image"
-    return f"{BEGINS}{cut(shown, _NAME_CELLS)} {facts.width}x{facts.height} "
+    shown = one_line(facts.name).replace("[", "(").replace("]", ")").strip()
+    name = f"{cut(shown, _NAME_CELLS)} " if shown else ""
+    return f"{BEGINS}{name}{facts.width}x{facts.height} "

@@ -8,6 +8,7 @@ are often not those that its manual tells; the tests hold the two side by side.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.area import PromptArea
 
 
-Mode = Literal["insert", "normal", "visual", "lines"]
+Mode = Literal["insert", "replace", "normal", "visual", "lines"]
 Outcome = Literal["", "earlier", "later", "escape"]
 """What a key asks of whoever has the text: another one of what was sent, or what Esc does where nothing is under way."""
 _Keys = Generator[None, str, None]
@@ -32,6 +33,9 @@ END_OF_LINE = 1 << 30
 """The cell that is kept after `$`."""
 MOST = 1 << 20
 """The highest count, and the most characters that a command may make of the text."""
+MOST_WORK = 1_000_000
+"""Characters that the keys of a macro may pass over, each as many as the text has and `_KEY_WORK` besides."""
+_KEY_WORK = 300
 _FINDS = "fFtT"
 _ALIKE = {
     "left": "h",
@@ -112,6 +116,20 @@ class Vim:
         self._undone: list[tuple[str, int]] = []
         self._undo: list[tuple[str, int]] = []
         self._outcome: Outcome = ""
+        self._overwritten: list[str] = []
+        """In replace mode: what stood where each character was written; empty where nothing did."""
+        self.recording = ""
+        """The name of the macro that is being recorded; empty for none."""
+        self.macros: dict[str, tuple[str, ...]] = {}
+        """The keys of each macro."""
+        self._recorded: list[str] = []
+        self._last_played = ""
+        self._coming: deque[str] = deque()
+        """The keys of macros that are still to be pressed."""
+        self._work = 0
+        """What macros may still do before another key is pressed."""
+        self._failed = False
+        """Whether the last command could not be carried out: that ends a macro."""
         self.is_pending = False
         """Whether a command is half written."""
         self._keys = self._command()
@@ -130,7 +148,7 @@ class Vim:
 
     def load(self, text: str, at: int) -> None:
         """Take over what stands in the field; in insert mode it is written there, and elsewhere others may change it."""
-        if text != self.text and self.mode != "insert":
+        if text != self.text and not self._is_writing():
             self._undo.append((self.text, self.at))
             self._undone.clear()
             self.mode = "normal"
@@ -138,6 +156,7 @@ class Vim:
             self._before = (text, at)
         if (text, at) != (self.text, self.at):
             self._wanted = None
+            self._overwritten.clear()
         self.text, self.at = text, at
         if self.mode == "normal":
             self._stay_in_line()
@@ -149,6 +168,7 @@ class Vim:
         self._renew()
         self._before = self._begun = (self.text, self.at)
         self._writing = None
+        self._stop_recording()
 
     @property
     def can_repeat(self) -> bool:
@@ -161,10 +181,32 @@ class Vim:
         self._insert(_Change(lambda _: None, None))
 
     def press(self, key: str) -> Outcome:
-        """Take a key: a character, or the name of another one."""
-        self._outcome = ""
+        """Take a key: a character, or the name of another one. One that plays a macro presses all of that."""
+        is_recorded, is_typed = bool(self.recording), self.mode == "insert"
+        undone, before = [*self._undo], (self.text, self.at)
+        self._work = MOST_WORK
+        outcome = self._press(key)
+        # What is written in insert mode is recorded when that is left: the field takes its keys itself.
+        if is_recorded and self.recording and not is_typed:
+            self._recorded.append(key)
+        if not self._coming:
+            return outcome
+        while self._coming and not self._failed:
+            self._work -= len(self.text) + _KEY_WORK
+            leads_out = self._press(self._coming.popleft()) in ("earlier", "later")
+            self._failed = self._failed or leads_out or self._work < 0
+        self._coming.clear()
+        if self.text != before[0]:
+            self._undo = [*undone, before]
+        return ""
+
+    def _press(self, key: str) -> Outcome:
+        self._outcome, self._failed = "", False
         if self.mode == "insert":
             self._type(key)
+            return ""
+        if self.mode == "replace":
+            self._type_over(key)
             return ""
         if key == "escape":
             if not self.is_pending and self.mode == "normal":
@@ -183,8 +225,16 @@ class Vim:
     def leave_insert(self) -> None:
         """Esc in insert mode: what was written is complete."""
         change, self._writing = self._writing, None
+        if self.mode == "replace":
+            self._leave_replace(change)
+            return
         self.mode = "normal"
         typed = self._typed()
+        if self.recording:
+            back, written = typed or (0, "")
+            self._recorded += ["backspace"] * back
+            self._recorded += ["enter" if char == "\n" else char for char in written]
+            self._recorded.append("escape")
         if change is not None and typed is not None:
             change.typed = typed
             if change.is_counted and change.count:
@@ -210,6 +260,48 @@ class Vim:
             self._replace(self.at, self.at, written)
             self.at += 1
 
+    def _type_over(self, key: str) -> None:
+        if key == "escape":
+            self.leave_insert()
+        elif key == "backspace" and self._overwritten:
+            self._replace(self.at - 1, self.at, self._overwritten.pop())
+            self.at -= 1
+        elif key in ("backspace", "left"):
+            self.at = max(self._in.start_of(self.at), self.at - 1)
+            self._overwritten.clear()
+        elif key == "enter" or len(key) == 1:
+            self._overwrite("\n" if key == "enter" else key)
+
+    def _overwrite(self, text: str) -> None:
+        """Write in the place of what stands there, as far as the line goes; a line feed takes no place."""
+        for char in text:
+            end = self.at if char == "\n" or self._in.is_end(self.at) else self.at + 1
+            self._overwritten.append(self.text[self.at : end])
+            self._replace(self.at, end, char)
+            self.at += 1
+
+    def _leave_replace(self, change: _Change | None) -> None:
+        self.mode = "normal"
+        written = self.text[self._begun[1] : self.at]
+
+        def act(count: int | None) -> None:
+            times = min(count or 1, MOST // (len(written) + 1))
+            self._overwrite(written * times)
+            self._end_replace()
+
+        if change is not None:
+            self._overwrite(written * (min(change.count or 1, MOST // (len(written) + 1)) - 1))
+            self._change = _Change(act, change.count)
+        self._end_replace()
+        self._remember()
+
+    def _end_replace(self) -> None:
+        self._overwritten.clear()
+        if self.at > self._in.start_of(self.at):
+            self.at -= 1
+        self._wanted = None
+        self._stay_in_line()
+
     def _typed(self) -> tuple[int, str] | None:
         """How much before the cursor was deleted and what was written since insert mode began; None where it was elsewhere."""
         before, at = self._begun
@@ -223,8 +315,8 @@ class Vim:
             kept += 1
         return at - kept, head[kept:]
 
-    def _insert(self, change: _Change) -> None:
-        self.mode = "insert"
+    def _insert(self, change: _Change, mode: Mode = "insert") -> None:
+        self.mode = mode
         self._writing = change
         self._begun = (self.text, self.at)
 
@@ -465,6 +557,8 @@ class Vim:
             self._replace(start, end, _CASES[op](self.text[start:end]))
             self.at = at
             return
+        if op == "d" and not self.text:
+            return
         if start < end or is_lines:
             self._yank(region)
         if op == "d" and is_lines:
@@ -499,6 +593,7 @@ class Vim:
     def _operator(self, op: str, key: str, more: str, count: int | None) -> None:
         """An operator with its motion, object or itself."""
         if not self._takes(op, key, more, count):
+            self._failed = True
             return
         if op == "y":
             self._do_operator(op, key, more, count)
@@ -561,6 +656,7 @@ class Vim:
         n = max(2, count or 2)
         below = self.text.count("\n", self.at)
         if below == 0 or (n - 1 > below and n <= 2):
+            self._failed = True
             return
         last = self.text[self._in.start_of(self.at) : self._in.end_of(self.at)][-1:]
         for _ in range(min(n - 1, below)):
@@ -630,6 +726,7 @@ class Vim:
         """`.`"""
         change = self._change
         if change is None:
+            self._failed = True
             return
         change.count = count or change.count
         change.act(None if change.is_counted else change.count)
@@ -647,7 +744,7 @@ class Vim:
             self.at -= 1
 
     def _is_writing(self) -> bool:
-        return self.mode == "insert"
+        return self.mode in ("insert", "replace")
 
     def _at_most(self, change: _Change) -> int:
         """How often what was typed is written, as long as that is a text that anyone can read."""
@@ -667,7 +764,7 @@ class Vim:
 
     def _done(self) -> None:
         """A command is complete."""
-        if self.mode == "insert":
+        if self._is_writing():
             return
         if self.mode == "normal":
             self._stay_in_line()
@@ -688,10 +785,39 @@ class Vim:
         if self.mode == "normal":
             self._before = (self.text, self.at)
         count, key = yield from self._counted(first)
-        if self.mode in ("visual", "lines"):
+        if key == "q":
+            if self.recording:
+                self._stop_recording()
+            else:
+                self._record((yield))
+        elif key == "@":
+            self._play((yield), count)
+        elif self.mode in ("visual", "lines"):
             yield from self._in_visual(key, count)
         else:
             yield from self._in_normal(key, count)
+
+    def _record(self, name: str) -> None:
+        """Begin a macro; one that is named by a capital letter goes on."""
+        if len(name) == 1 and name.isascii() and name.isalnum():
+            self.recording = name.lower()
+            self._recorded = [*self.macros.get(name.lower(), ())] if name.isupper() else []
+
+    def _stop_recording(self) -> None:
+        if self.recording:
+            self.macros[self.recording] = tuple(self._recorded)
+            self.recording = ""
+
+    def _play(self, name: str, count: int | None) -> None:
+        """Press the keys of a macro before all that is still to be pressed."""
+        name = self._last_played if name == "@" else name.lower()
+        keys = self.macros.get(name, ())
+        times = min(count or 1, MOST_WORK // (_KEY_WORK * max(1, len(keys))))
+        if not keys or (count or 1) > times:
+            self._failed = True
+            return
+        self._last_played = name
+        self._coming.extendleft(reversed(keys * times))
 
     def _in_normal(self, key: str, count: int | None) -> _Keys:
         if key == "g":
@@ -708,7 +834,7 @@ class Vim:
                 self._operator(key, key if target == key[-1] else target, more, total)
             return
         if key in _WITH_NAME:
-            # Of registers, marks, macros and folds there are none; the name is no command of its own.
+            # Of registers, marks and folds there are none; the name is no command of its own.
             yield
             return
         if key in ("D", "C", "x", "X", "s", "S", "Y"):
@@ -716,6 +842,7 @@ class Vim:
             if key == "x" and self._in.is_empty_line(self.at):
                 return
             if key == "X" and self.at == self._in.start_of(self.at):
+                self._failed = True
                 return
             self._operator(op, target, "", count)
             return
@@ -726,9 +853,16 @@ class Vim:
                 char = yield
                 if len(char) == 1 and self.at + (count or 1) <= self._in.end_of(self.at):
                     self._changed(lambda n: self._put_char(char, n or count), count)
+                else:
+                    self._failed = True
+            case "R":
+                self._overwritten.clear()
+                self._insert(_Change(lambda _: None, count), "replace")
             case "~":
                 if not self._in.is_empty_line(self.at):
                     self._changed(self._swap_case, count)
+                else:
+                    self._failed = True
             case "J":
                 self._changed(self._join, count)
             case "p" | "P":
@@ -763,6 +897,7 @@ class Vim:
         wanted = self._wanted
         move = self._motion(key, more, count)
         if move is None:
+            self._failed = True
             return
         self.at = move.to
         if key not in "jk$":
@@ -778,6 +913,7 @@ class Vim:
             move = self._in.found_object(self.at, key == "a", more, count or 1)
             if move is not None:
                 self._select(move)
+            self._failed = move is None
             return
         if key == "r":
             char = yield
@@ -910,7 +1046,7 @@ _SHORT = {
 """Commands that stand for an operator and its motion."""
 
 
-_WITH_NAME = ('"', "'", "`", "m", "q", "@", "z", "Z")
+_WITH_NAME = ('"', "'", "`", "m", "z", "Z")
 """Commands of which nothing is kept here, and that take a character."""
 
 
@@ -945,6 +1081,11 @@ class VimKeys:
         return self._vim.mode
 
     @property
+    def recording(self) -> str:
+        """The name of the macro that is being recorded; empty for none."""
+        return self._vim.recording
+
+    @property
     def selected_text(self) -> str | None:
         """What is selected with `v` or `V`, where anything is."""
         if self.mode not in ("visual", "lines"):
@@ -956,6 +1097,7 @@ class VimKeys:
         """Another text was put into the field."""
         self._take_over()
         self._vim.forget()
+        self._area.mode_changed()
 
     def write(self) -> None:
         """What comes next is written."""
@@ -969,11 +1111,11 @@ class VimKeys:
         area, vim, key = self._area, self._vim, event.key
         menu = area.menu
         is_choosing = menu is not None and menu.active
-        if self.mode == "insert":
+        if self.mode in ("insert", "replace"):
             # Most terminals send Esc and a letter right behind it as that letter with Alt.
             letter = event.character if key.startswith("alt+") and event.is_printable else None
             if is_choosing or area.is_searching or not (letter or key == "escape"):
-                return False
+                return self.mode == "replace" and self._types_over(event)
             self._take_over()
             vim.leave_insert()
             self._act(letter)
@@ -989,6 +1131,16 @@ class VimKeys:
         if self._shown != (area.text, area.selection):
             self._take_over()
         return self._act(key if key in NAMED or typed is None else typed)
+
+    def _types_over(self, event: events.Key) -> bool:
+        """Whether a key was written in replace mode."""
+        area, key = self._area, event.key
+        typed = event.character if event.is_printable and not key.startswith(CHORDS) else None
+        if not (typed or key == "backspace") or (typed in WRITTEN and not area.text):
+            return False  # a new line takes no character's place: the field begins it
+        if self._shown != (area.text, area.selection):
+            self._take_over()
+        return self._act(typed or key)
 
     def _act(self, key: str | None) -> bool:
         """Carry out a key and show what came of it; False for one that is left to others."""

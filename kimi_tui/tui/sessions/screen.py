@@ -211,7 +211,8 @@ class SessionList(KeyList):
         """The names of the columns, and the rows around the chosen one."""
         width, room = self.content_size.width, self.content_size.height - 1
         if not self._shown:
-            return Content.styled(f"\n    {self.empty_words}", "$ink-quiet")
+            words = wrap_words(self.empty_words, max(16, width - 6))
+            return Content.styled("".join(f"\n    {row}" for row in words), "$ink-quiet")
         place = self._shown.index(self.chosen) if self.chosen in self._shown else 0
         self._top = max(place - room + 1, min(self._top, place))
         self._top = max(0, min(self._top, len(self._shown) - room))
@@ -535,6 +536,12 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         if event.key == "y" and self._doomed is not None:
             self._answer(event)
             event.stop()
+            return
+        if event.key == "n" and self._keep():
+            # It is a no here, and no wish to rename.
+            self._update()
+            event.stop()
+            event.prevent_default()
             return
         keys = ("up", "down", "pageup", "pagedown")
         if self._input.has_focus and self._field != "rename" and event.key in keys:

@@ -62,6 +62,7 @@ from kimi_tui.tui.rows import (
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
 USER_ROWS = 12
+ATTACHED_ROWS = 3
 PICTURE_ROWS = 12
 PICTURE_COLUMNS = 60
 LEAST_NAME = 16
@@ -112,10 +113,35 @@ def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
         yield Line(tuple(spans), fill="band", hit=hit, soft=soft)
     if hidden:
         yield Line((edge, Span("   "), Span(hidden, "ink")), fill="band", hit=HIT_FOLD)
-    if block.attached:
-        attached = cut(block.attached, room.width - RIGHT - 4, room.glyphs.cut)
-        yield Line((edge, Span("   "), Span(attached, "quiet")), fill="band")
+    free = room.width - RIGHT - 4
+    attached = _in_rows(block.attached, free, room.glyphs.cut)
+    hit = HIT_FOLD if len(attached) > ATTACHED_ROWS else ""
+    if hit and not block.unfolded:
+        attached = _in_rows(block.attached, free, room.glyphs.cut, most=ATTACHED_ROWS)
+    for row in attached:
+        yield Line((edge, Span("   "), Span(row, "quiet")), fill="band", hit=hit)
     yield from image_rows(block.images, room, (edge, Span("   ")), fill="band")
+
+
+def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list[str]:
+    """A list in rows that break between its parts; those for which `most` rows (0: any) have no room are counted."""
+    rows: list[str] = []
+    for at, part in enumerate(parts):
+        behind = len(parts) - at - 1
+        is_last = len(rows) == most > 0
+        # Room for what stands behind it in its row.
+        after = cells(f", +{behind} more") if is_last and behind else bool(behind)
+        if rows and cells(f"{rows[-1]}, {part}") + after <= width:
+            rows[-1] += f", {part}"
+        elif is_last:
+            rows[-1] += f", +{behind + 1} more"
+            break
+        else:
+            if rows:
+                rows[-1] += ","
+            after = cells(f", +{behind} more") if len(rows) + 1 == most and behind else bool(behind)
+            rows.append(cut(part, max(LEAST_NAME, width - after), sign))
+    return rows
 
 
 def picture_rows(room: Room) -> int:

@@ -33,6 +33,7 @@ from kimi_tui.tui.rows import (
     prose_width,
 )
 from kimi_tui.tui.transcript.cards import (
+    ATTACHED_ROWS,
     DIFF_ROWS,
     compaction_card,
     dmail_card,
@@ -202,7 +203,7 @@ def probable_height(block: Block, room: Room) -> int:
         case UserBlock():
             rows = 1 + block.text.count("\n") + len(block.text) // width
             images = len(block.images) * (1 + picture_rows(room))
-            return min(13, rows) + bool(block.attached) + images
+            return min(13, rows) + min(len(block.attached), ATTACHED_ROWS) + images
         case ToolBlock():
             if block.unfolded:
                 return 2 + block.result.line_ends

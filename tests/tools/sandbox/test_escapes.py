@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, chdir, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -115,6 +115,12 @@ class Outside:
         places = (self.out / "sock", self.home / "agent.sock", self.work / "outer.sock")
         for address in (*map(str, places), f"\0{self.canary}"):
             self._listen(held, socket.AF_UNIX, socket.SOCK_STREAM, address)
+        # These do not stand under their names in the kernel's list.
+        with chdir(self.work / "sub"):
+            self._listen(held, socket.AF_UNIX, socket.SOCK_STREAM, "relative.sock")
+        self._listen(held, socket.AF_UNIX, socket.SOCK_STREAM, str(self.work / "two\nlines.sock"))
+        self._listen(held, socket.AF_UNIX, socket.SOCK_STREAM, str(self.home / "first.sock"))
+        (self.home / "first.sock").rename(self.home / "moved.sock")
         port = self._listen(held, socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0))
         udp = self._listen(held, socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0))
         return {

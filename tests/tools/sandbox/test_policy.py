@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -151,6 +152,61 @@ def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
     (liar / ".git").write_text(f"gitdir: {work}/.git/worktrees/linked\n")
     cache = str(tmp_path / "home/.cache/pip")
     assert policy_for(liar, SandboxSettings(), environ).writable == (str(liar), cache)
+
+
+def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_still(
+    policy: Policy, environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    git("init", "-q", "--bare", "sub/store", within=work)
+    (work / "sub/store/hooks/pre-receive").write_text("x\n")
+    for name in ("modules/lib/HEAD", "modules/lib/config", "rebase-merge/git-rebase-todo"):
+        (work / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / ".git" / name).write_text("x\n")
+    # Deeper than is looked, but named by the repository.
+    deep = work / "a/b/c/d/e/f"
+    deep.mkdir(parents=True)
+    git("init", "-q", within=deep)
+    (work / ".gitmodules").write_text('[submodule "f"]\n\tpath = a/b/c/d/e/f\n\tpath = ../../x\n')
+    found = policy_for(work, SandboxSettings(), environ)
+    for name in (
+        *("sub/store/hooks/pre-receive", "sub/store/config", ".git/modules/lib/hooks/new"),
+        *(".git/rebase-merge/git-rebase-todo", ".git/rebase-merge/strategy"),
+        *("a/b/c/d/e/f/.git/hooks/new", "a/b/c/d/e/f/.git/config"),
+    ):
+        assert not found.may_write(name), name
+    assert found.may_write("sub/store/objects/x")
+    assert found.may_write("a/b/c/d/e/f/x")
+    # As a file system that ignores case shows it.
+    (work / ".GIT/hooks").mkdir(parents=True)
+    (work / ".GIT/hooks/pre-push").write_text("x\n")
+    assert found.watch.changed() == [".GIT/hooks/pre-push"]
+    shutil.rmtree(work / ".GIT")
+    # What is new is named; a rebase that a command began, the next one can go on with.
+    git("init", "-q", "--bare", "sub/new", within=work)
+    (work / "sub/new/hooks/post-update").write_text("x\n")
+    (work / ".git/sequencer").mkdir()
+    (work / ".git/sequencer/todo").write_text("pick\n")
+    new = ["sub/new/config", ".git/sequencer/todo", "sub/new/hooks/post-update"]
+    assert found.watch.changed() == sorted(new, key=lambda path: (path.count("/"), path))
+    found = policy_for(work, SandboxSettings(), environ)
+    assert found.may_write(".git/sequencer/todo")
+    assert not found.may_write(".git/rebase-merge/git-rebase-todo")
+    assert not found.may_write("sub/new/hooks/post-update")
+
+
+def test_steps_begun_in_a_linked_working_tree_are_named(
+    policy: Policy, environ: dict[str, str], tmp_path: Path
+) -> None:
+    work, linked = tmp_path / "work", tmp_path / "linked"
+    git("commit", "-q", "--allow-empty", "-m", "x", within=work)
+    git("worktree", "add", "-q", str(linked), within=work)
+    found = policy_for(linked, SandboxSettings(), environ)
+    steps = work / ".git/worktrees/linked/rebase-merge"
+    steps.mkdir()
+    (steps / "git-rebase-todo").write_text("exec x\n")
+    (named,) = found.watch.changed()
+    assert named.endswith("worktrees/linked/rebase-merge/git-rebase-todo")
 
 
 def test_a_repository_behind_a_file_is_held_still(environ: dict[str, str], tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         await one.say("/plan")
         await one.sees("The agent now makes a plan")
         await one.say("Mend the quotes")
-        await one.sees("changed first: edit files unasked")
+        await one.sees("if you change it: edit files unasked")
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "edits"
@@ -122,11 +122,11 @@ async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) ->
         await one.say("/plan")
         await one.sees("The agent now makes a plan")
         await one.say("Mend the quotes")
-        await one.sees("changed first: ask before each change")
+        await one.sees("if you change it: ask before each change")
         # Once round, while the question stands: the mode before plan mode is another one by then.
         await one.pilot.press("shift+tab", "shift+tab", "shift+tab")
         await one.until(lambda: one.screen.conversation.state.mode == "plan")
-        assert "changed first: ask before each change" in one.text()
+        assert "if you change it: ask before each change" in one.text()
         await answer(one, "Carry out this plan?", "c", "end", *"More.", "enter")
         await one.sees("Well.")
         assert one.screen.conversation.state.mode == "ask"

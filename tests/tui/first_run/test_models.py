@@ -248,12 +248,17 @@ def test_what_is_saved_of_a_listed_model() -> None:
 
 
 def test_words_about_models_and_servers() -> None:
-    assert model_facts(FoundModel("m", 262_144, frozenset({"thinking"}))) == "262k         thinks"
+    assert model_facts(FoundModel("m", 262_144, frozenset({"thinking"}))) == (
+        "262k",
+        "",
+        "thinks",
+        "",
+    )
     seen = FoundModel("kimi-k3", None, None, price=(0.0, 0.0))
-    assert model_facts(seen, thinks=True) == "~1.0M  sees  thinks  free"
+    assert model_facts(seen, thinks=True) == ("~1.0M", "sees", "thinks", "free")
     prices = ModelPrices(1, 0.1, 2, "€")
-    assert model_facts(FoundModel("m"), prices).strip() == "€1.00 in, €2.00 out"
-    assert model_facts(FoundModel("m")) == ""
+    assert model_facts(FoundModel("m"), prices)[3] == "€1.00 in, €2.00 out"
+    assert model_facts(FoundModel("m")) == ("",) * 4
     one = LocalServer("vLLM", "http://127.0.0.1:8000/v1", (FoundModel("a"),))
     assert ways((one,))[1].about == "found: vLLM on port 8000; 1 model"
     others = tuple(

@@ -440,9 +440,13 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert facts(one, server) == before
         one.screen.focus_prompt()
         await one.until(lambda: panel.armed)
+        assert "waits behind the question" in one.text()
         await one.pilot.press("y")
         await one.sees("Written.")
         assert area.text == "y yes"
+        # It waits no more.
+        await one.until(lambda: "waits behind the question" not in one.text())
+        assert not one.screen.chat_pane.notices.board
 
 
 async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:

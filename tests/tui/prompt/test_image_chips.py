@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from support.made_images import flat, noise, saved
 
 from kimi_tui.images import read_image
 from kimi_tui.tui.prompt.image_chips import HELD_BYTES, ImageChips, facts_of, in_text
+from kimi_tui.wire.display import ImageBlock
 
 SHOT = read_image(saved(flat(1280, 800)), "shot.png")
 
@@ -48,6 +51,11 @@ def test_what_a_message_of_the_session_shows_is_known_by_its_facts() -> None:
     other = facts_of(read_image(saved(flat(3, 3)), "a.png"))
     assert chips.with_chips("look", (other,)) == "look\n[image a.png 3x3 ~1]"
     assert chips.with_chips("", (other,)) == "[image a.png 3x3 ~1]"
+    # Nor has it a name; and what was no image that could be stored cannot be sent again.
+    nameless = replace(other, name="", sha256="0" * 64)
+    shown = chips.with_chips("look", (nameless, ImageBlock()))
+    assert shown == "look\n[image 3x3 ~1]"
+    assert chips.lost(shown) == []
 
 
 def test_of_many_the_oldest_are_left_to_the_session() -> None:

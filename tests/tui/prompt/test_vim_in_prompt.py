@@ -107,3 +107,36 @@ async def test_a_chip_moves_and_goes_as_one(home: Path) -> None:
         assert area.message == f"see {long} now"
         await press("d", "w", "u", "w", "i", *"is ")
         assert area.message == f"see {long} is now"
+
+
+async def test_a_macro_and_replace_mode(home: Path) -> None:
+    long = "".join(f"line {n}\n" for n in range(30))
+    async with ChatServer() as server, desk(home, server.base_url, config=VIM) as one:
+        server.script(say("seen"))
+        await one.ready()
+        area, press = one.screen.prompt.area, one.pilot.press
+        area.text = "one\ntwo\nthree"
+        await press("escape", "g", "g", "q", "a")
+        await one.sees("recording @a q: end")
+        # What the field writes in insert mode is part of it.
+        await press("A", *" [x]", "backspace", "semicolon", "escape", "j", "q")
+        await one.until(lambda: "recording" not in one.text())
+        await press("2", "at", "a")
+        assert area.text == "one [x;\ntwo [x;\nthree [x;"
+        await press("u")
+        assert area.text == "one [x;\ntwo\nthree"
+        await press("g", "g", "0", "R")
+        await one.sees("REPLACE")
+        await press("T", "W", "O", "space", "backspace", "backspace")
+        assert area.text == "TWe [x;\ntwo\nthree"
+        # A paste stands between; a new line takes no place; Enter sends.
+        area.post_message(events.Paste(long))
+        await one.until(lambda: "[Pasted 30 lines]" in area.text)
+        await press("O", "shift+enter", "escape")
+        assert area.text == "TW[Pasted 30 lines]O\n [x;\ntwo\nthree"
+        assert area.mode == "normal"
+        await press("g", "g", "d", "G", "i", *"go", "escape", "0", "R", "n", "enter")
+        await one.sees("seen")
+        assert said(one)[-1].endswith("no")
+        assert area.mode == "insert"
+        await one.idle()

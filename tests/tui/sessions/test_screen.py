@@ -132,6 +132,13 @@ async def test_renamed_put_away_and_thrown_away(
         assert "trash for 30 days" in await one.sees("Delete Tests?")
         await one.pilot.press("escape", "y")
         assert row.folder.exists()
+        # n is a no, and not the key that renames.
+        await one.pilot.press("d")
+        await one.sees("Delete Tests?")
+        await one.pilot.press("n")
+        await one.until(lambda: "Delete Tests?" not in one.text())
+        assert "Rename" not in one.text().split("Enter continue")[0]
+        assert row.folder.exists()
         await one.pilot.press("d")
         await one.sees("Delete Tests?")
         await one.pilot.press("enter", "y")

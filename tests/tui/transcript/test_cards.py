@@ -118,6 +118,24 @@ def said(text: str, **values: Any) -> list[str]:
     return [line.text.rstrip() for line in user_message(made, WIDE)]
 
 
+def test_what_went_with_a_message_breaks_between_files_and_counts_the_rest() -> None:
+    two = ("importer/quoting.py 124 lines", "tests/test_quoting.py lines 10–40")
+    assert said("Fix", attached=two)[1:] == [f"▌   {', '.join(two)}"]
+    names = tuple(f"importer/readers/reader{n:02}.py {n} lines" for n in range(20))
+    shown = said("Fix", attached=names)
+    assert len(shown) == 1 + 3
+    named = sum(row.count("reader/") or row.count(".py") for row in shown)
+    assert shown[-1].endswith(f", +{20 - named} more")
+    assert all(row.endswith(",") for row in shown[1:-1])
+    assert max(map(len, shown)) <= WIDE.width - 2
+    whole = "".join(
+        row.removeprefix("▌   ") + " " for row in said("Fix", attached=names, unfolded=True)[1:]
+    )
+    assert whole.strip() == ", ".join(names)
+    # One that has no room by itself is cut, and the others are there all the same.
+    assert said("Fix", attached=("x" * 300, "b.py 1 line"))[2] == "▌   b.py 1 line"
+
+
 @pytest.mark.parametrize(
     ("text", "last"),
     [

@@ -1,0 +1,116 @@
+"""Sockets in files that other programs listen on, where their names do not tell the place: behind each is the outside.
+
+What has its whole name in `/proc/net/unix` is covered when a command begins (`confine.sockets_of_others`). One that was bound by a
+relative name, renamed since, or has a line end in its name is found here by the number of its file, which the kernel
+tells, in folders where it may be: what the caller has seen, the home folder, the current folders of all processes, and
+those of the other sockets.
+Sockets of commands in the sandbox are not among them where they have a network of their own, so that one can talk to another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+
+_SOCK_DIAG, _BY_FAMILY, _DUMP, _DONE, _ERROR = 4, 20, 0x301, 3, 2
+_NAME, _FILE = 0, 1
+_HEADER, _MESSAGE, _ATTRIBUTE = 16, 16, 4
+_READ_BYTES = 1 << 16
+_WAIT_S = 1.0
+_MOST_IN_A_FOLDER = 5000
+
+
+def stray_sockets(seen: Iterable[str], home: str) -> list[str]:
+    """The real paths of such sockets. Lists folders where there are any: for a thread.
+
+    Args:
+        seen: sockets that were found in the work folder; all of them count where the kernel does not tell.
+        home: the home folder.
+    """
+    if sys.platform != "linux":
+        return []
+    try:
+        bound = dict(_bound())
+    except OSError:
+        return sorted(seen)
+    stray = {number: name for number, name in bound.items() if not _is_in_place(name)}
+    if not stray:
+        return []
+    folders = {home, *(os.path.dirname(name) for name in bound.values() if name.startswith("/"))}
+    return sorted({*_those_of(stray, seen), *_those_of(stray, _sockets_in(folders | _current()))})
+
+
+def _is_in_place(name: str) -> bool:
+    if not name.startswith("/") or "\n" in name:
+        return False
+    with contextlib.suppress(OSError):
+        return stat.S_ISSOCK(os.lstat(name).st_mode)
+    return False
+
+
+def _those_of(numbers: Iterable[int], paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            # The kernel tells the lower half of the number.
+            if stat.S_ISSOCK(status.st_mode) and status.st_ino & 0xFFFFFFFF in numbers:
+                yield os.path.realpath(path)
+
+
+def _current() -> set[str]:
+    """The current folders of the processes that can be looked at."""
+    found: set[str] = set()
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{name}/cwd"))
+    return found
+
+
+def _sockets_in(folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as listing:
+            for _, item in zip(range(_MOST_IN_A_FOLDER), listing, strict=False):
+                kinds = (item.is_file(follow_symlinks=False), item.is_dir(follow_symlinks=False))
+                if not any(kinds) and not item.is_symlink():
+                    yield item.path
+
+
+def _bound() -> Iterator[tuple[int, str]]:
+    """The number of its file, and the name, of each socket that was bound to one, by the kernel's own list.
+
+    Raises:
+        OSError: it gives none.
+    """
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as asked:
+        asked.settimeout(_WAIT_S)
+        wanted = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, 3, 0, 0)
+        head = struct.pack("=IHHII", _HEADER + len(wanted), _BY_FAMILY, _DUMP, 1, 0)
+        asked.sendto(head + wanted, (0, 0))
+        while True:
+            data = asked.recv(_READ_BYTES)
+            while len(data) >= _HEADER:
+                length, kind = struct.unpack_from("=IH", data)
+                if kind == _DONE:
+                    return
+                if kind == _ERROR or length < _HEADER:
+                    raise OSError("the kernel tells of no sockets")
+                yield from _of_message(data[_HEADER + _MESSAGE : length])
+                data = data[(length + 3) & ~3 :]
+
+
+def _of_message(data: bytes) -> Iterator[tuple[int, str]]:
+    parts: dict[int, bytes] = {}
+    while len(data) >= _ATTRIBUTE:
+        length, kind = struct.unpack_from("=HH", data)
+        if length < _ATTRIBUTE:
+            return
+        parts[kind] = data[_ATTRIBUTE:length]
+        data = data[(length + 3) & ~3 :]
+    if len(parts.get(_FILE, b"")) >= 4:
+        name = os.fsdecode(parts.get(_NAME, b"").rstrip(b"\0"))
+        yield struct.unpack_from("=I", parts[_FILE])[0], name
