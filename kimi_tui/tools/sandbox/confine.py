@@ -16,7 +16,8 @@ for the filter needs libseccomp and 24 ms. Fails closed: any error is raised bef
 Words: `level:full`, `level:landlock`, `level:filter` (for a program that makes the namespaces itself: only the filter, for
 that program to read from `FILTER_FD`), `network:on`, `home:FOLDER` (the command's), `tmp:FOLDER` (a private one that
 becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a writable one), `pin:FOLDER` (not to be renamed, on
-the way to one of these) and `hide:PATH`; absolute and without links, shallow ones first.
+the way to one of these), `hide:PATH` and `socket:PATH` (hidden too, where it is still there); absolute and without links,
+shallow ones first.
 """
 
 import ctypes
@@ -148,7 +149,7 @@ def confine(words: list[str]) -> None:
     Raises:
         OSError: it is not confined, or not wholly; do not go on.
     """
-    paths: dict[str, list[str]] = {"write": [], "keep": [], "pin": [], "hide": []}
+    paths: dict[str, list[str]] = {name: [] for name in ("write", "keep", "pin", "hide", "socket")}
     said = {"level": "full", "network": "off", "tmp": ""}
     for word in words:
         kind, _, value = word.partition(":")
@@ -168,7 +169,7 @@ def confine(words: list[str]) -> None:
     is_full = said["level"] == "full"
     here = os.getcwd()
     if is_full:
-        sockets = sockets_of_others(paths["write"])
+        sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
         own_user = not _unshare(online)
         _cover(paths, said["tmp"], sockets)
         if not online:

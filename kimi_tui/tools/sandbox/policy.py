@@ -124,6 +124,7 @@ class Policy:
         links: those of them that are links and decide what is secret, or where this program's settings are.
         pinned: folders on the way to what is kept that may not be renamed.
         hidden: what cannot be read.
+        sockets: of other programs, found under another name than they were bound by; they come and go.
         network: whether the network of the machine is there.
         watch: what stood there of files that run later.
         held: what `kept` and `hidden` were, by device and number.
@@ -135,6 +136,7 @@ class Policy:
     links: tuple[str, ...]
     pinned: tuple[str, ...]
     hidden: tuple[str, ...]
+    sockets: tuple[str, ...]
     network: bool
     watch: Watch
     held: Mapping[str, tuple[int, int]]
@@ -226,7 +228,7 @@ def policy_for(
     kept: set[str] = set(top)
     commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
-    hidden |= {*stray_sockets(watch.sockets, home)} - shown
+    sockets = {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed them since they were seen; and those of the home folder may lead in here.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
         if not real.startswith(f"{work}/") or not os.path.exists(real):
@@ -277,10 +279,15 @@ def policy_for(
         links=tuple(sorted(links)),
         pinned=tuple(
             sorted(
-                {one for path in kept_paths + secret_paths for one in folders_between(path, roots)}
+                {
+                    one
+                    for path in (*kept_paths, *secret_paths, *sockets)
+                    for one in folders_between(path, roots)
+                }
             )
         ),
         hidden=tuple(sorted(hidden)),
+        sockets=tuple(sorted(sockets)),
         network=network or settings.network,
         watch=watch.with_commons(commons),
         held=_identities((*kept_paths, *secret_paths)),

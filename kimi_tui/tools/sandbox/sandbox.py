@@ -156,6 +156,7 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
         *(f"pin:{path}" for path in policy.pinned),
         *(f"keep:{path}" for path in policy.kept),
         *(f"hide:{path}" for path in policy.hidden),
+        *(f"socket:{path}" for path in policy.sockets),
     )
 
 
@@ -179,7 +180,7 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
             if not os.path.islink(path):
                 arguments += [flag, path, path]
     covered: list[str] = []
-    for path in (*policy.hidden, *sockets_of_others([*policy.writable])):
+    for path in (*policy.hidden, *policy.sockets, *sockets_of_others([*policy.writable])):
         if any(path.startswith(f"{above}/") for above in covered) or not os.path.lexists(path):
             continue
         if os.path.isdir(path):
@@ -219,12 +220,13 @@ def macos_profile(policy: Policy, tmp: str) -> str:
     roots = [*policy.writable, tmp]
     lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in roots]
     # Renaming a folder on the way takes what is kept or hidden in it elsewhere, and so does renaming all of it.
-    ways = {one for path in (*policy.kept, *policy.hidden) for one in folders_between(path, roots)}
+    out_of_reach = (*policy.hidden, *policy.sockets)
+    ways = {one for path in (*policy.kept, *out_of_reach) for one in folders_between(path, roots)}
     lines += [
         f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted({*roots, *ways})
     ]
     lines += [f"(deny file-write* (subpath {_quoted(path)}))" for path in policy.kept]
-    for path in policy.hidden:
+    for path in out_of_reach:
         lines.append(f"(deny file-read* file-write* (subpath {_quoted(path)}))")
         lines.append(f"(allow file-read-metadata (subpath {_quoted(path)}))")
     if policy.network:

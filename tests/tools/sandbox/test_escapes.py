@@ -284,6 +284,15 @@ async def test_an_entry_that_a_command_made_a_link_is_not_written(
     assert (outside.home / "made/ok").exists()
 
 
+async def test_a_socket_that_is_gone_again_is_in_nobodys_way(
+    sandbox: Sandbox, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside.work.mkdir(parents=True)
+    gone = [str(outside.work / "gone.sock")]
+    monkeypatch.setattr("kimi_tui.tools.sandbox.policy.stray_sockets", lambda *_: gone)
+    assert "goes on" in await run_in(sandbox, "echo goes on", outside)
+
+
 async def test_a_held_folder_in_the_way_of_a_rename_is_named(
     sandbox: Sandbox, outside: Outside
 ) -> None:
