@@ -673,19 +673,29 @@ class Arrivals:
     def __init__(self, source: AsyncIterator[bytes]) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
+        self._has_waited = False
         self._came = asyncio.Event()
         self._taken = asyncio.Event()
         self._gathering = asyncio.create_task(self._gather(source), name="arrivals")
 
     async def _gather(self, source: AsyncIterator[bytes]) -> None:
         n_small = 0
+        loop = asyncio.get_running_loop()
         try:
-            # Pieces that are already here never suspend this.
-            async for piece in source:
+            while True:
+                # Pieces that are already here never suspend this: many small ones of them are no trickle.
+                self._has_waited = False
+                waits = loop.call_soon(self._wait_is_known)
+                try:
+                    piece = await anext(source)
+                except StopAsyncIteration:
+                    break
+                finally:
+                    waits.cancel()
                 self._pieces.append(piece)
                 self._size += len(piece)
                 self._came.set()
-                n_small = n_small + 1 if len(piece) < _SMALL_BYTES else 0
+                n_small = n_small + 1 if len(piece) < _SMALL_BYTES and self._has_waited else 0
                 if self._size >= _GATHERED_BYTES:
                     self._taken.clear()
                     await self._taken.wait()
@@ -693,6 +703,9 @@ class Arrivals:
                     await asyncio.sleep(_TRICKLE_S)
         finally:
             self._came.set()
+
+    def _wait_is_known(self) -> None:
+        self._has_waited = True
 
     async def take(self) -> bytes | None:
         """What came since the last time, once there is any; None at the end. Raises what the source raised."""
