@@ -152,7 +152,7 @@ class Policy:
     def may_write(self, path: str) -> bool:
         """Whether a command may change what is at this path."""
         real = os.path.realpath(os.path.join(self.work, path))
-        if _under(real, (*self.kept, *self.hidden)):
+        if _under(real, (*self.kept, *self.hidden, *self.sockets)):
             return False
         return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
 
@@ -162,7 +162,8 @@ class Policy:
 
     def may_read(self, path: str) -> bool:
         """Whether a command may read what is at this path, as far as the sandbox is concerned."""
-        return not _under(os.path.realpath(os.path.join(self.work, path)), self.hidden)
+        real = os.path.realpath(os.path.join(self.work, path))
+        return not _under(real, (*self.hidden, *self.sockets))
 
 
 def policy_for(
@@ -269,7 +270,7 @@ def policy_for(
             )
     kept |= links
     kept_paths = sorted(kept - hidden)
-    if len(kept_paths) + len(hidden) > _MOST_GUARDED:
+    if len(kept_paths) + len(hidden) + len(sockets) > _MOST_GUARDED:
         raise NoSandbox(f"more than {_MOST_GUARDED} files would have to be kept from commands")
     secret_paths = outermost(hidden)
     return Policy(
@@ -507,12 +508,8 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], Watch, list[str]]
         n_looked_at += listing.n_entries
         sockets += [os.path.join(folder, name) for name in listing.sockets]
         repositories += [folder] if above and listing.gits else []
-        for git in (os.path.join(folder, name) for name in listing.gits):
-            stamps |= _git_stamps(git)
-            gits += [git] if os.path.isdir(git) and not os.path.islink(git) else []
-        if listing.is_bare:
-            stamps |= _git_stamps(folder)
-            gits.append(folder)
+        gits += [os.path.join(folder, name) for name in listing.gits]
+        gits += [folder] if listing.is_bare else []
         for name, is_secret, runs_later, is_folder in listing.guarded:
             path = os.path.join(folder, name)
             followed, end = ([], path) if is_folder else links_to(path)
@@ -534,8 +531,9 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], Watch, list[str]]
         link = os.path.join(deep, ".git")
         if deep not in repositories and os.path.lexists(link):
             repositories.append(deep)
-            stamps |= _git_stamps(link)
-            gits += [link] if os.path.isdir(link) and not os.path.islink(link) else []
+            gits.append(link)
+    for git in gits:
+        stamps |= _git_stamps(git)
     is_whole = n_looked_at <= _MOST_LOOKED_AT
     memory.seen = (work, listings)
     watch = Watch(
@@ -543,7 +541,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], Watch, list[str]]
         stamps,
         tuple(secrets),
         tuple(links),
-        tuple(gits),
+        tuple(git for git in gits if os.path.isdir(git) and not os.path.islink(git)),
         is_whole,
         memory,
         tuple(sockets),

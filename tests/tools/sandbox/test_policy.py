@@ -145,12 +145,19 @@ def test_nothing_that_a_repository_names_is_waited_for(
     assert policy_for(work, SandboxSettings(), environ).writable[0] == str(work)
 
 
+@pytest.fixture
+def linked(policy: Policy, tmp_path: Path) -> Path:
+    """A linked working tree of the repository that the policy is for."""
+    place = tmp_path / "linked"
+    git("commit", "-q", "--allow-empty", "-m", "x", within=Path(policy.work))
+    git("worktree", "add", "-q", str(place), within=Path(policy.work))
+    return place
+
+
 def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
-    policy: Policy, environ: dict[str, str], tmp_path: Path
+    linked: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    work, linked = tmp_path / "work", tmp_path / "linked"
-    git("commit", "-q", "--allow-empty", "-m", "x", within=work)
-    git("worktree", "add", "-q", str(linked), within=work)
+    work = tmp_path / "work"
     found = policy_for(linked, SandboxSettings(), environ)
     assert found.may_write(str(work / ".git/objects"))
     for name in ("hooks", "config", "worktrees/linked/gitdir"):
@@ -206,11 +213,9 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
 
 
 def test_steps_begun_in_a_linked_working_tree_are_named(
-    policy: Policy, environ: dict[str, str], tmp_path: Path
+    linked: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    work, linked = tmp_path / "work", tmp_path / "linked"
-    git("commit", "-q", "--allow-empty", "-m", "x", within=work)
-    git("worktree", "add", "-q", str(linked), within=work)
+    work = tmp_path / "work"
     found = policy_for(linked, SandboxSettings(), environ)
     steps = work / ".git/worktrees/linked/rebase-merge"
     steps.mkdir()
