@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from kimi_tui import lenient_json
 from kimi_tui.app_paths import data_dir, make_private
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
 from kimi_tui.filesystem import Storage, read_regular
@@ -328,12 +329,9 @@ def read_folder_model(work_dir: Path) -> FolderModel | None:
     try:
         if not folder.is_dir():
             return None  # what follows takes imports, and few have chosen a model for a folder
-        found = json.loads(read_regular(_file(folder, work_dir), _MAX_BYTES))
+        table = lenient_json.mapping(json.loads(read_regular(_file(folder, work_dir), _MAX_BYTES)))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
-        return None
-    table = cast("dict[str, Any]", found)
     model, thinking = table.get("model"), table.get("thinking", "")
     if not isinstance(model, str) or not isinstance(thinking, str):
         return None
@@ -450,7 +448,5 @@ def _told(name: str) -> dict[str, Any]:
             timeout_s=WAIT_S,
             most=_MAX_TOLD_BYTES,
         )
-        told: object = json.loads(said.data)
-        if isinstance(told, dict):
-            return cast("dict[str, Any]", told)
+        return lenient_json.mapping(json.loads(said.data))
     return {}
