@@ -82,6 +82,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OPEN_DELAY_S = 0.15
+RESUME_DELAY_S = 0.02
+"""Where somebody waits for the last page of a session."""
 OPENING = "Opening the session"
 READING = "Reading the session"
 WARNED_S = 10.0
@@ -220,7 +222,8 @@ class MainScreen(Screen[None]):
         # Before the first picture, which would else be followed by another one.
         self._update_footer()
         # A moment after the first picture: importing straight after it would hold up the first key.
-        self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
+        delay_s = OPEN_DELAY_S if self._launch.resume is None else RESUME_DELAY_S
+        self.call_after_refresh(self.set_timer, delay_s, self._open)
 
     def on_unmount(self) -> None:
         """Let go of what the session is drawn from: Textual holds the very first screen as long as the program runs."""

@@ -46,6 +46,7 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
+from kimi_tui.tui.transcript.ahead import import_for_answers
 from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.painter import CLASSES, Painter
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
@@ -621,7 +622,7 @@ class Transcript(ScrollView, can_focus=True):
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
     def _import_ahead(self) -> None:
-        self.run_worker(reported(self, asyncio.to_thread(_import_ahead)), group="warm-up")
+        self.run_worker(reported(self, asyncio.to_thread(import_for_answers)), group="warm-up")
 
     # --- frames
 
@@ -1749,12 +1750,3 @@ def _is_streamed(model: TranscriptModel) -> bool:
 
     last = model.blocks[-1] if model.blocks else None
     return isinstance(last, (AgentBlock, ThoughtBlock, ToolBlock))
-
-
-def _import_ahead() -> None:
-    """What the first answer will need, imported in a thread while nobody waits for it."""
-    from kimi_tui.tui.transcript import code, markdown, motion, viewport
-
-    markdown.Parser().parse("")
-    code.warm_up()
-    del motion, viewport
