@@ -1282,6 +1282,7 @@ class MainScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
+        self.transcript.uncovered()
         self._look_away()
         if (panel := self._approvals.panel) is not None:
             panel.wait_anew()

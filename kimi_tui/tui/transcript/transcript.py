@@ -76,6 +76,8 @@ FLOOD = 400
 """Characters in one frame that nobody reads: two thousand tokens a second."""
 HISTORY_FRAME_S = 0.1
 """While a history is read, pictures that nobody can look at are left out."""
+COVERED_FRAME_S = 0.25
+"""Behind a dialog, where each picture is one of the whole screen with every cell blended."""
 CATCH_UP_S = 0.001
 """The pause between two slices of an answer that came faster than it is laid out."""
 LIVE_S = 2.0
@@ -631,9 +633,16 @@ class Transcript(ScrollView, can_focus=True):
         await self._has_place.wait()
         self._draw()
 
+    def uncovered(self) -> None:
+        """No dialog stands before it any more: what was told meanwhile is drawn."""
+        if self._changed_from is not None:
+            self._draw()
+
     def _draw_soon(self, frame_s: float, *, at_once: bool = False) -> None:
         if (self._frame is not None and not at_once) or not self.is_ready:
             return
+        if not self.screen.is_active:
+            frame_s = max(frame_s, COVERED_FRAME_S)
         due = self._drawn_at + frame_s
         if at_once:
             self._draw()
