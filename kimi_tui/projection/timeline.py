@@ -235,6 +235,8 @@ class TimelineModel:
         self.per_step = 0
         self.revert: Revert | None = None
         self.is_revert_new = False
+        # The most tokens among so many of the first live checkpoints, whose figures stay.
+        self._settled = (0, 0)
         self._steps = Steps()
         self._last_cut: ContextReverted | None = None
         self._compaction: Checkpoint | None = None
@@ -304,6 +306,19 @@ class TimelineModel:
                 return False
         self.revision += 1
         return True
+
+    def most_tokens(self) -> int:
+        """The tokens before or behind a checkpoint of the live line, where they are the most.
+
+        With every event of a turn, of lines of any length: only the figures of the newest two change without a word.
+        """
+        live = self.tree.live
+        n, most = self._settled
+        n_settled = max(n, len(live) - 2)
+        for one in live[n:n_settled]:
+            most = max(most, one.tokens, one.tokens_end)
+        self._settled = (n_settled, most)
+        return max(most, *(max(one.tokens, one.tokens_end) for one in live[n_settled:]), 0)
 
     def _end_motion(self) -> bool:
         """What is streamed is drawn elsewhere; but the first of it ends the motion here."""
@@ -379,6 +394,7 @@ class TimelineModel:
             self._link(checkpoint)
         if self._world_lines.add(event, checkpoint):
             checkpoint.index = 0
+            self._settled = (0, 0)
             self.tree.lay()
             self.rows.reset()
         else:
@@ -440,6 +456,8 @@ class TimelineModel:
             return
         head, uids = self.tree.head, set(changed.rows)
         is_head = head is not None and uids == {head.uid}
+        if not is_head:
+            self._settled = (0, 0)
         lines = (line.checkpoints for line in self.tree.lines.values())
         for checkpoint in (head,) if is_head else chain(self.tree.live, *lines):
             figure = self._figures.get(checkpoint.uid) if checkpoint is not None else None
@@ -492,6 +510,7 @@ class TimelineModel:
     # --- reverts, compactions and changes of the line
 
     def _reverted(self, event: ContextReverted, at: float) -> None:
+        self._settled = (0, 0)
         self._figures.apply(event)
         self._relabel(self._steps.settle(self.tree.head))
         self._steps.cut()
@@ -521,6 +540,7 @@ class TimelineModel:
         self._touch_head()
 
     def _compacted(self, event: CompactionEnd, at: float) -> None:
+        self._settled = (0, 0)
         self._figures.apply(event)
         checkpoint, self._compaction = self._compaction, None
         edit = self._world_lines.apply(event, at)
@@ -544,6 +564,7 @@ class TimelineModel:
         checkpoint.touch()
 
     def _switched(self, event: LineChanged, at: float) -> None:
+        self._settled = (0, 0)
         self._figures.apply(event)
         self._relabel(self._steps.settle(self.tree.head))
         self._steps.cut()

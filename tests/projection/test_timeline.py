@@ -480,3 +480,14 @@ def test_messages_without_a_checkpoint_of_their_own_are_rows_and_a_filter_finds_
     assert model.rows.n_found == 2
     model.rows.filter("three")
     assert [row.said for row in model.rows] == [1]
+
+
+def test_the_most_tokens_of_the_live_line_are_known_without_looking_through_it() -> None:
+    model, looked_at = TimelineModel(), 0
+    for record in whole_story().records:
+        model.apply(record)
+        live = model.tree.live
+        figures = [figure for one in live for figure in (one.tokens, one.tokens_end)]
+        assert model.most_tokens() == max(figures, default=0)
+        looked_at += 1
+    assert looked_at > 100

@@ -84,6 +84,10 @@ def untrue_of_chat(chat: TranscriptModel, line: Line) -> Iterator[str]:
 
 def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
     """What is wrong with the rows of the live line."""
+    live = timeline.tree.live
+    most = max((max(one.tokens, one.tokens_end) for one in live), default=0)
+    if timeline.most_tokens() != most:
+        yield f"the bars are drawn for {timeline.most_tokens()} tokens, where {most} are the most"
     tried = {segment.uid for segment in line.segments if segment.holds_steers_only}
     shown = [
         (one.id, one.uid, "step" if one.uid in tried else _kind(one)) for one in timeline.tree.live

@@ -397,9 +397,8 @@ class Painter:
     def _scale(self, model: TimelineModel) -> int:
         """The tokens of a whole bar: as in a curve of the live line."""
         if self._scaled_at != (model, model.revision):
-            tokens = (max(one.tokens, one.tokens_end) for one in model.tree.live)
             self._scaled_at = (model, model.revision)
-            self._scaled = _scale_of(max(tokens, default=0), model.limit)
+            self._scaled = _scale_of(model.most_tokens(), model.limit)
         return self._scaled
 
     def _goes(self, position: int, selected: int) -> bool:
