@@ -23,7 +23,7 @@ from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.faults import closed_after, report_of
+from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
@@ -336,11 +336,7 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        closed_after(self.conversation.start(self._opened_by(work) if opens else work), work)
-
-    async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
-        with self.type_ahead.opening():
-            await work
+        self.conversation.start(work, self.type_ahead.opening() if opens else None)
 
     @contextmanager
     def leaving(self) -> Generator[None]:
