@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.views import Views
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import ApprovalRequest, Event, EventRecord, LineChanged
+    from kimi_tui.wire.events import Event, EventRecord, LineChanged
 
 T = TypeVar("T")
 
@@ -193,8 +193,6 @@ class MainScreen(Screen[None]):
         """What had the keys before the search."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
-        self._foresees_dmail = False
-        self._dmail_asked = ""
         self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
         self._opener: Worker[None] | None = None
         self._is_left = False
@@ -543,7 +541,6 @@ class MainScreen(Screen[None]):
             self._approvals.show(new.approvals)
             if not new.approvals:
                 self.solved(BEHIND)
-            self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -572,44 +569,6 @@ class MainScreen(Screen[None]):
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
                 attention.tell(f"{folder}: {new.title} {how}", asking=False)
-
-    def _foresee_dmail(self) -> None:
-        """Show what the D-Mail would take that waits for an answer."""
-        panel = self._approvals.panel
-        is_asked = panel is not None and panel.request.checkpoint_id >= 0
-        asked = panel.request if panel is not None and is_asked else None
-        before, self._dmail_asked = self._dmail_asked, asked.id if asked is not None else ""
-        if before == self._dmail_asked:
-            return
-        if self._foresees_dmail:
-            self._foresees_dmail = False
-            self._foresee(None)
-        if asked is not None:
-            self.conversation.start(self._preview_dmail(asked))
-
-    async def _preview_dmail(self, request: ApprovalRequest) -> None:
-        from kimi_tui.soul.rewind import Target
-        from kimi_tui.tui.preview.layout import consequence_rows
-
-        soul = await self.conversation.opened()
-        try:
-            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
-        except KeyError:
-            # The line became another one meanwhile, and the question went with it.
-            if self._dmail_asked == request.id:
-                self.tell(
-                    f"There is no #{request.checkpoint_id} here for this D-Mail.", level="warning"
-                )
-            return
-        toll = partial(consequence_rows, found)
-        if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
-            self._foresees_dmail = True
-            self._foresee(
-                Target(request.checkpoint_id),
-                found.tokens_after,
-                estimated=found.estimated,
-                words_stay=True,
-            )
 
     def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
@@ -1118,7 +1077,7 @@ class MainScreen(Screen[None]):
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
         self._looked = (event.target, event.used, event.estimated)
-        self._foresee(event.target, event.used, estimated=event.estimated)
+        self.foresee(event.target, event.used, estimated=event.estimated)
 
     @contextmanager
     def foreseen(
@@ -1132,16 +1091,16 @@ class MainScreen(Screen[None]):
         if looked is not None and not words_stay:
             yield
             return
-        self._foresee(target, found.tokens_after, estimated=found.estimated, words_stay=words_stay)
+        self.foresee(target, found.tokens_after, estimated=found.estimated, words_stay=words_stay)
         try:
             yield
         finally:
             # The timeline may have let go of it meanwhile, and the screen may be gone.
             here, left, is_guess = self._looked if looked is self._looked else (None, None, False)
             if self._frame.views is not None:
-                self._foresee(here, left, estimated=is_guess)
+                self.foresee(here, left, estimated=is_guess)
 
-    def _foresee(
+    def foresee(
         self,
         target: Target | None,
         used: int | None = None,
@@ -1311,7 +1270,7 @@ class MainScreen(Screen[None]):
     def read_chat(self, checkpoint_id: int) -> None:
         """Give the chat the keys, at a checkpoint (-1: at its end)."""
         # First: what was on view before a row was looked at comes back with this.
-        self._foresee(None)
+        self.foresee(None)
         came_from = self.views.timeline if self.timeline_pane.has_keys else None
         self.focus_chat()
         self._chat_from = came_from
