@@ -37,7 +37,6 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
-from kimi_tui.tui.main.returned_messages import ReturnedMessages
 from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
@@ -172,7 +171,7 @@ class MainScreen(Screen[None]):
         self._prompt_modes: PromptModes | None = None
         self._image_input: ImageInput | None = None
         self._first_times: FirstTimes | None = None
-        self._returned = ReturnedMessages()
+        self._returned = rewind.ReturnedMessages()
         self._writes_behind = False
         """Whether what was pressed last was written behind a question: Enter ends that."""
         self._uses: list[str] = []
@@ -438,7 +437,10 @@ class MainScreen(Screen[None]):
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
                     self.show_marks()
-                    self._settle_returned(changed)
+                    # A message that came back to the chat is no longer in the prompt, and the other way round.
+                    text = self._returned.changed(changed, self.prompt.area.message)
+                    if text is not None:
+                        self.prompt.area.put_sent(text)
                     self._line_changed()
                 case TurnBegin():
                     self._returned.said()
@@ -882,11 +884,6 @@ class MainScreen(Screen[None]):
             parts[0] = f" {parts[0]}"
         self.prompt.area.put_sent(*parts)
 
-    def put_into_prompt(self, text: str) -> None:
-        """Replace what stands in the prompt; a draft that stood there can be had back with Up."""
-        self.conversation.remember(self.prompt.area.message)
-        self.prompt.area.put_sent(text)
-
     @property
     def draft(self) -> Draft:
         """What the user has written and not sent."""
@@ -956,25 +953,15 @@ class MainScreen(Screen[None]):
             advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
         )
 
-    def return_message(self, target: Target, uid: str, text: str) -> None:
-        """Put a message into the prompt that a rewind or a jump left out of the chat.
+    def return_message(self, change: LineChanged | None, text: str) -> None:
+        """Put a message into the prompt that a rewind or a jump left out of the chat; `change` told of that.
 
-        Args:
-            target: where that led to.
-            uid: the lasting name of that checkpoint; may be empty for one of another line.
-            text: the message.
+        A draft that stood there can be had back with Up.
         """
-        self.put_into_prompt(text)
-        line = target.world_line
-        if line or uid:
-            key = ("jump", str(line)) if line else ("rewind", uid)
-            self._returned.gave(key, self.prompt.area.message)
-
-    def _settle_returned(self, changed: LineChanged) -> None:
-        """Have a message that came back to the chat no longer in the prompt, and the other way round."""
-        text = self._returned.changed(changed, self.prompt.area.message)
-        if text is not None:
-            self.prompt.area.put_sent(text)
+        self.conversation.remember(self.prompt.area.message)
+        self.prompt.area.put_sent(text)
+        if change is not None:
+            self._returned.gave(change, self.prompt.area.message)
 
     # --- the chat, and a world line in its place
 
