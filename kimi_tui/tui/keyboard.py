@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -84,6 +84,7 @@ _KEY_NAMES = {
 }
 
 
+@cache
 def key_name(key: str) -> str:
     """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
     first = key.split(",")[0].strip()
