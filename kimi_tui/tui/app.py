@@ -580,8 +580,11 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def get_theme(self, theme_name: str) -> Theme | None:
         """One of ours, or of Textual's."""
-        ours = next((theme for theme in self._themes.values() if theme.name == theme_name), None)
-        return ours or super().get_theme(theme_name)
+        # Asked for by every widget that is styled.
+        for theme in self._themes.values():
+            if theme.name == theme_name:
+                return theme
+        return super().get_theme(theme_name)
 
     @property
     def available_themes(self) -> dict[str, Theme]:

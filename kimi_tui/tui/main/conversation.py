@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -193,9 +193,11 @@ class Conversation:
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future[KimiSoul]()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that the user set off; it is awaited at the end, and its failure is told."""
-        return self._operations.start(work)
+    def start(
+        self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run something that the user set off, and call `then` behind it; it is awaited at the end, its failure told."""
+        return self._operations.start(work, then)
 
     def _tell_failure(self, error: Exception) -> None:
         match error:

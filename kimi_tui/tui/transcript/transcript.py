@@ -326,11 +326,6 @@ class Transcript(ScrollView, can_focus=True):
         return self._model is not None and self._model.streaming
 
     @property
-    def is_drawn(self) -> bool:
-        """Whether all that it was told is on the screen."""
-        return self._changed_from is None
-
-    @property
     def follows(self) -> bool:
         """Whether its end is on view, and stays so."""
         return self._viewport is None or self._viewport.follows

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from support.chat_app import ChatApp, show_history
+from support.chat_app import ChatApp, is_drawn, show_history
 from support.conversation import LETTER, Conversation, quoted_fields, slow_import
 from support.watching import until
 from textual import events
@@ -57,7 +57,7 @@ def row_of(app: ChatApp, words: str) -> int:
 
 async def feed(app: ChatApp, pilot: Pilot[None], talk: Conversation) -> None:
     app.transcript.apply(talk.take())
-    while not app.transcript.is_drawn and not app.transcript.is_moving:
+    while not is_drawn(app.transcript) and not app.transcript.is_moving:
         await pilot.pause()
     await pilot.pause()
 
@@ -485,7 +485,7 @@ async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPa
         talk.tell(TextPart("One"))
         chat.apply(talk.take())
         # The first word comes at once.
-        assert chat.is_drawn
+        assert is_drawn(chat)
         await pilot.pause()
         assert "One" in "".join(app.rows)
 
@@ -507,7 +507,7 @@ async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPa
         talk.tell(TextPart("END"))
         talk.end()
         chat.apply(talk.take())
-        while not chat.is_drawn:
+        while not is_drawn(chat):
             await pilot.pause()
         await pilot.pause()
         assert "END" in "".join(app.rows)
