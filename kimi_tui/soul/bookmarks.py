@@ -29,7 +29,8 @@ class UserMarks:
     def bookmarks(self) -> Mapping[str, str]:
         """Names by the uids that checkpoints have now (and by the first ones of those that are renumbered)."""
         names = dict(self._session.marks.bookmarks)
-        for point in self._session.context.checkpoints:
+        # Of ten thousands of checkpoints, most have none.
+        for point in self._session.context.checkpoints if names else ():
             if point.was and point.was in names:
                 names.setdefault(point.uid, names[point.was])
         return names
@@ -38,6 +39,8 @@ class UserMarks:
     def pins(self) -> frozenset[Pin]:
         """Pinned messages, by the uids that checkpoints have now, and by the first ones of renumbered checkpoints."""
         pins = self._session.marks.pins
+        if not pins:
+            return pins
         roots = {p.was: p.uid for p in self._session.context.checkpoints if p.was}
         return pins | {(roots[uid], number) for uid, number in pins if uid in roots}
 

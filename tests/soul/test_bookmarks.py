@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from support.chat_server import call, calls, say
 from support.soul import Stage, stage
 
 from kimi_tui.llm.program_words import COMPACTION_START
 from kimi_tui.llm.request import ANSWERED, SUMMARY_READ
+from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.side_files import Marks
+from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.rewind import Target
+
+
+class Unread(Sequence[Checkpoint]):
+    """Checkpoints that nobody may look through."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError
+
+    def __len__(self) -> int:
+        return 20_000
+
+
+def test_where_nothing_is_marked_no_checkpoint_is_looked_at() -> None:
+    session: Any = SimpleNamespace(marks=Marks(), context=SimpleNamespace(checkpoints=Unread()))
+    marks = UserMarks(session)
+    assert not marks.bookmarks
+    assert not marks.pins
 
 
 async def turns(on: Stage) -> None:

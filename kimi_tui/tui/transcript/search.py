@@ -61,6 +61,9 @@ TYPING_S = 0.08
 AGAIN_S = 0.3
 """The pause before what has changed meanwhile is searched again."""
 TOLD_S = 0.1
+"""Between two times that the user is told how far it is."""
+TOLD_SHARE = 20
+"""So many times as long as telling takes, which grows with the conversation, the search goes on at least."""
 QUERY_LIMIT = 200
 """Characters of a query that count."""
 FEED = 2_000
@@ -515,7 +518,7 @@ class Search:
         while self._changed and (finder := self._finder) is not None:
             await asyncio.sleep(wait_s)
             self._changed = False
-            told_at = until = 0.0
+            tells_at = until = 0.0
             transcript = self._transcript
             origin = self._origin or self._origin_at(None)
             for place in finder.scan(transcript.blocks, transcript.room(), origin):
@@ -524,9 +527,10 @@ class Search:
                     await self._make_whole(place)
                     self._go_to(place)
                 if (now := time.perf_counter()) >= until:
-                    if now - told_at >= TOLD_S:
-                        told_at = now
+                    if now >= tells_at:
                         self._tell(finder)
+                        took = time.perf_counter() - now
+                        tells_at = now + max(TOLD_S, TOLD_SHARE * took)
                     await asyncio.sleep(0)
                     until = time.perf_counter() + SLICE_S
             self._find_match_again()
