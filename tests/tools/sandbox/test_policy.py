@@ -669,7 +669,15 @@ OPERATIONS = {
         "file-write*",
         "job-creation",
     ),
-    *("file-write-unlink", "lsopen", "mach-lookup", "mach-priv-task-port", "network*", "signal"),
+    *(
+        "file-write-unlink",
+        "file-write-setugid",
+        "lsopen",
+        "mach-lookup",
+        "mach-priv-task-port",
+        "network*",
+        "signal",
+    ),
     *("network-bind", "network-outbound", "process-info*"),
 }
 """Of those that Apple's own profiles name."""
