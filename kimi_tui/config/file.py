@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
 from kimi_tui.config.model_choice import BEFORE_NAME, Choice, clean_url, is_url, provider_type
@@ -33,9 +33,6 @@ from kimi_tui.config.settings import (
     SecretsConfig,
 )
 from kimi_tui.filesystem import Storage, read_regular
-
-if TYPE_CHECKING:
-    from tomlkit import TOMLDocument
 
 MAX_CONFIG_BYTES = 4 << 20
 TomlTable = Mapping[str, Any]
@@ -551,9 +548,9 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
     section, _, name = key.rpartition(".") if not key.startswith("keys.") else key.partition(".")
     table: MutableMapping[str, Any] = _table(document, section) if section else document
     place, _, inner = name.partition(".")
-    nested = cast("MutableMapping[str, Any] | object", table.get(place))
+    nested = table.get(place)
     if inner and isinstance(nested, MutableMapping) and inner in nested:
-        table, name = nested, inner
+        table, name = cast("MutableMapping[str, Any]", nested), inner
     if value is not None:
         table[name] = value
     elif name in table:
@@ -588,7 +585,7 @@ def save_default(path: Path, name: str) -> Config:
     return save_setting(path, "default_model", name)
 
 
-def _document(path: Path) -> TOMLDocument:
+def _document(path: Path) -> MutableMapping[str, Any]:
     """What stands in the file, with its comments; empty where there is none.
 
     Raises:
