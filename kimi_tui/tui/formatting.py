@@ -256,7 +256,10 @@ def joined(cells: Iterable[StyledText]) -> list[StyledText]:
 
 def spans_width(spans: Iterable[tuple[str, ...]]) -> int:
     """How many cells the pieces take together: text first, whatever follows it."""
-    return sum(len(span[0]) if span[0].isascii() else cell_len(span[0]) for span in spans)
+    width = 0
+    for span in spans:
+        width += len(span[0]) if span[0].isascii() else cell_len(span[0])
+    return width
 
 
 def fitted(spans: Iterable[StyledText], width: int) -> list[StyledText]:

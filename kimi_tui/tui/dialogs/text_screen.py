@@ -28,7 +28,7 @@ from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.state import Told
-from kimi_tui.tui.terminal_input import TOO_EARLY, SeenQuestion
+from kimi_tui.tui.terminal_input import TOO_EARLY
 from kimi_tui.tui.transcript.selection import select_piece
 
 TIME_CELLS = 10
@@ -227,7 +227,6 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         super().__init__()
         self._summary = summary
         self._foot = Static()
-        self.seen = SeenQuestion(self)
 
     def on_mount(self) -> None:
         """What was typed before it could be seen does not answer it."""
@@ -263,10 +262,6 @@ class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         keys = [(key, words) for key, words, _ in self._summary.answers]
         room = min(96, width * 96 // 100) - AROUND
         return hint_row([*keys, ("Esc", "close")], room)
-
-    def woken(self) -> None:
-        """The question is to be read anew."""
-        self.seen.begin_anew()
 
     async def on_key(self, event: events.Key) -> None:
         """The letter of an answer answers, when the summary has stood for a while and the letter stands alone."""

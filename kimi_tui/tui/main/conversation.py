@@ -10,13 +10,14 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
+from kimi_tui.tui.collector import COLLECTOR
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
@@ -95,6 +96,8 @@ class Conversation:
         self._scans_files = False
         self._is_open = asyncio.Event()
         self._live = False
+        self._n_told = 0
+        """Events of the history that the session had."""
         self._turn: asyncio.Task[None] | None = None
         self._order = asyncio.Lock()
         """One message after another is read, stored and said."""
@@ -136,6 +139,15 @@ class Conversation:
         Raises:
             CannotOpen: with one line for the user.
         """
+        if self._launch.resume is not None:
+            COLLECTOR.hold()
+        try:
+            return await self._open()
+        except BaseException:
+            COLLECTOR.release()
+            raise
+
+    async def _open(self) -> Opened:
         # Importing takes half a second and would block the loop.
         await asyncio.to_thread(import_module, "kimi_tui.tui.main.session_setup")
         from kimi_tui.tui.main.session_setup import open_session
@@ -159,6 +171,7 @@ class Conversation:
         self.start(self._prepare(opened.soul, opened.provider))
         self.start(self._learn_folder(opened.soul))
         self.start(self._give_back_kept(opened.soul))
+        self._n_told = len(opened.history)
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
@@ -180,9 +193,11 @@ class Conversation:
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future[KimiSoul]()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that the user set off; it is awaited at the end, and its failure is told."""
-        return self._operations.start(work)
+    def start(
+        self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run something that the user set off, and call `then` behind it; it is awaited at the end, its failure told."""
+        return self._operations.start(work, then)
 
     def _tell_failure(self, error: Exception) -> None:
         match error:
@@ -332,6 +347,7 @@ class Conversation:
             goes_on: a demo that does not end with it.
         """
         self.stop_feed()
+        COLLECTOR.release()
         if self._session_id and not self._launch.demo:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
@@ -841,6 +857,7 @@ class Conversation:
         from kimi_tui.tui.state import settled
 
         self._live = True
+        COLLECTOR.release(self._n_told)
         self._screen.history_told()
         self.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.running))

@@ -170,11 +170,6 @@ class Vim:
         self._writing = None
         self._stop_recording()
 
-    @property
-    def can_repeat(self) -> bool:
-        """Whether there is a change that `.` would do again."""
-        return self._change is not None
-
     def begin_insert(self) -> None:
         """What comes next is written where the cursor is."""
         self._renew()
