@@ -772,9 +772,19 @@ def _todo(todo: TodoBlock, room: Room) -> list[Line]:
     return rows
 
 
+def presented(block: ToolBlock) -> str:
+    """What a call puts before the user in its arguments: a D-Mail, or a plan, which they may have changed; else nothing."""
+    if block.tool == "SendDMail":
+        return argument(block.arguments, "message")
+    if block.tool != "ExitPlanMode":
+        return ""
+    was_changed = block.state == "done" and block.output
+    return block.output if was_changed else argument(block.arguments, "plan")
+
+
 def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
     width, lead = prose_width(room.width), (Span(" " * MARGIN),)
-    rows = paragraph(clean(argument(block.arguments, "message")).strip(), "ink", width, lead)
+    rows = paragraph(clean(presented(block)).strip(), "ink", width, lead)
     if block.state == "rejected" and block.message:
         rows += paragraph(f"You: {block.message}", "quiet", width, lead)
     return rows
@@ -782,12 +792,7 @@ def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
 
 def _plan_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
     """The plan as it was presented, or as the user changed it; folded only its beginning."""
-    plan = (
-        block.output
-        if block.state == "done" and block.output
-        else argument(block.arguments, "plan")
-    )
-    lines = clean(plan).strip().split("\n")
+    lines = clean(presented(block)).strip().split("\n")
     lead = Span(" " * HANGING)
     shown = lines if block.unfolded else lines[:DIFF_ROWS]
     for line in shown[:UNFOLDED_ROWS]:
