@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.screen import Screen
     from textual.timer import Timer
-    from textual.widget import Widget
 
 
 QUIET_S = 0.5

@@ -200,7 +200,7 @@ class Conversation:
             await self._is_open.wait()
             self._screen.solved(OPENING)
         # Where it was closed meanwhile, this task is ended with it.
-        return self.soul if self.soul is not None else await asyncio.Future[KimiSoul]()
+        return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 
     def start(
         self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None

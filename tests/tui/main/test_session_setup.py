@@ -449,3 +449,14 @@ async def test_cycles_are_looked_for_again_where_there_is_no_session(home: Path)
         with pytest.raises(CannotOpen, match="There is no session 'nowhere'"):
             await Conversation(launch, one.screen).open()
         assert gc.isenabled()
+
+
+async def test_what_waits_for_a_session_that_was_closed_waits_until_it_is_ended(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        conversation = one.screen.conversation
+        await conversation.close()
+        waiting = asyncio.create_task(conversation.opened())
+        await asyncio.wait([waiting], timeout=0.05)
+        assert not waiting.done()
+        waiting.cancel()
