@@ -20,11 +20,6 @@ _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 # the programs that tests start would inherit.
 constants.MAX_FPS = 10
 
-# What tests make stays small, and each process ends soon: collections of garbage were a twentieth of the work. An app sets
-# limits of its own, for a process that stays.
-gc.set_threshold(50_000, 20, 20)
-gc.set_threshold = lambda *_: None
-
 # A run in the background, or under nohup, was told to ignore these, and the programs that it starts would do so too.
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:
