@@ -17,10 +17,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
-from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import (
     ContextIndex,
@@ -54,6 +53,9 @@ from kimi_tui.session.schema import (
     SystemPrompt,
     encode_additions,
 )
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
 
 _COMPARED_BYTES = 1 << 20
 _MANY_CALLS = 500

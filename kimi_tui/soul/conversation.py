@@ -362,14 +362,16 @@ class Conversation:
         to_line: int,
         uid: str,
         left: tuple[int, int, tuple[str, ...], str] = (0, 0, (), ""),
-    ) -> None:
-        """Publish the end of an operation, and the figures after it.
+    ) -> LineChanged:
+        """Publish the end of an operation, and the figures after it; returns that event, which the views get.
 
         `left` are the steps and messages that an undo took along, the files that did not follow them, and what their line
         is called.
         """
-        self.publish(LineChanged(op, from_line, to_line, uid, self.ends_open, *left))
+        changed = LineChanged(op, from_line, to_line, uid, self.ends_open, *left)
+        self.publish(changed)
         self.publish_status()
+        return changed
 
     def publish_checkpoint(self, created: CheckpointCreated) -> None:
         """Publish a checkpoint; of one that is new a snapshot of the files is taken."""
