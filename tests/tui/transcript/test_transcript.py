@@ -465,7 +465,7 @@ async def test_behind_a_dialog_it_is_drawn_seldom() -> None:
             talk.tell(TextPart(" two"))
             chat.apply(talk.take())
             await asyncio.sleep(0.005)
-            n_drawn += chat.is_drawn
+            n_drawn += is_drawn(chat)
         assert 1 <= n_drawn <= took / COVERED_FRAME_S + 1
         talk.tell(TextPart(" END"))
         chat.apply(talk.take())
