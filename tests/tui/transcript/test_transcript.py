@@ -471,7 +471,7 @@ async def test_behind_a_dialog_it_is_drawn_seldom() -> None:
         chat.apply(talk.take())
         app.pop_screen()
         chat.uncovered()
-        assert chat.is_drawn
+        assert is_drawn(chat)
         await pilot.pause()
         assert "END" in "".join(app.rows)
 
