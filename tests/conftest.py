@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 # the programs that tests start would inherit.
 constants.MAX_FPS = 10
 
+# A run in the background, or under nohup, was told to ignore these, and the programs that it starts would do so too.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        is_break = number == signal.SIGINT
+        signal.signal(number, signal.default_int_handler if is_break else signal.SIG_DFL)
+
 # Nothing fails here because a machine is slow, nor by chance: the examples are the same in every run, and only
 # `make test-all` looks for others. How many there are is said here and not at each property.
 settings.register_profile(
@@ -26,7 +33,7 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=30,
+    max_examples=20,
 )
 usual = settings.get_profile("usual")
 settings.register_profile("quick", usual, max_examples=10)

@@ -123,6 +123,9 @@ class TokenMeter:
         messages = self._context.messages
         while (counted := self._sums.counted) < len(messages):
             await pace.rest()
+            # Parsed and kept here; an answer with thousands of calls takes as long for that as for being counted.
+            _ = messages[counted]
+            await pace.rest()
             self._sums.follow(messages, min(counted + _COUNTED_AT_ONCE, len(messages)))
 
     async def follow(self, kept: int) -> None:

@@ -271,6 +271,8 @@ def test_what_is_long_is_laid_out_in_slices(block: Block) -> None:
     assert flow.height == len(flow.views[0].lines)
 
 
+N_CHARS = 12_000
+"""Four slices."""
 BESIDE_A_KEY = 70_000
 """Calls in which a key gets its turn: some milliseconds."""
 
@@ -294,7 +296,7 @@ def test_a_key_waits_no_longer_where_the_pane_is_high(monkeypatch: pytest.Monkey
 
 
 def slices(lead: str, line: str, height: int) -> list[int]:
-    """The calls of each slice in which twenty thousand characters are laid out that come in one go, and then end."""
+    """The calls of each slice in which many characters are laid out that come in one go, and then end."""
     block = AgentBlock(1)
     block.stream.add("So: ")
     flow = Flow(ROOM)
@@ -303,7 +305,7 @@ def slices(lead: str, line: str, height: int) -> list[int]:
     viewport.height = height
     viewport.settle()
     block.stream.add(lead)
-    block.stream.add(line * (20_000 // len(line) + 1))
+    block.stream.add(line * (N_CHARS // len(line) + 1))
     spent: list[int] = []
     for is_open in (True, False):
         block.open = is_open
