@@ -155,7 +155,10 @@ def hints(
     if state.jobs:
         jobs = ((f"{state.jobs} {'job' if state.jobs == 1 else 'jobs'}", "/jobs"),)
     if state.running:
-        first: tuple[Hint, ...] = ((send, "steer"), stop)
+        first: tuple[Hint, ...] = (
+            (send, "send after it" if state.waits_for_own else "steer"),
+            stop,
+        )
         if state.retry_until > now:
             first = ((send, "steer, or try now"), stop)
         if state.commands and state.step:  # the user's own are waited for by no agent

@@ -727,7 +727,7 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
-        if area.is_recalled:
+        if area.is_recalled and not area.is_searching:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
