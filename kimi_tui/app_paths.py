@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 APP = "kimi-tui"
+HINTS = "hints.json"
+"""In the data folder: which hints were shown."""
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> Path:

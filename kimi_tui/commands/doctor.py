@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Literal, NamedTuple
 
-from kimi_tui.app_paths import config_file, data_dir, no_home_notice, short
+from kimi_tui.app_paths import HINTS, config_file, data_dir, no_home_notice, short
 from kimi_tui.commands.console import DONE, FAILED, Parser, print_json
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
@@ -279,12 +279,11 @@ def _folders(work: Path) -> Iterator[Finding]:
 def _small_files(data: Path, work: Path) -> Iterator[Finding]:
     """Files that the program does without, silently, where it cannot read them."""
     from kimi_tui.filesystem import open_regular
-    from kimi_tui.tui.main.hints import hints_file
     from kimi_tui.tui.prompt.history import history_file
 
     for about, path in (
         ("what was sent before", history_file(data, work.resolve())),
-        ("hints", hints_file(data)),
+        ("hints", data / HINTS),
     ):
         try:
             os.close(open_regular(path))

@@ -365,15 +365,20 @@ def _is_loading(error: LLMError) -> bool:
     return busy and "loading" in error.message.lower()
 
 
+MOST_MODELS = 2_000
+"""Several times what any server has: each is looked at on the event loop when a list of them is shown or narrowed."""
+
+
 def read_models(body: Any) -> list[FoundModel] | None:
-    """The models in the answer of `/models`, or None if it is no such answer."""
+    """The models in the answer of `/models`, no more than `MOST_MODELS`, or None if it is no such answer."""
     shape = lenient_json.mapping(body)
     entries: object = shape.get("data", shape.get("models"))
     if isinstance(body, list):
         entries = cast("object", body)
     if not isinstance(entries, list):
         return None
-    found = [_model(lenient_json.mapping(entry)) for entry in lenient_json.listing(entries)]
+    listed = lenient_json.listing(entries)[:MOST_MODELS]
+    found = [_model(lenient_json.mapping(entry)) for entry in listed]
     return [model for model in found if model.id]
 
 

@@ -24,6 +24,7 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widget import Widget
+from textual.widgets import TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
 from kimi_tui.config.file import AUTO, THEMES, save_setting
@@ -116,6 +117,10 @@ class KimiApp(App[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", id="quit", show=False, priority=True),
         Binding("ctrl+c", "quit_if_again", "Quit", show=False, system=True),
+        # From what stands over the main screen, too, which the keys behind it do not reach.
+        Binding(
+            "ctrl+z", "suspend_unless_written", "Suspend", id="suspend", show=False, priority=True
+        ),
         # Before the fields and lists of what stands over the main screen, which has the same key.
         Binding("f1", "help", "Help", id="help", show=False, priority=True),
     ]
@@ -744,6 +749,12 @@ class KimiApp(App[None], inherit_bindings=False):
     def _opening_failed(self, event: OpeningFailed) -> None:
         self.parting_words = event.words
         self.exit(return_code=event.code)
+
+    def action_suspend_unless_written(self) -> None:
+        """Back to the shell for a while; a field has the key first, to take back what was written or to suspend."""
+        if isinstance(self.focused, TextArea):
+            raise SkipAction
+        self.action_suspend_process()
 
     def action_help(self) -> None:
         """List all keys, from those of the screen on that stands over the main one."""

@@ -182,6 +182,33 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     _restored(terminal.raw)
 
 
+def test_it_sleeps_and_wakes_behind_what_stands_over_the_chat(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(say("Heard."))
+    terminal = configured.start()
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("Words")
+    terminal.key("enter")
+    terminal.wait_for("Heard.")
+    terminal.type("/rewind 0")
+    terminal.key("enter")
+    terminal.wait_for("Rewind to #0")
+    before = terminal.n_bytes
+    terminal.key("ctrl+z")
+    _until(lambda: _state(terminal.pid) == "T")
+    terminal.wait_raw(b"\x1b[?1004l", start=before)
+    _restored(terminal.raw)
+    asleep = terminal.n_bytes
+    # Typed for the shell: it answers nothing.
+    terminal.key("enter")
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.wait_raw(b"Rewind", start=terminal.wait_raw(b"\x1b[?1049h", start=asleep))
+    terminal.key("escape")
+    terminal.wait_gone("Rewind to #0")
+    assert not list(configured.session_dir().glob("context_*.jsonl"))
+
+
 def test_what_is_typed_while_it_is_stopped_answers_no_question(
     configured: Program, server: ChatServerThread
 ) -> None:

@@ -402,3 +402,10 @@ async def test_a_server_that_loads_its_model_is_no_absent_one() -> None:
         assert [(one.name, one.loading, one.models) for one in found] == [("llama.cpp", True, ())]
         server.route("GET", "/v1/models", status(503, {"error": {"message": "overloaded"}}))
         assert await local_servers({"llama.cpp": server.port}, timeout_s=5.0) == []
+
+
+def test_of_a_list_without_end_the_beginning_is_taken() -> None:
+    found = read_models({"data": [{"id": f"model-{n}"} for n in range(100_000)]})
+    assert found is not None
+    assert len(found) == models.MOST_MODELS
+    assert found[-1].id == f"model-{models.MOST_MODELS - 1}"
