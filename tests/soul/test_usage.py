@@ -204,15 +204,14 @@ def test_time_travel_is_counted_with_what_it_saved() -> None:
 
 
 def test_a_dmail_saved_what_the_server_counts_and_one_at_the_end_nothing() -> None:
-    figure = {"limit": 262_144, "trigger": 222_000}
     records = told(
-        (1.0, ev.CheckpointCreated(0, "a", "turn", tokens=500)),
-        (1.5, ev.StatusUpdate(1_000, estimated=False, **figure)),
+        (1.0, ev.CheckpointCreated(0, "a", "user", tokens=500)),
+        (1.5, ev.StatusUpdate(1_000, 262_144, 222_000, estimated=False)),
         (2.0, replace(reverted("dmail", 1_000, 753), uid="a", checkpoint_id=0, from_checkpoint=0)),
         (2.1, ev.CheckpointCreated(1, "d", "dmail", tokens=753)),
-        (2.2, ev.StatusUpdate(753, estimated=True, **figure)),
+        (2.2, ev.StatusUpdate(753, 262_144, 222_000, estimated=True)),
         (2.3, ev.CheckpointCreated(2, "s", "step", tokens=753)),
-        (3.0, ev.StatusUpdate(756, estimated=False, step_input=756, **figure)),
+        (3.0, ev.StatusUpdate(756, 262_144, 222_000, estimated=False, step_input=756)),
         (4.0, ev.CheckpointCreated(3, "e", "dmail", tokens=790)),
         (4.1, replace(reverted("dmail", 790, 780), uid="e", checkpoint_id=3, from_checkpoint=2)),
     )

@@ -124,7 +124,7 @@ class PromptModes:
         if is_command(area.text):
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
             later = " after the turn" if self._screen.conversation.state.running else ""
-            return f"Your own command{later}, outside any sandbox; {told}. It runs in {where}"
+            return f"Your own command{later}, in no sandbox; {told}. It runs in {where}"
         if is_note(area.text):
             return f"Adds a line to {short(Path(self._screen.transcript.work_dir) / NOTES)}"
         state = self._screen.conversation.state
