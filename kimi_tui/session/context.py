@@ -15,11 +15,11 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
-from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import (
     ContextIndex,
@@ -54,7 +54,11 @@ from kimi_tui.session.schema import (
     encode_additions,
 )
 
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
+
 _COMPARED_BYTES = 1 << 20
+_MANY_CALLS = 500
 _PRELOAD_BYTES = 4 << 20
 # Shorter ones are copied in no time.
 WORTH_COPYING_BYTES = 4 << 20
@@ -391,7 +395,9 @@ class Context:
             self._live.settle_tail()
             before = self._index_appended()
             first = len(before.checkpoints)
-            data = encode_additions(additions, before.n_checkpoints)
+            encode = partial(encode_additions, additions, before.n_checkpoints)
+            # An answer with thousands of calls takes tens of milliseconds.
+            data = await asyncio.to_thread(encode) if _is_long(additions) else encode()
             if not data:
                 return ()
             self._held_by = (0, 0)
@@ -773,3 +779,9 @@ class Context:
             self._on_trouble(trouble)
         while self._remarks:
             self._on_remark(self._remarks.pop(0))
+
+
+def _is_long(additions: Sequence[Addition]) -> bool:
+    """Whether encoding these takes longer than the event loop may be held up."""
+    messages = (one for one in additions if isinstance(one, Message))
+    return any(len(message.tool_calls or ()) > _MANY_CALLS for message in messages)

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
-from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens, stored_image_tokens, text_tokens
 from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
 from kimi_tui.session.schema import (
@@ -39,15 +38,19 @@ from kimi_tui.session.schema import (
     texts_of,
 )
 
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
+
 Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 # Names of tools that no tool has are passed over: a model may write anything.
 _LONGEST_NAME = 64
 _MOST_IMAGE_TOKENS = 1 << 30
 CACHE_BYTES = 32 << 20
-_BYTES_A_TOKEN = 4
-# More than this since the last usage is estimated by its size alone.
+# Of more than this since the last usage only the newest is looked at, and the rest is estimated by its size.
 _LOOKED_AT_BYTES = 1 << 18
+_LARGE_BYTES = 1 << 16
+_TOKENS_A_BYTE = 0.25
 
 
 class Kind(IntEnum):
@@ -425,7 +428,7 @@ class MessageCache:
                 self._size_bytes -= dropped
 
 
-class MessageList(Sequence[Message]):
+class MessageList(Sequence["Message"]):
     """Messages `first` up to before `last` of a context; `last` None follows it as it grows.
 
     Args:
@@ -498,10 +501,14 @@ def parse_message(data: bytes) -> Message:
     record = parse(data)
     message = message_of(record) if isinstance(record, dict) else None
     # The index has read the same bytes before; only a file changed under us gets here.
-    return message or Message(role="user", content="(this message can no longer be read)")
+    if message is not None:
+        return message
+    from kimi_tui.llm.message import Message
+
+    return Message(role="user", content="(this message can no longer be read)")
 
 
-class StoredMessages(Sequence[Message]):
+class StoredMessages(Sequence["Message"]):
     """Some messages of a file, each read from it when it is looked at.
 
     Args:
@@ -537,16 +544,101 @@ class StoredMessages(Sequence[Message]):
             return parse_message(b"")
 
 
-class TokenEstimate:
-    """The tokens of a context up to an offset: the last usage before it, and an estimate of the messages since.
+class TokenSums:
+    """Running sums of estimated tokens over the messages of a line from the `first` on, tool results apart from the rest.
 
-    Long texts are sampled, and what was estimated last is remembered.
+    The messages are not kept; after a revert, `cut` says how many are left.
     """
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self._talk = array("q", [0])
+        self._tools = array("q", [0])
+
+    @property
+    def counted(self) -> int:
+        """The number of the message behind the last one that was counted."""
+        return self.first + len(self._talk) - 1
+
+    def follow(self, messages: Sequence[Message], end: int | None = None) -> None:
+        """Count the messages that were added at the end, or those before `end`."""
+        for place in range(self.counted, len(messages) if end is None else end):
+            message = messages[place]
+            self._add(message_tokens(message), is_tool=message.role == "tool")
+
+    def follow_index(
+        self, index: ContextIndex, messages: Sequence[Message], looked_at_bytes: int = 1 << 20
+    ) -> None:
+        """The same of many at once: of records of so many bytes, the newest; the older part is counted by its size.
+
+        But for large records: they may be pictures.
+
+        Args:
+            index: Where the messages stand.
+            messages: All of the line.
+            looked_at_bytes: How much is looked at.
+        """
+        end = first = len(messages)
+        while first > self.counted and looked_at_bytes > 0:
+            first -= 1
+            looked_at_bytes -= index.place(first)[1]
+        if first > self.counted:
+            rates = _token_rates(index, messages, range(first, end))
+            for n in range(self.counted, first):
+                size_bytes, is_tool = index.place(n)[1], index.is_result(n)
+                if size_bytes > _LARGE_BYTES:
+                    tokens = message_tokens(messages[n])
+                else:
+                    tokens = round(size_bytes * rates[is_tool]) + index.image_tokens(n, n + 1)
+                self._add(tokens, is_tool=is_tool)
+        self.follow(messages)
+
+    def _add(self, tokens: int, *, is_tool: bool) -> None:
+        self._talk.append(self._talk[-1] + (0 if is_tool else tokens))
+        self._tools.append(self._tools[-1] + (tokens if is_tool else 0))
+
+    def cut(self, count: int) -> None:
+        """Only the messages before this number are left."""
+        kept = max(0, count - self.first) + 1
+        del self._talk[kept:], self._tools[kept:]
+
+    def between(self, start: int = 0, end: int | None = None) -> tuple[int, int]:
+        """Tokens in a range of the messages that are counted: of tool results, and of the others."""
+        stop = len(self._talk) - 1
+        if end is not None:
+            stop = max(0, min(end - self.first, stop))
+        first = min(max(0, start - self.first), stop)
+        return self._tools[stop] - self._tools[first], self._talk[stop] - self._talk[first]
+
+    def total(self, start: int = 0, end: int | None = None) -> int:
+        """All tokens in a range of the messages that are counted."""
+        return sum(self.between(start, end))
+
+
+def _token_rates(
+    index: ContextIndex, messages: Sequence[Message], looked_at: range
+) -> tuple[float, float]:
+    """Tokens a byte of a record: of what is said, and of results; as in the messages that are looked at."""
+    tokens, sizes = [0, 0], [0, 0]
+    for n in looked_at:
+        size_bytes = index.place(n)[1]
+        if size_bytes <= _LARGE_BYTES:
+            is_tool = index.is_result(n)
+            tokens[is_tool] += message_tokens(messages[n]) - index.image_tokens(n, n + 1)
+            sizes[is_tool] += size_bytes
+    said, results = (
+        counted / size if size else _TOKENS_A_BYTE
+        for counted, size in zip(tokens, sizes, strict=True)
+    )
+    return said, results
+
+
+class TokenEstimate:
+    """The tokens of a context up to an offset: the last usage before it, and an estimate of the messages since."""
 
     def __init__(self) -> None:
         self._prompt: tuple[str, int] = ("", 0)
-        # Estimated last: the messages from one number up to before another.
-        self._first = self._last = self._tokens = 0
+        self._sums = TokenSums()
 
     def before(self, index: ContextIndex, offset: int, messages: Sequence[Message]) -> int:
         """Tokens of what begins before `offset`; `messages` are those of `index`."""
@@ -562,23 +654,21 @@ class TokenEstimate:
 
     def cut(self, n_messages: int) -> None:
         """Forget what was estimated of messages from a number on."""
-        if self._last > n_messages:
-            self._first = self._last = self._tokens = 0
+        self._sums.cut(n_messages)
 
     def _estimate(
         self, index: ContextIndex, first: int, last: int, messages: Sequence[Message]
     ) -> int:
-        if first >= last:
-            return 0
-        size_bytes = sum(index.place(last - 1)) - index.place(first)[0]
-        if size_bytes > _LOOKED_AT_BYTES:
-            return size_bytes // _BYTES_A_TOKEN + index.image_tokens(first, last)
-        if self._first != first or self._last > last:
-            self._first, self._last, self._tokens = first, first, 0
-        for place in range(self._last, last):
-            self._tokens += message_tokens(messages[place])
-        self._last = last
-        return self._tokens
+        if not self._sums.first <= first <= self._sums.counted:
+            self._sums = TokenSums(first)
+        sums = self._sums
+        if sums.counted < last:
+            size_bytes = sum(index.place(last - 1)) - index.place(sums.counted)[0]
+            if size_bytes > _LOOKED_AT_BYTES:
+                sums.follow_index(index, messages, _LOOKED_AT_BYTES)
+            else:
+                sums.follow(messages, last)
+        return sums.total(first, last)
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ from kimi_tui.soul.rewind import (
 )
 from kimi_tui.soul.segments import segment_at
 from kimi_tui.wire.display import ImageBlock
-from kimi_tui.wire.events import Operation, toll_words
+from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
@@ -145,8 +145,10 @@ class Operations:
         await self._follow(reverted, point.message_index, figure)
         conversation.publish_reverted(reverted, "rewind", tokens_before=before, prompt=prompt)
         outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
-        conversation.publish_line_changed("rewind", reverted.world_line, 0, reverted.entry.uid)
-        return self._outcome(reverted, before, prompt, outcomes, images)
+        change = conversation.publish_line_changed(
+            "rewind", reverted.world_line, 0, reverted.entry.uid
+        )
+        return self._outcome(reverted, before, change, prompt, outcomes, images)
 
     async def _jump(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
         """Make another world line the live one, and bring back what was prepared of its files."""
@@ -162,11 +164,11 @@ class Operations:
             )
         await self._follow(reverted, reverted.messages_kept, figure)
         # First the other line, then its files: they are told of on that one.
-        conversation.publish_line_changed(
+        change = conversation.publish_line_changed(
             "jump", reverted.world_line, world_line, reverted.entry.uid
         )
         outcomes = await self.restorer.carry_out(prepared, "")
-        return self._outcome(reverted, before, prompt, outcomes, images)
+        return self._outcome(reverted, before, change, prompt, outcomes, images)
 
     async def clear(self) -> str:
         """Carry out `KimiSoul.clear`."""
@@ -367,6 +369,7 @@ class Operations:
         self,
         reverted: Reverted,
         before: int,
+        change: LineChanged,
         prompt: str,
         files: tuple[FileOutcome, ...] = (),
         images: tuple[ImageBlock, ...] = (),
@@ -381,6 +384,7 @@ class Operations:
             files=files,
             is_open=self.conversation.ends_open,
             images=images,
+            change=change,
         )
 
 

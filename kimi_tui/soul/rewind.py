@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
     from kimi_tui.wire.display import DiffLine, ImageBlock
+    from kimi_tui.wire.events import LineChanged
 
 
 END = -1
@@ -168,6 +169,7 @@ class RewindOutcome:
     """A rewind happened. `prompt` goes back into the prompt (empty for a step in the middle of a turn), with `images`.
 
     `is_open` says whether the conversation ends in the middle of something, so that the agent could go on from there.
+    `change` is the event that told of it; None where only files came back, or a D-Mail went.
     """
 
     checkpoint_id: int
@@ -179,3 +181,4 @@ class RewindOutcome:
     files: tuple[FileOutcome, ...] = ()
     is_open: bool = False
     images: tuple[ImageBlock, ...] = ()
+    change: LineChanged | None = None

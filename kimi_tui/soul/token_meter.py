@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -23,11 +22,12 @@ from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import estimate_fixed, message_tokens, said_tokens, text_tokens
 from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context import Context
-from kimi_tui.session.context_index import ContextIndex, TokenEstimate, TokenScale, WorldLineContent
+from kimi_tui.session.context_index import TokenEstimate, TokenScale, TokenSums, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.messages import internal_kind
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.project_notes import brought_by, notes_in
+from kimi_tui.soul.tasks import Pace
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire.events import CheckpointKind, StatusUpdate
 
@@ -36,11 +36,7 @@ log = logging.getLogger(__name__)
 _LEARNING = 0.5
 _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
-# Of a whole context that is counted at once only the newest bytes are looked at; the rest is counted by the size of its
-# records, but for large ones: they may be pictures.
-_LOOKED_AT_BYTES = 1 << 20
-_LARGE_BYTES = 1 << 16
-_TOKENS_A_BYTE = 0.25
+_COUNTED_AT_ONCE = 16
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
 _SUMMARIES: frozenset[CheckpointKind] = frozenset({"compaction", "summary"})
@@ -62,7 +58,7 @@ class TokenMeter:
         self._context = context
         self.scale = context.scale
         self.begins_with(system_prompt, tools)
-        self._sums = MessageSums()
+        self._sums = TokenSums()
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
         self._taught = False
@@ -118,9 +114,16 @@ class TokenMeter:
     # -- the live context ------------------------------------------------------------------------
 
     @property
-    def _counted(self) -> MessageSums:
+    def _counted(self) -> TokenSums:
         self._sums.follow(self._context.messages)
         return self._sums
+
+    async def keep_up(self, pace: Pace) -> None:
+        """Count what was appended, in slices: whoever asks for a figure next would count thousands of messages in one go."""
+        messages = self._context.messages
+        while (counted := self._sums.counted) < len(messages):
+            await pace.rest()
+            self._sums.follow(messages, min(counted + _COUNTED_AT_ONCE, len(messages)))
 
     async def follow(self, kept: int) -> None:
         """Count a context that has become another one, of which no figure is known yet.
@@ -293,87 +296,6 @@ def _usual_scale() -> TokenScale:
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:
     return text_tokens("".join(f"{t.name}{t.description}{t.parameters}" for t in tools))
-
-
-class MessageSums:
-    """Running sums of estimated tokens over the messages of a context, tool results apart from the rest.
-
-    The messages are not kept; after a revert, `cut` says how many are left.
-    """
-
-    def __init__(self) -> None:
-        self._talk = array("q", [0])
-        self._tools = array("q", [0])
-
-    @property
-    def counted(self) -> int:
-        """How many messages have been counted."""
-        return len(self._talk) - 1
-
-    def follow(self, messages: Sequence[Message], end: int | None = None) -> None:
-        """Count the messages that were added at the end, or those before `end`."""
-        for index in range(self.counted, len(messages) if end is None else end):
-            message = messages[index]
-            self._add(message_tokens(message), is_tool=message.role == "tool")
-
-    def follow_index(self, index: ContextIndex, messages: Sequence[Message]) -> None:
-        """The same for a whole context, of which the older part is counted by the size of its records.
-
-        Args:
-            index: where the messages stand.
-            messages: its messages.
-        """
-        end, left = len(messages), _LOOKED_AT_BYTES
-        first = end
-        while first > self.counted and left > 0:
-            first -= 1
-            left -= index.place(first)[1]
-        if first > self.counted:
-            rates = _rates(index, messages, range(first, end))
-            for n in range(self.counted, first):
-                size_bytes, is_tool = index.place(n)[1], index.is_result(n)
-                if size_bytes > _LARGE_BYTES:
-                    tokens = message_tokens(messages[n])
-                else:
-                    tokens = round(size_bytes * rates[is_tool]) + index.image_tokens(n, n + 1)
-                self._add(tokens, is_tool=is_tool)
-        self.follow(messages)
-
-    def _add(self, tokens: int, *, is_tool: bool) -> None:
-        self._talk.append(self._talk[-1] + (0 if is_tool else tokens))
-        self._tools.append(self._tools[-1] + (tokens if is_tool else 0))
-
-    def cut(self, count: int) -> None:
-        """Only the first `count` messages are left."""
-        del self._talk[count + 1 :], self._tools[count + 1 :]
-
-    def between(self, start: int = 0, end: int | None = None) -> tuple[int, int]:
-        """Tokens in a range of messages: of tool results, and of the others."""
-        stop = self.counted if end is None else min(end, self.counted)
-        first = min(start, stop)
-        return self._tools[stop] - self._tools[first], self._talk[stop] - self._talk[first]
-
-    def total(self, start: int = 0, end: int | None = None) -> int:
-        """All tokens in a range of messages."""
-        return sum(self.between(start, end))
-
-
-def _rates(
-    index: ContextIndex, messages: Sequence[Message], looked_at: range
-) -> tuple[float, float]:
-    """Tokens a byte of a record: of what is said, and of results; as in the messages that are looked at."""
-    tokens, sizes = [0, 0], [0, 0]
-    for n in looked_at:
-        size_bytes = index.place(n)[1]
-        if size_bytes <= _LARGE_BYTES:
-            is_tool = index.is_result(n)
-            tokens[is_tool] += message_tokens(messages[n]) - index.image_tokens(n, n + 1)
-            sizes[is_tool] += size_bytes
-    said, results = (
-        counted / size if size else _TOKENS_A_BYTE
-        for counted, size in zip(tokens, sizes, strict=True)
-    )
-    return said, results
 
 
 # -- what stands in the window, part by part, for the user to see what takes the room

@@ -7,7 +7,7 @@ well, and those of what is wholly covered too: a screen, and each pane below ano
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
@@ -59,7 +59,7 @@ class RowCompositor(Compositor):
         missing: dict[int, set[int]] = {}
         for y, start, end in spans:
             parts[y] = parts[y] or dict.fromkeys(cuts[y][:-1])
-            columns = (x for x, next_x in pairwise(cuts[y]) if x < end and next_x > start)
+            columns = [x for x, next_x in pairwise(cuts[y]) if x < end and next_x > start]
             missing.setdefault(y, set()).update(columns)
         # The topmost comes first.
         for widget, (region, clip) in self.visible_widgets.items():
@@ -68,7 +68,7 @@ class RowCompositor(Compositor):
             rows = [
                 y
                 for y, columns in missing.items()
-                if seen.y <= y < seen.bottom and any(left <= x < right for x in columns)
+                if seen.y <= y < seen.bottom and [x for x in columns if left <= x < right]
             ]
             for run in runs(rows):
                 crop = Region(seen.x - region.x, run.start - region.y, seen.width, len(run))
@@ -104,9 +104,15 @@ class RowCompositor(Compositor):
 
 def runs(rows: Sequence[int]) -> Iterator[range]:
     """Ascending numbers as runs without a gap."""
-    for _, group in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
-        run = [y for _, y in group]
-        yield range(run[0], run[-1] + 1)
+    start = end = -1
+    for y in rows:
+        if y != end:
+            if end > start:
+                yield range(start, end)
+            start = y
+        end = y + 1
+    if end > start:
+        yield range(start, end)
 
 
 class _RowsUpdate(ChopsUpdate):

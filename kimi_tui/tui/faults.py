@@ -109,12 +109,6 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
     return await started(work)
 
 
-def closed_after(task: asyncio.Task[T], work: Coroutine[Any, Any, object]) -> asyncio.Task[T]:
-    """The task; the coroutine that it awaits is closed with it, as one that was cancelled before it began awaits none."""
-    task.add_done_callback(lambda _: work.close())
-    return task
-
-
 class Callbacks:
     """Schedules on the running event loop, in a context that holds no widget.
 
@@ -124,7 +118,7 @@ class Callbacks:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Callable[[], None] | None] = {}
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Call in so many seconds."""
@@ -140,12 +134,14 @@ class Callbacks:
         """Call when the process gets a signal."""
         asyncio.get_running_loop().add_signal_handler(number, self._guarded, callback)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine; `close` awaits it."""
-        task = asyncio.get_running_loop().create_task(self._awaited(work), context=_apart())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return closed_after(task, work)
+    def start(
+        self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run a coroutine, and call `then` when it has ended, however it did; `close` awaits it."""
+        task = asyncio.get_running_loop().create_task(work, context=_apart())
+        self._tasks[task] = then
+        task.add_done_callback(self._ended)
+        return task
 
     async def close(self) -> None:
         """Cancel what still runs, and await its end."""
@@ -159,11 +155,13 @@ class Callbacks:
         except Exception as error:
             self._report(error)
 
-    async def _awaited(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception as error:
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        then = self._tasks.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
             self._report(error)
+        if then is not None:
+            then()
 
 
 def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> bool:

@@ -348,11 +348,7 @@ class Notices(Widget):
     """The notices; not there while there are none."""
 
     class Grown(Message):
-        """They take another number of rows."""
-
-        def __init__(self, rows: int) -> None:
-            super().__init__()
-            self.rows = rows
+        """They may take another number of rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -382,10 +378,7 @@ class Notices(Widget):
 
     def on_resize(self) -> None:
         """What stands above them may have to give way."""
-        self._tell_rows()
-
-    def _tell_rows(self) -> None:
-        self.post_message(self.Grown(self.size.height if self.display else 0))
+        self.post_message(self.Grown())
 
     def solve(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -404,7 +397,7 @@ class Notices(Widget):
         self._board = board
         self.display = bool(board)
         # Where they take as many rows as before they were gone no resize tells of it.
-        self.call_after_refresh(self._tell_rows)
+        self.call_after_refresh(self.post_message, self.Grown())
         self.set_class(any(shown.level == "error" for shown in board), "-grave")
         self.refresh(layout=True)
 
@@ -546,7 +539,6 @@ class ChatPane(NoticingPane):
         self._menu: CommandMenu | None = None
         self._closed_for = ""
         """The text for which no menu is made: it was closed before there was one."""
-        self._notice_rows = 0
 
     async def read(self, world_line: Widget) -> None:
         """Put a world line in front of the chat."""
@@ -573,21 +565,18 @@ class ChatPane(NoticingPane):
         is_wanted = bool(offers) or (text.startswith("/") and text != self._closed_for)
         if self._menu is None and self._new_menu is not None and is_wanted:
             self._menu = self._new_menu()
-            self._place_menu()
+            self.on_notices_grown()
             self.mount(self._menu)
         if self._menu is not None:
             self._menu.follow(text, offers)
         return self._menu
 
-    def on_notices_grown(self, event: Notices.Grown) -> None:
+    def on_notices_grown(self) -> None:
         """The menu stands above the notices."""
-        if event.rows != self._notice_rows:
-            self._notice_rows = event.rows
-            self._place_menu()
-
-    def _place_menu(self) -> None:
         if self._menu is not None:
-            self._menu.styles.margin = (0, 0, self._notice_rows, 0)
+            notices = self._notices
+            rows = notices.size.height if notices is not None and notices.display else 0
+            self._menu.styles.margin = (0, 0, rows, 0)
 
     def close_menu(self, text: str) -> None:
         """Offer no command until the prompt holds another text than this."""

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -85,6 +84,7 @@ _KEY_NAMES = {
 }
 
 
+@cache
 def key_name(key: str) -> str:
     """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
     first = key.split(",")[0].strip()
@@ -275,17 +275,17 @@ class TypeAhead:
         # Behind the key, which is handed on when this returns.
         app_of(self.screen).call_next(self._begin, self._n_hold)
 
-    @contextmanager
-    def opening(self) -> Generator[None]:
-        """Something is being opened as long as this context is entered, or until it is there."""
+    def opening(self) -> Callable[[], None]:
+        """Something is being opened until it is there, or until what is returned is called."""
         token = object()
         self._openings.add(token)
-        try:
-            yield
-        finally:
+
+        def opened() -> None:
             self._openings.discard(token)
             if not self._openings and self.screen.is_current:
                 self._release(self._n_hold)
+
+        return opened
 
     def leave(self) -> None:
         """Hold back all that is typed from here on for the session that takes the place of this one."""

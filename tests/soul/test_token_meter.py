@@ -16,11 +16,17 @@ from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context import Context
-from kimi_tui.session.context_index import ContextIndex, MessageList
+from kimi_tui.session.context_index import (
+    ContextIndex,
+    MessageList,
+    TokenScale,
+    TokenSums,
+    WorldLineContent,
+)
 from kimi_tui.session.images import image_part
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.token_meter import MessageSums, TokenMeter
+from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
 
 INFO = ModelInfo("p", "m", 100_000)
 
@@ -39,7 +45,7 @@ def meter_of(
 )
 def test_sums_follow_a_list_that_grows_and_is_cut(steps: list[tuple[str, int]]) -> None:
     messages: list[Message] = []
-    sums = MessageSums()
+    sums = TokenSums()
     for what, number in steps:
         if what == "cut":
             del messages[number:]
@@ -48,7 +54,7 @@ def test_sums_follow_a_list_that_grows_and_is_cut(steps: list[tuple[str, int]]) 
             role = "tool" if what == "tool" else "user"
             messages.append(Message(role=role, content="word " * number, tool_call_id="x"))
         sums.follow(messages)
-        fresh = MessageSums()
+        fresh = TokenSums()
         fresh.follow(messages)
         assert sums.counted == len(messages)
         assert sums.between() == fresh.between()
@@ -133,7 +139,7 @@ def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     ]
     data = b"".join(map(message_line, said))
     index = ContextIndex.scan(lambda size, offset: data[offset : offset + size])
-    whole, skimmed = MessageSums(), MessageSums()
+    whole, skimmed = TokenSums(), TokenSums()
     whole.follow(said)
     skimmed.follow_index(index, said)
     assert len(data) > 2 << 20
@@ -143,6 +149,11 @@ def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     # Of an image the size of its record says nothing.
     assert sum(message.images != () for message in said) * LARGE.tokens > whole.total() / 10
     newest = slice(-100, None)
+    # A line without any figure of a server has the same in a list of checkpoints.
+    tokens = WorldLineTokens(WorldLineContent(index, said), TokenScale())
+    assert abs(tokens.before(index.size).tokens - whole.total()) < whole.total() / 20
+    half = index.place(len(said) // 2)[0]
+    assert abs(tokens.before(half).tokens - whole.total(0, len(said) // 2)) < whole.total() / 20
     assert (
         skimmed.total(len(said) - 100)
         == whole.total(len(said) - 100)

@@ -18,6 +18,11 @@ from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.events import EventRecord
 
 
+def is_drawn(transcript: Transcript) -> bool:
+    """Whether all that a chat was told is on the screen."""
+    return transcript._changed_from is None
+
+
 class ChatApp(App[None]):
     """Shows a `Transcript` and remembers the messages it posts."""
 

@@ -208,7 +208,7 @@ def _goes_astray(vim: Vim, command: str) -> bool:
     before, after = text[:at], text[at:]
     return (
         not text.strip(" \n")
-        or (last == "." and not vim.can_repeat)
+        or (last == "." and vim._change is None)
         or ("{" in command and "\n" not in text)
         or (last == "0" and len(command) > 1)
         or (command[0] in "vV" and not line)

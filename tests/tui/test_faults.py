@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, call, say
@@ -23,7 +21,7 @@ from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui import state as main_model
-from kimi_tui.tui.faults import Callbacks, apart, closed_after, each
+from kimi_tui.tui.faults import Callbacks, apart, each
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
@@ -105,7 +103,9 @@ async def test_callbacks_and_tasks_report_what_they_raise() -> None:
 
     callbacks.call_later(0.0, fail)
     callbacks.call_at(asyncio.get_running_loop().time(), fail)
-    await callbacks.start(fails())
+    ended = asyncio.Event()
+    callbacks.start(fails(), ended.set)
+    await ended.wait()
     callbacks.call_later(0.0, done.set)
     await done.wait()
     assert sorted(map(str, errors)) == ["callback", "callback", "task"]
@@ -123,16 +123,13 @@ async def test_what_is_cancelled_before_it_begins_is_closed() -> None:
     async def nothing() -> None:
         pass
 
-    async def awaiting(work: Coroutine[Any, Any, None]) -> None:
-        await work
-
     callbacks = Callbacks(lambda error: None)
-    inner = nothing()
-    outer = awaiting(inner)
-    closed_after(callbacks.start(outer), inner)
+    ended: list[bool] = []
+    work = nothing()
+    callbacks.start(work, lambda: ended.append(True))
     await callbacks.close()
-    for work in (inner, outer):
-        assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+    assert ended == [True]
 
 
 def test_each_goes_on_behind_what_fails() -> None:

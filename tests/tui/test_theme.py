@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.color import Color, ColorSystem
 from rich.style import Style
-from support.chat_app import ChatApp
+from support.chat_app import ChatApp, is_drawn
 from support.conversation import quoted_fields
 from support.story import whole_story
 from support.time_travel_app import TimeTravelApp
@@ -116,7 +116,7 @@ async def test_every_selected_cell_of_the_chat_can_be_read(
     app = ChatApp(theme=theme, ansi=look == "16")
     async with app.run_test(size=(81, 37)) as pilot:
         app.transcript.apply(quoted_fields().take())
-        while not app.transcript.is_drawn:
+        while not is_drawn(app.transcript):
             await pilot.pause()
         app.transcript.focus()
         await pilot.press("k")
@@ -173,7 +173,7 @@ async def cells_of(app: App[None], size: tuple[int, int]) -> list[Cell]:
     async with app.run_test(size=size) as pilot:
         if isinstance(app, ChatApp):
             app.transcript.apply(quoted_fields().records)
-            while not app.transcript.is_drawn:
+            while not is_drawn(app.transcript):
                 await pilot.pause()
         elif isinstance(app, TimeTravelApp):
             app.timeline.focus()

@@ -21,7 +21,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.screens import AnswersOnce, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.terminal_input import TOO_EARLY, SeenQuestion
+from kimi_tui.tui.terminal_input import TOO_EARLY
 
 if TYPE_CHECKING:
     from kimi_tui.config.custom_commands import CustomCommand
@@ -86,15 +86,10 @@ class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
         self._name = name
         self._path = path
         self._text = text
-        self.seen = SeenQuestion(self)
 
     def on_mount(self) -> None:
         """What was typed behind the command's name does not answer."""
         self.seen.ask()
-
-    def woken(self) -> None:
-        """The question is to be read anew."""
-        self.seen.begin_anew()
 
     async def on_key(self, event: events.Key) -> None:
         """A yes, when the question has stood for a while and the letter stands alone."""

@@ -154,7 +154,7 @@ class RowsPane(ScrollView, can_focus=False):
             spans = self.spans_of(row) if row < self.virtual_size.height else self.spans_below()
             strip = Strip([Segment(text, painter.style(name, on)) for (text, name), on in spans])
             strip = strip.adjust_cell_length(width, painter.style("ink", "page"))
-            strips.append(with_selection(self, strip, row, _text(spans)))
+            strips.append(with_selection(self, strip, row, self._text_of))
         return [strip.crop(crop.x, crop.right) for strip in painter.filtered(strips, "page")]
 
     def on_click(self, event: events.Click) -> None:

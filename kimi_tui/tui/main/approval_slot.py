@@ -1,4 +1,4 @@
-"""The place of the prompt, which requests for approval take one after another.
+"""The place of the prompt, which requests for approval take one after another; what a D-Mail that is asked for would take.
 
 The panel itself is imported when something is asked for the first time.
 """
@@ -6,10 +6,11 @@ The panel itself is imported when something is asked for the first time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.approval.panel import ApprovalPanel, Toll
+    from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.wire.events import ApprovalRequest
 
@@ -29,14 +30,8 @@ class ApprovalSlot:
         self._screen = screen
         self._last_key_at = last_key_at
         self.panel: ApprovalPanel | None = None
-
-    def foresee(self, request_id: str, toll: Toll) -> bool:
-        """Show what a D-Mail that waits for an answer would take; False where it waits no longer."""
-        panel = self.panel
-        if panel is None or panel.request.id != request_id:
-            return False
-        panel.toll = toll
-        return True
+        self._foresees = False
+        """Whether chat and gauge show what the D-Mail would take that waits for an answer."""
 
     def wait_anew(self) -> None:
         """What is pressed right now was not meant for the request."""
@@ -53,6 +48,9 @@ class ApprovalSlot:
             return
         self.panel = None
         screen, prompt = self._screen, self._screen.prompt
+        if self._foresees:
+            self._foresees = False
+            screen.foresee(None)
         if oldest is not None:
             # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
             going = shown or prompt
@@ -71,9 +69,34 @@ class ApprovalSlot:
             self.panel.waiting = len(requests)
             prompt.display = False
             screen.mount(self.panel, after=prompt)
+            if oldest.checkpoint_id >= 0:
+                screen.conversation.start(self._preview_dmail(self.panel))
         elif shown is not None:
             prompt.display = True
             if shown.has_focus_within:
                 screen.focus_prompt()
         if shown is not None:
             shown.remove()
+
+    async def _preview_dmail(self, panel: ApprovalPanel) -> None:
+        """Show what a D-Mail would take as long as it waits for an answer: in its question, in the chat and on the gauge."""
+        from kimi_tui.soul.rewind import Target
+        from kimi_tui.tui.preview.layout import consequence_rows
+
+        screen, request = self._screen, panel.request
+        soul = await screen.conversation.opened()
+        try:
+            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        except KeyError:
+            # The line became another one meanwhile, and the question went with it.
+            if self.panel is panel:
+                words = f"There is no #{request.checkpoint_id} here for this D-Mail."
+                screen.tell(words, level="warning")
+            return
+        if self.panel is not panel:
+            return
+        panel.toll = partial(consequence_rows, found)
+        if not screen.timeline_pane.has_keys:
+            self._foresees = True
+            target, left = Target(request.checkpoint_id), found.tokens_after
+            screen.foresee(target, left, estimated=found.estimated, words_stay=True)

@@ -10,13 +10,14 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
+from kimi_tui.tui.collector import COLLECTOR
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DRAFT = "draft"
+"""Topic of the notice that the disk does not take what stands in the prompt."""
 OPENING = "opening"
 """Topic of the notice that something waits for the session to be open."""
 PROBE_S = 3.0
@@ -49,6 +52,8 @@ PROBE_S = 3.0
 WAY_BACK_TITLE_CELLS = 40
 DRAFT_S = 1.0
 """How long after the first key of a change the draft is kept."""
+_MOST_PRINTED = 10_000
+"""Characters of what could not be kept, on a terminal that is left."""
 LISTED_S = 0.3
 """After so many seconds it is said that files are being listed; before, it would flicker."""
 
@@ -63,6 +68,7 @@ class Conversation:
         history: what was sent before; None until it is loaded.
         follow_ups: what waits for the end of the turn, oldest first.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
+        not_kept: after the end, what was written and not sent, with the reason, where it could not be kept.
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
 
@@ -83,6 +89,8 @@ class Conversation:
         self._draft_due: Timer | None = None
         """When the draft is kept that stands in the prompt."""
         self._kept_draft = Draft()
+        self._draft_trouble = ""
+        """Why what was not sent is not kept; empty where it is."""
         """The one that is on the disk."""
         self._kept_images: set[str] = set()
         """The chips of which the images are there."""
@@ -95,6 +103,8 @@ class Conversation:
         self._scans_files = False
         self._is_open = asyncio.Event()
         self._live = False
+        self._n_told = 0
+        """Events of the history that the session had."""
         self._turn: asyncio.Task[None] | None = None
         self._order = asyncio.Lock()
         """One message after another is read, stored and said."""
@@ -108,6 +118,7 @@ class Conversation:
         """What was told while the history is read again; None while it is not."""
         self.history: History | None = None
         self.kept = ""
+        self.not_kept = ""
         self.way_back = ""
         self._began_early = False
         """Enter was pressed before there was anything to send: the demo says that it begins so."""
@@ -136,6 +147,15 @@ class Conversation:
         Raises:
             CannotOpen: with one line for the user.
         """
+        if self._launch.resume is not None:
+            COLLECTOR.hold()
+        try:
+            return await self._open()
+        except BaseException:
+            COLLECTOR.release()
+            raise
+
+    async def _open(self) -> Opened:
         # Importing takes half a second and would block the loop.
         await asyncio.to_thread(import_module, "kimi_tui.tui.main.session_setup")
         from kimi_tui.tui.main.session_setup import open_session
@@ -159,6 +179,7 @@ class Conversation:
         self.start(self._prepare(opened.soul, opened.provider))
         self.start(self._learn_folder(opened.soul))
         self.start(self._give_back_kept(opened.soul))
+        self._n_told = len(opened.history)
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
@@ -172,6 +193,7 @@ class Conversation:
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
         """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
         if not self._is_open.is_set():
+            self._screen.open_again()
             if not quietly:
                 words = "The session is still being opened; that is done then."
                 self._screen.tell(words, topic=OPENING)
@@ -180,9 +202,11 @@ class Conversation:
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future[KimiSoul]()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that the user set off; it is awaited at the end, and its failure is told."""
-        return self._operations.start(work)
+    def start(
+        self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run something that the user set off, and call `then` behind it; it is awaited at the end, its failure told."""
+        return self._operations.start(work, then)
 
     def _tell_failure(self, error: Exception) -> None:
         match error:
@@ -332,6 +356,7 @@ class Conversation:
             goes_on: a demo that does not end with it.
         """
         self.stop_feed()
+        COLLECTOR.release()
         if self._session_id and not self._launch.demo:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
@@ -340,6 +365,7 @@ class Conversation:
             self._draft_due.stop()
         if not self._launch.demo:
             await self._keep_draft()
+            self.not_kept = self._words_not_kept()
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -357,6 +383,8 @@ class Conversation:
             finally:
                 await soul.aclose()
             lost = await soul.save()
+            if lost and not await asyncio.to_thread(soul.session.is_stored):
+                self.way_back = ""  # there is nothing to go on with
         await self._operations.close()
         return lost
 
@@ -371,6 +399,7 @@ class Conversation:
             self._n_unsent += 1
             self._unsent.append(Queued(f"unsent-{self._n_unsent}", text))
             self._screen.show_waiting(self._unsent)
+            self._screen.open_again()
         elif soul.running and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
@@ -458,8 +487,9 @@ class Conversation:
 
         async with self._keeping:
             if (soul := self.soul) is not None:
-                await self._keep_images(soul)
-                await asyncio.to_thread(write_follow_ups, soul.session.dir, self._waiting)
+                with self._refusing():
+                    await self._keep_images(soul)
+                    await asyncio.to_thread(write_follow_ups, soul.session.dir, self._waiting)
 
     async def _keep_images(self, soul: KimiSoul) -> None:
         """Nor does it lose the images that are named in what waits and in what is written."""
@@ -472,12 +502,12 @@ class Conversation:
             return
         from kimi_tui.tui.main.unsent import write_images
 
-        self._kept_images = set(named)
         found = {
             chip: known.image or await soul.image(known.facts) for chip, known in named.items()
         }
         kept = {chip: image for chip, image in found.items() if image is not None}
         await asyncio.to_thread(write_images, soul.session.dir, kept)
+        self._kept_images = set(named)
 
     def draft_changed(self) -> None:
         """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
@@ -501,9 +531,46 @@ class Conversation:
         async with self._keeping:
             draft, soul = self._screen.draft, self.soul
             if soul is not None and self._is_given_back and draft != self._kept_draft:
-                self._kept_draft = draft
-                await self._keep_images(soul)
-                await asyncio.to_thread(write_draft, soul.session.dir, draft)
+                with self._refusing():
+                    await self._keep_images(soul)
+                    await asyncio.to_thread(write_draft, soul.session.dir, draft)
+                    self._kept_draft = draft
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Generator[None]:
+        """Tell the user that the disk does not take what they have not sent, as long as that is so."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            if not self._draft_trouble:
+                log.warning("what is not sent yet cannot be kept", exc_info=error)
+                self._screen.tell(
+                    f"What stands in the prompt cannot be kept: {reason}.",
+                    level="warning",
+                    advice="It would be lost with a program that is killed.",
+                    topic=DRAFT,
+                )
+            self._draft_trouble = reason
+        else:
+            if self._draft_trouble:
+                self._draft_trouble = ""
+                self._screen.solved(DRAFT)
+
+    def _words_not_kept(self) -> str:
+        """What was written and is nowhere on the disk, for the user to copy from the terminal."""
+        from kimi_tui.foreign_text import clean
+
+        waiting = [queued.text for queued in self._unsent]
+        draft = self._screen.draft
+        if draft != self._kept_draft:
+            text = draft.text
+            for chip, pasted in draft.pastes.items():
+                text = text.replace(chip, pasted, 1)
+            waiting.append(text)
+        words = clean("\n\n".join(text for text in waiting if text.strip()))[:_MOST_PRINTED]
+        why = f": {self._draft_trouble}" if self._draft_trouble else ""
+        return f"what was not sent could not be kept{why}. It was:\n{words}" if words else ""
 
     async def _give_back_kept(self, soul: KimiSoul) -> None:
         """What was written and not sent when the program ended is the user's again."""
@@ -564,6 +631,7 @@ class Conversation:
         soul = self.soul
         if soul is None or not self._live:
             self._began_early = True
+            self._screen.open_again()
             return
         if self.state.retry_until > time.time():
             soul.retry_now()
@@ -841,6 +909,7 @@ class Conversation:
         from kimi_tui.tui.state import settled
 
         self._live = True
+        COLLECTOR.release(self._n_told)
         self._screen.history_told()
         self.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.running))
@@ -856,6 +925,13 @@ class Conversation:
         unsent, self._unsent = self._unsent, []
         self._screen.show_waiting((), unsent)
         self.say("\n\n".join(queued.text for queued in unsent))
+
+    def give_back_unsent(self) -> None:
+        """What waited for the session stands in the prompt again."""
+        unsent, self._unsent = self._unsent, []
+        self._screen.show_waiting((), unsent)
+        if unsent:
+            self._screen.give_back([queued.text for queued in unsent])
 
     @property
     def _suggestion(self) -> str:

@@ -23,7 +23,7 @@ from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.commands import marks, rewind, world_lines
 from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.faults import closed_after, report_of
+from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
@@ -37,7 +37,6 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
-from kimi_tui.tui.main.returned_messages import ReturnedMessages
 from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
@@ -45,6 +44,7 @@ from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import (
     AnswersOnce,
     CannotOpen,
+    DiskRefuses,
     ModelMissing,
     NoModelNamed,
     OpeningFailed,
@@ -77,12 +77,17 @@ if TYPE_CHECKING:
     from kimi_tui.tui.views import Views
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import ApprovalRequest, Event, EventRecord, LineChanged
+    from kimi_tui.wire.events import Event, EventRecord, LineChanged
 
 T = TypeVar("T")
 
 OPEN_DELAY_S = 0.15
+RESUME_DELAY_S = 0.02
+"""Where somebody waits for the last page of a session."""
 OPENING = "Opening the session"
+NOT_OPEN = "The session is not open"
+REFUSED = "refused"
+"""Topic of the notice that the disk let no session be opened."""
 READING = "Reading the session"
 WARNED_S = 10.0
 TWICE_S = 1.0
@@ -172,7 +177,7 @@ class MainScreen(Screen[None]):
         self._prompt_modes: PromptModes | None = None
         self._image_input: ImageInput | None = None
         self._first_times: FirstTimes | None = None
-        self._returned = ReturnedMessages()
+        self._returned = rewind.ReturnedMessages()
         self._writes_behind = False
         """Whether what was pressed last was written behind a question: Enter ends that."""
         self._uses: list[str] = []
@@ -193,10 +198,10 @@ class MainScreen(Screen[None]):
         """What had the keys before the search."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
-        self._foresees_dmail = False
-        self._dmail_asked = ""
         self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
         self._opener: Worker[None] | None = None
+        self._refused = ""
+        """Why the disk let no session be opened."""
         self._is_left = False
         self._of_line: AnswersOnce[Any] | None = None
         """What is asked of the conversation as it is now."""
@@ -220,7 +225,8 @@ class MainScreen(Screen[None]):
         # Before the first picture, which would else be followed by another one.
         self._update_footer()
         # A moment after the first picture: importing straight after it would hold up the first key.
-        self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
+        delay_s = OPEN_DELAY_S if self._launch.resume is None else RESUME_DELAY_S
+        self.call_after_refresh(self.set_timer, delay_s, self._open)
 
     def on_unmount(self) -> None:
         """Let go of what the session is drawn from: Textual holds the very first screen as long as the program runs."""
@@ -258,7 +264,7 @@ class MainScreen(Screen[None]):
         self._is_left = True
         if self._opener is not None:
             self._opener.cancel()
-        return await self.conversation.close(clean=clean, goes_on=goes_on)
+        return await self.conversation.close(clean=clean, goes_on=goes_on) or self._refused
 
     async def _open_session(self) -> None:
         # In a thread, so that no key waits for it.
@@ -271,6 +277,9 @@ class MainScreen(Screen[None]):
             opened = await self.conversation.open()
         except NoModelNamed as error:
             self.post_message(ModelMissing("" if error.listed else str(error)))
+            return
+        except DiskRefuses as error:
+            self._tell_refused(str(error))
             return
         except CannotOpen as error:
             self.post_message(OpeningFailed(str(error), error.code))
@@ -289,6 +298,22 @@ class MainScreen(Screen[None]):
             self.start(rewind.offer_files(self))
         if not self._launch.demo:
             await self._learn_hints()
+
+    def _tell_refused(self, words: str) -> None:
+        """The disk took no session: what was written stays in the prompt, and the next thing that needs one tries again."""
+        self._refused = words
+        self.transcript.reading = NOT_OPEN
+        self.conversation.give_back_unsent()
+        advice = f"What is written stays here. {key_of('send', self.keys)} tries it again."
+        self.tell(words, level="error", advice=advice, topic=REFUSED)
+
+    def open_again(self) -> None:
+        """Try again to open the session, where the disk refused it."""
+        if self._refused and not self._is_left:
+            self._refused = ""
+            self.solved(REFUSED)
+            self.transcript.reading = READING
+            self._open()
 
     async def _learn_hints(self) -> None:
         from kimi_tui.tui.main.hints import FirstTimes, hints_file
@@ -336,11 +361,7 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        closed_after(self.conversation.start(self._opened_by(work) if opens else work), work)
-
-    async def _opened_by(self, work: Coroutine[Any, Any, None]) -> None:
-        with self.type_ahead.opening():
-            await work
+        self.conversation.start(work, self.type_ahead.opening() if opens else None)
 
     @contextmanager
     def leaving(self) -> Generator[None]:
@@ -444,7 +465,10 @@ class MainScreen(Screen[None]):
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
                     self.show_marks()
-                    self._settle_returned(changed)
+                    # A message that came back to the chat is no longer in the prompt, and the other way round.
+                    text = self._returned.changed(changed, self.prompt.area.message)
+                    if text is not None:
+                        self.prompt.area.put_sent(text)
                     self._line_changed()
                 case TurnBegin():
                     self._returned.said()
@@ -547,7 +571,6 @@ class MainScreen(Screen[None]):
             self._approvals.show(new.approvals)
             if not new.approvals:
                 self.solved(BEHIND)
-            self._foresee_dmail()
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -576,44 +599,6 @@ class MainScreen(Screen[None]):
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
                 attention.tell(f"{folder}: {new.title} {how}", asking=False)
-
-    def _foresee_dmail(self) -> None:
-        """Show what the D-Mail would take that waits for an answer."""
-        panel = self._approvals.panel
-        is_asked = panel is not None and panel.request.checkpoint_id >= 0
-        asked = panel.request if panel is not None and is_asked else None
-        before, self._dmail_asked = self._dmail_asked, asked.id if asked is not None else ""
-        if before == self._dmail_asked:
-            return
-        if self._foresees_dmail:
-            self._foresees_dmail = False
-            self._foresee(None)
-        if asked is not None:
-            self.conversation.start(self._preview_dmail(asked))
-
-    async def _preview_dmail(self, request: ApprovalRequest) -> None:
-        from kimi_tui.soul.rewind import Target
-        from kimi_tui.tui.preview.layout import consequence_rows
-
-        soul = await self.conversation.opened()
-        try:
-            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
-        except KeyError:
-            # The line became another one meanwhile, and the question went with it.
-            if self._dmail_asked == request.id:
-                self.tell(
-                    f"There is no #{request.checkpoint_id} here for this D-Mail.", level="warning"
-                )
-            return
-        toll = partial(consequence_rows, found)
-        if self._approvals.foresee(request.id, toll) and not self.timeline_pane.has_keys:
-            self._foresees_dmail = True
-            self._foresee(
-                Target(request.checkpoint_id),
-                found.tokens_after,
-                estimated=found.estimated,
-                words_stay=True,
-            )
 
     def _follow_branch(self) -> None:
         """What the agent does may change the branch, and others may while it rests."""
@@ -742,7 +727,7 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
-        if area.is_recalled:
+        if area.is_recalled and not area.is_searching:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
@@ -927,11 +912,6 @@ class MainScreen(Screen[None]):
             parts[0] = f" {parts[0]}"
         self.prompt.area.put_sent(*parts)
 
-    def put_into_prompt(self, text: str) -> None:
-        """Replace what stands in the prompt; a draft that stood there can be had back with Up."""
-        self.conversation.remember(self.prompt.area.message)
-        self.prompt.area.put_sent(text)
-
     @property
     def draft(self) -> Draft:
         """What the user has written and not sent."""
@@ -1001,25 +981,15 @@ class MainScreen(Screen[None]):
             advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
         )
 
-    def return_message(self, target: Target, uid: str, text: str) -> None:
-        """Put a message into the prompt that a rewind or a jump left out of the chat.
+    def return_message(self, change: LineChanged | None, text: str) -> None:
+        """Put a message into the prompt that a rewind or a jump left out of the chat; `change` told of that.
 
-        Args:
-            target: where that led to.
-            uid: the lasting name of that checkpoint; may be empty for one of another line.
-            text: the message.
+        A draft that stood there can be had back with Up.
         """
-        self.put_into_prompt(text)
-        line = target.world_line
-        if line or uid:
-            key = ("jump", str(line)) if line else ("rewind", uid)
-            self._returned.gave(key, self.prompt.area.message)
-
-    def _settle_returned(self, changed: LineChanged) -> None:
-        """Have a message that came back to the chat no longer in the prompt, and the other way round."""
-        text = self._returned.changed(changed, self.prompt.area.message)
-        if text is not None:
-            self.prompt.area.put_sent(text)
+        self.conversation.remember(self.prompt.area.message)
+        self.prompt.area.put_sent(text)
+        if change is not None:
+            self._returned.gave(change, self.prompt.area.message)
 
     # --- the chat, and a world line in its place
 
@@ -1122,7 +1092,7 @@ class MainScreen(Screen[None]):
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
         self._looked = (event.target, event.used, event.estimated)
-        self._foresee(event.target, event.used, estimated=event.estimated)
+        self.foresee(event.target, event.used, estimated=event.estimated)
 
     @contextmanager
     def foreseen(
@@ -1136,16 +1106,16 @@ class MainScreen(Screen[None]):
         if looked is not None and not words_stay:
             yield
             return
-        self._foresee(target, found.tokens_after, estimated=found.estimated, words_stay=words_stay)
+        self.foresee(target, found.tokens_after, estimated=found.estimated, words_stay=words_stay)
         try:
             yield
         finally:
             # The timeline may have let go of it meanwhile, and the screen may be gone.
             here, left, is_guess = self._looked if looked is self._looked else (None, None, False)
             if self._frame.views is not None:
-                self._foresee(here, left, estimated=is_guess)
+                self.foresee(here, left, estimated=is_guess)
 
-    def _foresee(
+    def foresee(
         self,
         target: Target | None,
         used: int | None = None,
@@ -1279,6 +1249,7 @@ class MainScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
+        self.transcript.uncovered()
         self._look_away()
         if (panel := self._approvals.panel) is not None:
             panel.wait_anew()
@@ -1315,7 +1286,7 @@ class MainScreen(Screen[None]):
     def read_chat(self, checkpoint_id: int) -> None:
         """Give the chat the keys, at a checkpoint (-1: at its end)."""
         # First: what was on view before a row was looked at comes back with this.
-        self._foresee(None)
+        self.foresee(None)
         came_from = self.views.timeline if self.timeline_pane.has_keys else None
         self.focus_chat()
         self._chat_from = came_from

@@ -7,6 +7,7 @@ block and belong in a thread.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -43,7 +44,11 @@ _CHIP = re.compile(r"\[Pasted [\d,]{1,15} lines?(?:, (\d{1,6}))?\]", re.ASCII)
 
 
 def write_follow_ups(folder: Path, texts: Sequence[str]) -> None:
-    """Keep what waits; a disk that refuses costs only that it is not kept."""
+    """Keep what waits.
+
+    Raises:
+        OSError: it is not kept.
+    """
     _write(folder / FOLLOW_UPS, list(texts))
 
 
@@ -55,7 +60,11 @@ def read_follow_ups(folder: Path) -> list[str]:
 
 
 def write_draft(folder: Path, draft: Draft) -> None:
-    """Keep what stands in the prompt; nothing where that is empty. A disk that refuses costs only that."""
+    """Keep what stands in the prompt; nothing where that is empty.
+
+    Raises:
+        OSError: it is not kept.
+    """
     record = {"text": draft.text, "pastes": dict(draft.pastes)}
     _write(folder / DRAFT, record if draft.text else None)
 
@@ -77,13 +86,18 @@ def read_draft(folder: Path) -> Draft:
 
 
 def write_images(folder: Path, images: Mapping[str, Image]) -> None:
-    """Keep the images of what was not sent, by their chips, and no others. A disk that refuses costs only that."""
+    """Keep the images of what was not sent, by their chips, and no others.
+
+    Raises:
+        OSError: some of them are not kept.
+    """
     place, storage = folder / IMAGES, Storage()
     if place.is_symlink():
         return  # what is in there is somebody else's
     index: dict[str, dict[str, str]] = {}
     left = MOST_IMAGE_BYTES
-    with contextlib.suppress(OSError):
+    trouble: OSError | None = None
+    try:
         if images:
             storage.make_folder(place)
         for chip, image in [*images.items()][:MOST_IMAGES]:
@@ -93,6 +107,8 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
             if _read_image(place, image.sha256) != image.data:
                 storage.replace_file(place / image.sha256, image.data)
             index[chip] = {"sha256": image.sha256, "name": image.name}
+    except OSError as error:
+        trouble = error
     if index or place.exists():
         _write(place / _INDEX, index)
     named = {one["sha256"] for one in index.values()}
@@ -102,6 +118,8 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
                 (place / entry).unlink()
         if not named:
             place.rmdir()
+    if trouble is not None:
+        raise trouble
 
 
 def read_images(folder: Path) -> dict[str, Image]:
@@ -140,13 +158,12 @@ def _read_image(place: Path, sha256: str) -> bytes:
 
 def _write(path: Path, value: object) -> None:
     data = json.dumps(value).encode("ascii") if value else b""
-    try:
-        if 0 < len(data) <= _MAX_BYTES:
-            Storage().replace_file(path, data)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError:
+    if 0 < len(data) <= _MAX_BYTES:
+        Storage().replace_file(path, data)
         return
+    path.unlink(missing_ok=True)
+    if data:
+        raise OSError(errno.EFBIG, "it is too long", str(path))
 
 
 def _read(path: Path) -> object:

@@ -168,7 +168,7 @@ class PreviewSheet(Widget):
         spans = sheet.rows[y] if y < len(sheet.rows) else []
         strip = self._painter.strip(spans, width)
         if y not in sheet.selected:
-            return with_selection(self, strip, y, self._text_of(y))
+            return with_selection(self, strip, y, self._text_of)
         first, last = sheet.band
         selected = self._painter.strip(spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])

@@ -170,11 +170,6 @@ class Vim:
         self._writing = None
         self._stop_recording()
 
-    @property
-    def can_repeat(self) -> bool:
-        """Whether there is a change that `.` would do again."""
-        return self._change is not None
-
     def begin_insert(self) -> None:
         """What comes next is written where the cursor is."""
         self._renew()
@@ -1126,6 +1121,9 @@ class VimKeys:
         if typed in WRITTEN and not area.text:
             self.write()
             return False
+        if typed == ":" and not area.text:
+            area.write("/")  # so that `:q` does what it does in vim, and resumes no turn
+            return True
         if typed is None and key not in NAMED and key not in ("escape", "ctrl+r"):
             return False
         if self._shown != (area.text, area.selection):

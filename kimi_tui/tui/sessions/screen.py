@@ -31,7 +31,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, LineField, key_of
 from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.state import STAYS_S
-from kimi_tui.tui.terminal_input import TOO_EARLY, SeenQuestion
+from kimi_tui.tui.terminal_input import TOO_EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -358,7 +358,6 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         self._found = words
         """What is searched for."""
         self._doomed: Row | None = None
-        self.seen = SeenQuestion(self)
         """Of which it is asked whether it goes into the trash."""
         self._n_here = self._n_all = 0
         self._previewing: Timer | None = None
@@ -698,10 +697,6 @@ class SessionsScreen(AnswersOnce[Launch | None]):
         if was_asked:
             self._say(Content(""))
         return was_asked
-
-    def woken(self) -> None:
-        """The question is to be read anew."""
-        self.seen.begin_anew()
 
     def _throw_away(self, row: Row) -> None:
         """Put it into the trash, where that is still asked."""

@@ -278,10 +278,10 @@ class Painter:
     def lines(self, start: int, end: int) -> list[Strip]:
         """The lines of the widget from `start` to before `end`."""
         view, listing = self._view, self._view.listing
-        areas = view.areas
-        height = areas.list_height(view.height)
-        first = areas.header
-        strips = [self._header_line(y, areas) for y in range(start, min(end, first))]
+        areas, columns = view.areas, view.columns
+        height, first = areas.list_height, areas.header
+        width = columns.curve_width
+        strips = [self._header_line(y, areas, width) for y in range(start, min(end, first))]
         last = min(end, first + height)
         if view.shows_keys or not len(listing):
             words = self._words_for_rows()
@@ -289,7 +289,7 @@ class Painter:
                 strips.append(self._plain(words[line] if line < len(words) else []))
         else:
             sticky, selected = view.sticky(areas), view.selected_position()
-            columns, n_rows = view.columns, len(listing)
+            n_rows = len(listing)
             for line in range(max(0, start - first), last - first):
                 position = line + view.scroll_y
                 if sticky is not None and line == height - 1:
@@ -451,10 +451,9 @@ class Painter:
 
     # --- around the list
 
-    def _header_line(self, y: int, areas: Areas) -> Strip:
+    def _header_line(self, y: int, areas: Areas, width: int) -> Strip:
         view, model = self._view, self._view.listing.model
         if y == 0 and areas.title:
-            width = view.curve_width
             if view.is_filtered:
                 spans = filter_spans(
                     model.rows.typed,
@@ -471,13 +470,12 @@ class Painter:
             return self._plain([(" ", "quiet"), *spans])
         first = areas.header - areas.curve - 2
         if areas.curve and first <= y < areas.header - 1:
-            self._make_curve(areas.curve)
+            self._make_curve(areas.curve, width)
             return self._curve_lines[y - first]
         return self._plain([])
 
-    def _make_curve(self, rows: int) -> None:
+    def _make_curve(self, rows: int, width: int) -> None:
         view, model = self._view, self._view.listing.model
-        width = view.curve_width
         made_for = (model.revision, width, rows, view.future)
         if self._curve_made_for == made_for:
             return

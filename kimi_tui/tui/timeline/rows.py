@@ -32,7 +32,10 @@ _FIGURE_WIDTH = 6
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where things stand in a row of `width` cells; ends are exclusive. `level` is -1 where there is no room."""
+    """Where things stand in a row of `width` cells; ends are exclusive. `level` is -1 where there is no room.
+
+    Title and curve have `curve_width` cells, from column 1 on.
+    """
 
     width: int
     lanes: int
@@ -40,6 +43,7 @@ class Columns:
     number_width: int
     figure_end: int
     level: int
+    curve_width: int
 
     @classmethod
     def of(cls, width: int, *, digits: int = 2, margin: int = 2) -> Columns:
@@ -53,10 +57,9 @@ class Columns:
         number_width = max(3, digits + 1)
         if width >= 35:
             level = width - margin - 1
-            return cls(width, 3, 5, number_width, level - 1, level)
-        if width >= 27:
-            return cls(width, 3, 5, number_width, width, -1)
-        return cls(width, 1, 3, number_width, width, -1)
+            return cls(width, 3, 5, number_width, level - 1, level, level)
+        lanes, number = (3, 5) if width >= 27 else (1, 3)
+        return cls(width, lanes, number, number_width, width, -1, max(1, width - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,6 @@ class Look:
     """What the world line is called; empty where nothing tells what was tried there."""
     age: str = ""
     """How long ago the world line was left."""
-
-
-def level(tokens: int, scale: int, glyphs: Glyphs) -> str:
-    """The one-cell bar: how full the window was."""
-    if scale <= 0 or tokens <= 0:
-        return " "
-    eighths = min(8, max(1, ceil(8 * tokens / scale)))
-    return glyphs.levels[eighths - 1]
 
 
 def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
@@ -295,9 +290,13 @@ def _ending(
 def _level_spans(
     tokens: int, columns: Columns, glyphs: Glyphs, look: Look, *, is_now: bool
 ) -> list[StyledText]:
+    """The one-cell bar: how full the window was."""
     if columns.level < 0:
         return []
-    return [(" ", "quiet"), (level(tokens, look.scale, glyphs), "curve" if is_now else "past")]
+    bar = " "
+    if look.scale > 0 and tokens > 0:
+        bar = glyphs.levels[min(8, ceil(8 * tokens / look.scale)) - 1]
+    return [(" ", "quiet"), (bar, "curve" if is_now else "past")]
 
 
 def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[StyledText]:
@@ -311,12 +310,7 @@ def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[StyledTe
         room -= 2
         return [*mark, (numbers.cut(checkpoint.bookmark, room, glyphs.cut), "ink")]
     if checkpoint.kind == "dmail":
-        words = (
-            f"D-Mail from #{checkpoint.from_id}"
-            if checkpoint.from_id >= 0
-            else checkpoint.words or "D-Mail"
-        )
-        return [*mark, (numbers.cut(words, room, glyphs.cut), "dmail")]
+        return [*mark, (numbers.cut(_dmail_words(checkpoint), room, glyphs.cut), "dmail")]
     if checkpoint.is_summary:
         return [*mark, (numbers.cut("Compacted", room, glyphs.cut), "compaction")]
     if checkpoint.is_heading:
@@ -489,20 +483,12 @@ def _circumstances(model: TimelineModel, checkpoint: Checkpoint) -> list[StyledT
 def whole_label(checkpoint: Checkpoint) -> str:
     """Everything that happened at a checkpoint; of several tools, what each result cost."""
     name = f"{checkpoint.bookmark}: " if checkpoint.bookmark else ""
-    return name + _label(checkpoint)
-
-
-def _label(checkpoint: Checkpoint) -> str:
     if checkpoint.kind == "dmail":
-        return (
-            f"D-Mail from #{checkpoint.from_id}"
-            if checkpoint.from_id >= 0
-            else checkpoint.words or "D-Mail"
-        )
+        return name + _dmail_words(checkpoint)
     if checkpoint.is_summary:
-        return "Compacted"
+        return f"{name}Compacted"
     if checkpoint.is_heading or not checkpoint.calls:
-        return checkpoint.words
+        return name + checkpoint.words
     calls = checkpoint.calls
     total = sum(call.size_chars for call in calls)
     parts: list[str] = []
@@ -513,7 +499,13 @@ def _label(checkpoint: Checkpoint) -> str:
             cost = round(checkpoint.change * call.size_chars / total)
             text += f" {numbers.tokens(cost, estimated=True)}"
         parts.append(text)
-    return ", ".join(parts)
+    return name + ", ".join(parts)
+
+
+def _dmail_words(checkpoint: Checkpoint) -> str:
+    if checkpoint.from_id >= 0:
+        return f"D-Mail from #{checkpoint.from_id}"
+    return checkpoint.words or "D-Mail"
 
 
 _KEYS = (

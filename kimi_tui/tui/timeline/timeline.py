@@ -508,7 +508,7 @@ class Timeline(ScrollView, can_focus=True):
     def action_page(self, step: int) -> None:
         """Go a page up or down."""
         view = self._view
-        page = max(1, view.areas.list_height(view.height) - 2)
+        page = max(1, view.areas.list_height - 2)
         self.select(view.listing.near((view.selected_position() or 0) + step * page, step))
 
     def action_edge(self, step: int) -> None:

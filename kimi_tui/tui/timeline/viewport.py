@@ -19,12 +19,13 @@ DETAILS = 6
 
 @dataclass(frozen=True, slots=True)
 class Areas:
-    """How many lines stand above the list and below it, and how high the curve is (without its marks)."""
+    """How many lines stand above the list and below it, how many it has, and how high the curve is (without its marks)."""
 
     title: int
     curve: int
     header: int
     footer: int
+    list_height: int
 
     @classmethod
     def of(
@@ -55,11 +56,7 @@ class Areas:
         header += curve + 2 if curve else 0
         has_room = screen_height >= 32 and height >= 28 and n_rows > 0
         footer = DETAILS if has_room and (selecting or header + n_rows + DETAILS <= height) else 0
-        return cls(title, curve, header, footer)
-
-    def list_height(self, height: int) -> int:
-        """Lines for rows."""
-        return max(0, height - self.header - self.footer)
+        return cls(title, curve, header, footer, max(0, height - header - footer))
 
 
 class Listing:
@@ -253,15 +250,9 @@ class Viewport:
         width = self.full_width if self.full_width >= 35 else self.width
         return Columns.of(width, digits=digits, margin=1 if self.overlay else 2)
 
-    @property
-    def curve_width(self) -> int:
-        """Cells for the title and the curve, from column 1 on."""
-        columns = self.columns
-        return max(1, columns.level if columns.level >= 0 else columns.width - 1)
-
     def sticky(self, areas: Areas) -> tuple[int, Row] | None:
         """The heading of the lowest visible turn, where it is scrolled away: it is held on the lowest line."""
-        height = areas.list_height(self.height)
+        height = areas.list_height
         last = self.scroll_y + height - 1
         if height < 3 or last >= len(self.listing) - 1:
             return None
@@ -271,7 +262,7 @@ class Viewport:
     def position_at(self, y: int) -> int | None:
         """The position of the row on a line of the widget."""
         areas = self.areas
-        height = areas.list_height(self.height)
+        height = areas.list_height
         line = y - areas.header
         if self.shows_keys or not 0 <= line < height:
             return None
@@ -293,7 +284,7 @@ class Viewport:
     def scroll_to_show(self, position: int) -> int:
         """The scroll offset at which a row is seen, as near to the present one as can be."""
         areas = self.areas
-        height = max(1, areas.list_height(self.height))
+        height = max(1, areas.list_height)
         # The lowest line may be taken by a heading that is held there.
         last = self.scroll_y + height - (2 if self.sticky(areas) is not None else 1)
         if position < self.scroll_y:

@@ -199,12 +199,13 @@ def select_piece(
     return True
 
 
-def with_selection(widget: Widget, strip: Strip, row: int, text: str) -> Strip:
-    """A row of a widget, with what of its text is selected."""
+def with_selection(widget: Widget, strip: Strip, row: int, text_of: Callable[[int], str]) -> Strip:
+    """A row of a widget, with what of its text is selected; only then it is asked for that."""
     selection = widget.text_selection
     span = selection.get_span(row) if selection is not None else None
     if span is None:
         return strip
+    text = text_of(row)
     first, last = (cell_len(text[:place]) for place in span)
     style = widget.screen.get_component_rich_style("screen--selection")
     chosen = [

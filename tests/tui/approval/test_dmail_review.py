@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.chat_app import is_drawn
 from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
 
@@ -70,7 +71,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
         soul = one.screen.conversation.soul
         assert soul is not None
         foreseen: list[bool] = []
-        monkeypatch.setattr(one.screen, "_foresee", lambda *_, **__: foreseen.append(True))
+        monkeypatch.setattr(one.screen, "foresee", lambda *_, **__: foreseen.append(True))
         for event in (
             ApprovalRequest("x", "", "Shell", "Run it?", "ls"),
             ApprovalResolved("x", "no"),
@@ -183,7 +184,7 @@ async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> N
             # The same from what is stored.
             one.screen.conversation.rebuild()
             await one.until(lambda: one.screen.transcript.blocks[0] is not blocks[0])  # noqa: B023
-            await one.until(lambda: one.screen.transcript.is_drawn)
+            await one.until(lambda: is_drawn(one.screen.transcript))
         # All of it comes back, and the pin is where it was.
         await one.say("/undo")
         await one.confirm("u", "Undo the D-Mail")

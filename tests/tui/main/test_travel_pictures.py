@@ -188,8 +188,10 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
             tokens_before=47_500,
             tokens_after=43_300,
         )
-        main._approvals.foresee("r", partial(consequence_rows, found))  # pyright: ignore[reportPrivateUsage]
-        main._foresee(found.target, found.tokens_after)  # pyright: ignore[reportPrivateUsage]
+        panel = main._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        assert panel is not None
+        panel.toll = partial(consequence_rows, found)
+        main.foresee(found.target, found.tokens_after)
         await pilot.pause(0.6)
         for theme in (KIMI_LIGHT, KIMI_DARK):
             running.theme = theme.name

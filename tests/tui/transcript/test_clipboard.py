@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.chat_app import ChatApp, show_history
+from support.chat_app import ChatApp, is_drawn, show_history
 from support.conversation import Conversation
 from support.effort import n_calls
 from textual.pilot import Pilot
@@ -199,7 +199,7 @@ def test_sources_of_cards() -> None:
 
 async def drawn(app: ChatApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
-    while not app.transcript.is_drawn:
+    while not is_drawn(app.transcript):
         await pilot.pause()
     await pilot.pause()
 
@@ -442,7 +442,7 @@ async def test_all_of_a_long_session_is_copied_in_slices() -> None:
     async with app.run_test(size=SIZE) as pilot:
         view = app.transcript
         view.apply(talk.take())
-        while not view.is_drawn:
+        while not is_drawn(view):
             await pilot.pause()
         view.select_all()
         expected = app.screen.get_selected_text()

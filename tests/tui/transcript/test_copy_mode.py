@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.chat_app import ChatApp
+from support.chat_app import ChatApp, is_drawn
 from support.chat_server import ChatServer, gate, say
 from support.conversation import Conversation
 from support.pictures import PictureExtension
@@ -146,7 +146,7 @@ async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:
         first = view.selected_marks
         server.release()
         await one.idle()
-        await one.until(lambda: view.is_drawn)
+        await one.until(lambda: is_drawn(view))
         assert view.selected_marks == first
         await one.pilot.press("pagedown", "pagedown")
         assert not view.follows

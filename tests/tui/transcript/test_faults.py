@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.chat_app import ChatApp
+from support.chat_app import ChatApp, is_drawn
 from support.conversation import Conversation
 
 from kimi_tui.projection.blocks import (
@@ -162,7 +162,7 @@ async def test_the_program_goes_on_when_rows_cannot_be_painted(
         await pilot.pause()
         app.transcript.apply(talk.take())
         await pilot.pause()
-        assert app.transcript.is_drawn
+        assert is_drawn(app.transcript)
         assert any("An answer that cannot be painted." in row for row in app.rows)
         assert any("Question" in row for row in app.rows)
 

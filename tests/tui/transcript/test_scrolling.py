@@ -7,7 +7,7 @@ import random
 import re
 
 import pytest
-from support.chat_app import ChatApp
+from support.chat_app import ChatApp, is_drawn
 from support.conversation import Conversation
 from textual.pilot import Pilot
 
@@ -22,7 +22,7 @@ WORD = re.compile(r"\bw\d+\b")
 async def drawn(app: ChatApp, pilot: Pilot[None]) -> None:
     """Wait until all that was told is on the screen."""
     await pilot.pause()
-    while not app.transcript.is_drawn:
+    while not is_drawn(app.transcript):
         await pilot.pause()
     await pilot.pause()
 
@@ -190,7 +190,7 @@ async def test_a_pane_that_is_shown_again_without_being_told_its_size_is_drawn()
         # Whoever asks for a place makes a new map of the screen, and the next layout finds nothing changed.
         app.screen._compositor._full_map_invalidated = True
         assert app.transcript.is_ready
-        assert not app.transcript.is_drawn
+        assert not is_drawn(app.transcript)
         await drawn(app, pilot)
         assert any("What came meanwhile" in row for row in app.rows)
 

@@ -9,15 +9,21 @@ import sys
 import time
 
 import pytest
-from support.chat_app import ChatApp, show_history
+from support.chat_app import ChatApp, is_drawn, show_history
 from support.conversation import LETTER, Conversation, quoted_fields, slow_import
 from support.watching import until
 from textual import events
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from kimi_tui.projection.blocks import AgentBlock
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.tui.transcript.transcript import FLOOD, FLOODED_FRAME_S, Transcript
+from kimi_tui.tui.transcript.transcript import (
+    COVERED_FRAME_S,
+    FLOOD,
+    FLOODED_FRAME_S,
+    Transcript,
+)
 from kimi_tui.wire.events import (
     ContextReverted,
     EventRecord,
@@ -51,7 +57,7 @@ def row_of(app: ChatApp, words: str) -> int:
 
 async def feed(app: ChatApp, pilot: Pilot[None], talk: Conversation) -> None:
     app.transcript.apply(talk.take())
-    while not app.transcript.is_drawn and not app.transcript.is_moving:
+    while not is_drawn(app.transcript) and not app.transcript.is_moving:
         await pilot.pause()
     await pilot.pause()
 
@@ -442,6 +448,34 @@ async def test_ascii_signs() -> None:
         assert {segment.text for segment in bar.render_line(0)} <= {" ", "|"}
 
 
+async def test_behind_a_dialog_it_is_drawn_seldom() -> None:
+    app = ChatApp()
+    async with app.run_test(size=SIZE) as pilot:
+        loop, chat = asyncio.get_running_loop(), app.transcript
+        talk = Conversation()
+        talk.user("Count")
+        talk.tell(TextPart("One"))
+        chat.apply(talk.take())
+        await app.push_screen(ModalScreen[None]())
+        await pilot.pause()
+
+        n_drawn = 0
+        began = loop.time()
+        while (took := loop.time() - began) < 3 * COVERED_FRAME_S:
+            talk.tell(TextPart(" two"))
+            chat.apply(talk.take())
+            await asyncio.sleep(0.005)
+            n_drawn += chat.is_drawn
+        assert 1 <= n_drawn <= took / COVERED_FRAME_S + 1
+        talk.tell(TextPart(" END"))
+        chat.apply(talk.take())
+        app.pop_screen()
+        chat.uncovered()
+        assert chat.is_drawn
+        await pilot.pause()
+        assert "END" in "".join(app.rows)
+
+
 async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -451,7 +485,7 @@ async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPa
         talk.tell(TextPart("One"))
         chat.apply(talk.take())
         # The first word comes at once.
-        assert chat.is_drawn
+        assert is_drawn(chat)
         await pilot.pause()
         assert "One" in "".join(app.rows)
 
@@ -473,7 +507,7 @@ async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPa
         talk.tell(TextPart("END"))
         talk.end()
         chat.apply(talk.take())
-        while not chat.is_drawn:
+        while not is_drawn(chat):
             await pilot.pause()
         await pilot.pause()
         assert "END" in "".join(app.rows)

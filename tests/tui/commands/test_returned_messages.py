@@ -10,7 +10,7 @@ from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
 from textual import events
 
-from kimi_tui.tui.main.returned_messages import ReturnedMessages
+from kimi_tui.tui.commands.rewind import ReturnedMessages
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.wire.events import LineChanged, Operation
 
@@ -107,8 +107,8 @@ def op(name: str, uid: str = "", line: int = 0) -> LineChanged:
 def test_what_the_user_wrote_is_left_alone() -> None:
     returned = ReturnedMessages()
     assert returned.changed(op("undo", line=1), "hello") is None, "of an operation of another day"
-    returned.gave(("rewind", "a"), "hello")
-    assert returned.changed(op("rewind", "a"), "hello") is None, "the rewind itself"
+    returned.gave(rewind := op("rewind", "a"), "hello")
+    assert returned.changed(rewind, "hello") is None, "the rewind itself"
     assert returned.changed(op("undo", line=1), "hello!") is None
     assert returned.changed(op("redo", line=1), "mine") is None
     assert returned.changed(op("undo", line=1), "mine") is None
@@ -119,12 +119,14 @@ def test_what_the_user_wrote_is_left_alone() -> None:
 @pytest.mark.parametrize("heard_first", [False, True])
 def test_each_operation_gives_its_own_message(heard_first: bool) -> None:
     returned = ReturnedMessages()
-    for uid in ("late", "early"):
+    for text in ("late", "early"):
+        # To the same checkpoint.
+        rewind = op("rewind", "a")
         if heard_first:
-            returned.changed(op("rewind", uid), uid)
-        returned.gave(("rewind", uid), uid)
+            returned.changed(rewind, text)
+        returned.gave(rewind, text)
         if not heard_first:
-            returned.changed(op("rewind", uid), uid)
+            returned.changed(rewind, text)
     assert returned.changed(op("undo", line=1), "early") == ""
     assert returned.changed(op("undo", line=1), "") is None
     assert returned.changed(op("redo", line=1), "") == "late"
@@ -135,8 +137,8 @@ def test_each_operation_gives_its_own_message(heard_first: bool) -> None:
 @pytest.mark.parametrize("name", ["dmail", "compaction", "clear", "jump", "files", "rewind"])
 def test_no_other_operation_touches_the_prompt(name: str) -> None:
     returned = ReturnedMessages()
-    returned.gave(("rewind", "a"), "old words")
-    returned.changed(op("rewind", "a"), "old words")
+    returned.gave(rewind := op("rewind", "a"), "old words")
+    returned.changed(rewind, "old words")
     assert returned.changed(op("undo", line=1), "") is None
     # What follows empties what could be done again, also where the same checkpoint goes.
     assert returned.changed(op(name, "a", line=1 if name == "jump" else 0), "") is None
@@ -147,8 +149,8 @@ def test_no_other_operation_touches_the_prompt(name: str) -> None:
 
 def test_a_message_that_was_sent_does_not_come_again() -> None:
     returned = ReturnedMessages()
-    returned.gave(("rewind", "a"), "words")
-    returned.changed(op("rewind", "a"), "words")
+    returned.gave(rewind := op("rewind", "a"), "words")
+    returned.changed(rewind, "words")
     returned.said()
     assert returned.changed(op("undo", line=1), "") is None
     assert returned.changed(op("redo", line=1), "") is None, "the line that comes back holds it"
@@ -156,8 +158,8 @@ def test_a_message_that_was_sent_does_not_come_again() -> None:
 
 def test_the_message_of_a_jump_goes_with_its_undoing() -> None:
     returned = ReturnedMessages()
-    returned.gave(("jump", "3"), "there")
-    assert returned.changed(op("jump", "b", line=3), "there") is None
+    returned.gave(jump := op("jump", "b", line=3), "there")
+    assert returned.changed(jump, "there") is None
     assert returned.changed(op("undo", line=4), "there") == ""
     assert returned.changed(op("redo", line=3), "") == "there"
 
