@@ -783,5 +783,7 @@ class Context:
 
 def _is_long(additions: Sequence[Addition]) -> bool:
     """Whether encoding these takes longer than the event loop may be held up."""
+    from kimi_tui.llm.message import Message
+
     messages = (one for one in additions if isinstance(one, Message))
     return any(len(message.tool_calls or ()) > _MANY_CALLS for message in messages)
