@@ -155,11 +155,22 @@ def parse(arguments: Sequence[str]) -> Options | int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
     if given.pop("version"):
-        from kimi_tui import __version__
-
-        print(f"kimi-tui {__version__}")
-        return 0
+        return _say_version()
     return Options(**given)
+
+
+def _say_version() -> int:
+    from kimi_tui import __version__
+
+    try:
+        print(f"kimi-tui {__version__}", flush=True)
+    except OSError as error:
+        # What is left must not fail again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return FAILED
+        return _say(f"That did not work: {error.strerror}.", FAILED)
+    return 0
 
 
 def _replay_parser() -> ArgumentParser:

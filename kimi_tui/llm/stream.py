@@ -656,6 +656,8 @@ _WORTH_COMPARING = 5_000
 _WORTH_LEARNING = 500
 _LEAST_READ = 1_500
 """Tokens: less than the smallest default window of any server, so figures below this are counted otherwise."""
+_MOST_TIMES, _MOST_HIDDEN = 16, 1_000_000
+"""No prompt is so many times what we estimate it at, even with so many tokens that the server adds: it names another figure."""
 _SHARE_OF_OTHERS = 0.6
 """A server whose figures never exceeded this share of our estimate counts in another way: words, or not everything."""
 
@@ -944,11 +946,14 @@ class AnswerReader:
 
         A cut prompt fills the window. Figures that are far smaller than what was sent and than the window come from
         another way of counting, as do figures that never were nearer to our estimate; and one who read more than the
-        window cut nothing, but named a wrong window.
+        window cut nothing, but named a wrong window. What no prompt like this can hold is left out, as if unsaid.
         """
         if not isinstance(item, Usage) or not item.input:
             return item
         sent = self._estimated_tokens
+        if item.input > _MOST_TIMES * sent + _MOST_HIDDEN:
+            # Believed, it would fill every window for good, and nothing that is compacted would help.
+            return replace(item, input=0, cached=0)
         before = self._quirks.counted_share
         far_less = sent > _WORTH_COMPARING and _LEAST_READ <= item.input <= sent // 2
         counts_otherwise = 0 < before <= _SHARE_OF_OTHERS

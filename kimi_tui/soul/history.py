@@ -297,6 +297,7 @@ class _HistoryBuilder:
 
     def __init__(self, session: Session, records: Sequence[EventRecord]) -> None:
         self._recorded = records_by_checkpoint(records)
+        self._restored = [one for one in records if isinstance(one.event, ev.FilesRestored)]
         self._kimi_cli = KimiCliRecord(records)
         entries = session.context.journal.entries
         self._compactions = {entry.text: entry for entry in entries if entry.op == "compaction"}
@@ -374,6 +375,26 @@ class _HistoryBuilder:
             ),
             at,
         )
+        if left_by.op == was:
+            self._add_files(left_by, cut.uid, at)
+
+    def _add_files(self, entry: Entry, uid: str, at: float) -> None:
+        """Add that working files came back with an operation: as it was recorded, else as it was journaled."""
+        if not entry.paths:
+            return
+        wanted = frozenset(entry.paths)
+        for record in self._restored:
+            told = record.event
+            assert isinstance(told, ev.FilesRestored)
+            if (
+                told.uid == uid
+                and record.at >= at
+                and wanted.issuperset(told.restored + told.deleted)
+            ):
+                break
+        else:
+            told = ev.FilesRestored(uid, entry.paths)
+        self._add(told, at)
 
     def add_switch(self, world_line: WorldLine, back: WorldLine, shared: int) -> None:
         """Add that the first `shared` checkpoints of `back` took the place of `world_line` (jump, undo or redo)."""
@@ -381,7 +402,10 @@ class _HistoryBuilder:
         goes = back.checkpoints[shared].uid if shared < len(back.checkpoints) else ""
         self._dmail_published = False
         changed = ev.LineChanged(cast("Operation", op), world_line.n, back.n, goes)
-        self._add(changed, ev.iso_seconds(world_line.left_by.at))
+        at = ev.iso_seconds(world_line.left_by.at)
+        self._add(changed, at)
+        if world_line.left_by.op == op:
+            self._add_files(world_line.left_by, "", at)
 
     def end_compaction(
         self, parts: Sequence[Segment], shown: Sequence[Segment]

@@ -64,12 +64,13 @@ def test_neither_the_screen_nor_the_network_is_loaded(place: Place) -> None:
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_reader_that_has_seen_enough(place: Place) -> None:
+@pytest.mark.parametrize("command", ["checkpoints", "--version"])
+def test_a_reader_that_has_seen_enough(place: Place, command: str) -> None:
     place.three_turns()
     read, write = os.pipe()
     os.close(read)
     child = subprocess.run(
-        [sys.executable, "-m", "kimi_tui", "checkpoints"],
+        [sys.executable, "-m", "kimi_tui", command],
         stdout=write,
         stderr=subprocess.PIPE,
         timeout=30,

@@ -324,6 +324,15 @@ def check_written(place: Place) -> None:
     assert (place.work / "c.txt").read_text() == "c\n"
 
 
+def test_a_dry_run_of_a_dmail_counts_what_stands_there_then(place: Place) -> None:
+    session = place.three_turns()
+    sent = ("dmail", 2, "a letter that is long enough to be counted " * 20, "--json")
+    meant = place.run(*sent, "--dry-run").json
+    done = place.run(*sent).json
+    assert {**meant, "applied": True} == done
+    assert place.files(session)["context.jsonl"].count(b"a letter") == 20
+
+
 def test_a_dry_run_touches_nothing(place: Place) -> None:
     session = place.three_turns()
     before = place.files(session)

@@ -648,6 +648,22 @@ async def test_new_images_for_a_blind_model_are_refused_before_any_request(
     assert server.requests[1].messages[0]["content"][0]["type"] == "image_url"
 
 
+async def test_a_figure_that_no_prompt_can_have_is_not_believed(
+    server: ChatServer, connect: Connect
+) -> None:
+    provider = connect()
+    window = provider.info.window
+    server.script(say("yes", usage=(10**12, 5, 10**11)), say("yes", usage=(900_000, 5)))
+    asked = [Message(role="user", content="Is it so?")]
+    done = await complete(provider, "", [], asked, on_item=lambda item: None)
+    assert done.usage.estimated
+    assert (done.usage.input < 100, done.usage.cached) == (True, 0)
+    assert provider.info.window == window
+    assert (
+        await complete(provider, "", [], asked, on_item=lambda item: None)
+    ).usage.input == 900_000
+
+
 async def test_a_prompt_cut_without_a_word_is_noticed(server: ChatServer, connect: Connect) -> None:
     provider = connect()
     long = [user_message("a word and another " * 2_000)]

@@ -9,7 +9,7 @@ import pytest
 from support.chat_server import call, say
 from support.soul import stage
 
-from kimi_tui.projection.blocks import AgentBlock, DMailBlock, ToolBlock, UserBlock
+from kimi_tui.projection.blocks import AgentBlock, DMailBlock, MarkBlock, ToolBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.history import (
@@ -129,6 +129,38 @@ async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: 
                 (2, "a letter"),
             ], name
             assert timeline.tree.live[-1].said == ("b", "c"), name
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+async def test_files_that_came_back_with_a_dmail_are_not_kept_in_a_rebuilt_history(
+    tmp_path: Path, *, is_recorded: bool
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "edited").write_text("one\n")
+        await on.soul.files_ready()
+        on.server.script(
+            call("WriteFile", {"path": "edited", "content": "two\n"}),
+            call("WriteFile", {"path": "made", "content": "new\n"}),
+            say("done"),
+        )
+        await on.soul.run("work")
+        await on.soul.dmail(Target(1), "a letter", "restore", go_on=False)
+        await on.soul.flush()
+        assert [*on.work.iterdir()] == [on.work / "edited"]
+        told = read_records(on.session)
+        rebuilt = rebuild_history(on.session, told if is_recorded else [])
+        cards: list[list[tuple[tuple[str, int], ...]]] = []
+        marks: list[list[str]] = []
+        for records in (told, rebuilt):
+            model = TranscriptModel()
+            for record in records:
+                model.apply(record)
+            cards.append([one.kept for one in model.blocks if isinstance(one, DMailBlock)])
+            marks.append([one.text for one in model.blocks if isinstance(one, MarkBlock)])
+        assert cards == [[()], [()]]
+        # Which of them were deleted only the record tells.
+        words = "1 file brought back, 1 deleted (made)" if is_recorded else "2 files brought back"
+        assert marks == [["1 file brought back, 1 deleted (made)"], [words]]
 
 
 async def test_a_dmail_that_was_taken_back_is_not_one_that_was_not_sent(tmp_path: Path) -> None:
