@@ -20,23 +20,20 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
-from kimi_tui.tui.prompt.area import Draft
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
-    from textual.timer import Timer
-
     from kimi_tui.demo.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
-    from kimi_tui.session.session import Session
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.main.session_setup import Found, Opened
+    from kimi_tui.tui.main.unsent import Unsent
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
@@ -47,8 +44,6 @@ OPENING = "opening"
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
-DRAFT_S = 1.0
-"""How long after the first key of a change the draft is kept."""
 LISTED_S = 0.3
 """After so many seconds it is said that files are being listed; before, it would flicker."""
 
@@ -62,6 +57,7 @@ class Conversation:
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
         history: what was sent before; None until it is loaded.
         follow_ups: what waits for the end of the turn, oldest first.
+        unsent: keeps what was written and not sent; None before the session is open.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
@@ -75,19 +71,11 @@ class Conversation:
         # Timeline and gauge are imported after the first paint.
         settle = lambda: screen.views.settle_history()  # noqa: E731, PLW0108
         self._feed = Feed(self._show, self._caught_up, settle, self._report)
-        self._unsent: list[Queued] = []
+        self._early: list[Queued] = []
         """Said before the session was open."""
-        self._n_unsent = 0
+        self._n_early = 0
+        self.unsent: Unsent | None = None
         self.follow_ups: list[str] = []
-        self._keeping = asyncio.Lock()
-        self._draft_due: Timer | None = None
-        """When the draft is kept that stands in the prompt."""
-        self._kept_draft = Draft()
-        """The one that is on the disk."""
-        self._kept_images: set[str] = set()
-        """The chips of which the images are there."""
-        self._is_given_back = False
-        """Whether what was on the disk at first is in the prompt."""
         self._files: FileList | None = None
         self.lists_files = False
         """Whether the files of the folder are not known yet, and listing them takes a while."""
@@ -158,7 +146,10 @@ class Conversation:
         )
         self.start(self._prepare(opened.soul, opened.provider))
         self.start(self._learn_folder(opened.soul))
-        self.start(self._give_back_kept(opened.soul))
+        from kimi_tui.tui.main.unsent import Unsent
+
+        self.unsent = Unsent(self._screen, opened.soul, keeps_draft=not self._launch.demo)
+        self.start(self.unsent.give_back())
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
@@ -167,7 +158,7 @@ class Conversation:
         self._session_id = found.session_id
         self._change(self.state._replace(title=found.title))
         self._screen.found(found)
-        self._screen.show_waiting(self._unsent)
+        self._screen.show_waiting(self._early)
 
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
         """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
@@ -338,10 +329,8 @@ class Conversation:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
-        if self._draft_due is not None:
-            self._draft_due.stop()
-        if not self._launch.demo:
-            await self._keep_draft()
+        if self.unsent is not None:
+            await self.unsent.close()
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -370,9 +359,9 @@ class Conversation:
         if self.demo is not None:
             self.demo.suggestions.said(text)
         if soul is None or not self._live:
-            self._n_unsent += 1
-            self._unsent.append(Queued(f"unsent-{self._n_unsent}", text))
-            self._screen.show_waiting(self._unsent)
+            self._n_early += 1
+            self._early.append(Queued(f"early-{self._n_early}", text))
+            self._screen.show_waiting(self._early)
         elif soul.running and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
@@ -439,7 +428,8 @@ class Conversation:
 
     def _follow_ups_changed(self) -> None:
         self._screen.follow_prompt()
-        self.start(self._keep_follow_ups())
+        if self.unsent is not None:
+            self.start(self.unsent.keep_follow_ups())
 
     def _give_back_follow_ups(self) -> bool:
         """What waits for the end of a turn is the user's to send; False where nothing does."""
@@ -450,85 +440,9 @@ class Conversation:
         return bool(texts)
 
     @property
-    def _waiting(self) -> tuple[str, ...]:
+    def waiting(self) -> tuple[str, ...]:
         """What was sent and is not in the context: before the next step it goes in, or after the turn."""
         return (*(queued.text for queued in self.state.queued), *self.follow_ups)
-
-    async def _keep_follow_ups(self) -> None:
-        """A program that is ended loses nothing of what waits."""
-        from kimi_tui.tui.main.unsent import write_follow_ups
-
-        async with self._keeping:
-            if (soul := self.soul) is not None:
-                await self._keep_images(soul)
-                await asyncio.to_thread(write_follow_ups, soul.session.dir, self._waiting)
-
-    async def _keep_images(self, soul: KimiSoul) -> None:
-        """Nor does it lose the images that are named in what waits and in what is written."""
-        if not self._is_given_back:
-            return
-        chips = self._screen.kimi.images
-        texts = (self._screen.draft.text, *self._waiting)
-        named = {chip: known for text in texts for chip, known in chips.of(text).items()}
-        if named.keys() == self._kept_images:
-            return
-        from kimi_tui.tui.main.unsent import write_images
-
-        self._kept_images = set(named)
-        found = {
-            chip: known.image or await soul.image(known.facts) for chip, known in named.items()
-        }
-        kept = {chip: image for chip, image in found.items() if image is not None}
-        await asyncio.to_thread(write_images, soul.session.dir, kept)
-
-    def draft_changed(self) -> None:
-        """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
-        if self._launch.demo or self.soul is None:
-            return
-        if not self._screen.draft.text:
-            self._draft_is_due()
-        elif self._draft_due is None:
-            self._draft_due = self._screen.set_timer(DRAFT_S, self._draft_is_due)
-
-    def _draft_is_due(self) -> None:
-        if self._draft_due is not None:
-            self._draft_due.stop()
-            self._draft_due = None
-        self.start(self._keep_draft())
-
-    async def _keep_draft(self) -> None:
-        """A program that is killed loses hardly anything of what is being written."""
-        from kimi_tui.tui.main.unsent import write_draft
-
-        async with self._keeping:
-            draft, soul = self._screen.draft, self.soul
-            if soul is not None and self._is_given_back and draft != self._kept_draft:
-                self._kept_draft = draft
-                await self._keep_images(soul)
-                await asyncio.to_thread(write_draft, soul.session.dir, draft)
-
-    async def _give_back_kept(self, soul: KimiSoul) -> None:
-        """What was written and not sent when the program ended is the user's again."""
-        from kimi_tui.tui.main.unsent import read_draft, read_follow_ups, read_images
-
-        folder, chips = soul.session.dir, self._screen.kimi.images
-        texts = await asyncio.to_thread(read_follow_ups, folder)
-        if not self._launch.demo:
-            if not soul.session.context.index.n_messages:
-                await asyncio.to_thread(_take_over, soul.session)
-            draft = await asyncio.to_thread(read_draft, folder)
-            images = await asyncio.to_thread(read_images, folder)
-            self._kept_draft, self._kept_images = draft, set(images)
-            draft = draft._replace(text=chips.again(draft.text, images))
-            texts = [chips.again(text, images) for text in texts]
-            self._is_given_back = True
-            self._screen.give_draft(draft)
-            self.draft_changed()
-        if texts:
-            self._screen.give_back(texts)
-        if texts or self._kept_images:
-            await self._keep_follow_ups()
-        self._screen.tell_left_out()
 
     def files_like(self, query: str, count: int) -> list[str]:
         """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
@@ -667,9 +581,9 @@ class Conversation:
             text = self.follow_ups.pop()
             self._follow_ups_changed()
             return text
-        if self._unsent:
-            last = self._unsent.pop()
-            self._screen.show_waiting(self._unsent, (last,))
+        if self._early:
+            last = self._early.pop()
+            self._screen.show_waiting(self._early, (last,))
             return last.text
         return self._take_back_steer()
 
@@ -846,18 +760,18 @@ class Conversation:
         self._screen.history_told()
         self.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.running))
-        if self._unsent:
+        if self._early:
             # Behind the commands that wait, as they were given.
-            self.start(self._say_unsent())
+            self.start(self._say_early())
         elif self._began_early and (suggestion := self._suggestion):
             self.say(suggestion)
         else:
             self._suggest()
 
-    async def _say_unsent(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        self._screen.show_waiting((), unsent)
-        self.say("\n\n".join(queued.text for queued in unsent))
+    async def _say_early(self) -> None:
+        early, self._early = self._early, []
+        self._screen.show_waiting((), early)
+        self.say("\n\n".join(queued.text for queued in early))
 
     @property
     def _suggestion(self) -> str:
@@ -897,8 +811,8 @@ class Conversation:
 
     def _change(self, state: MainState) -> None:
         old, self.state, self._told = self._told, state, state
-        if old.queued != state.queued and self._is_given_back:
-            self.start(self._keep_follow_ups())
+        if old.queued != state.queued and self.unsent is not None and self.unsent.is_given_back:
+            self.start(self.unsent.keep_follow_ups())
         if old != state:
             self._screen.state_changed(old, state)
 
@@ -908,15 +822,6 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
-
-
-def _take_over(session: Session) -> None:
-    """Have a new session hold the draft that was left in the last one of its folder in which nothing was said."""
-    from kimi_tui.app_paths import data_dir
-    from kimi_tui.session.store import SessionStore
-    from kimi_tui.tui.main.unsent import DRAFT, IMAGES
-
-    SessionStore(data_dir()).take_over(session, DRAFT, IMAGES)
 
 
 def way_back(title: str, session_id: str) -> str:

@@ -705,7 +705,8 @@ class MainScreen(Screen[None]):
         self.follow_prompt()
         if self._frame.views is not None:
             self._frame.views.gauge.send(area.chip_tokens)
-        self.conversation.draft_changed()
+        if (unsent := self.conversation.unsent) is not None:
+            unsent.draft_changed()
         command = self.commands.argument_of(area.text)
         if command is not self._begun and command is self.commands["model"]:
             self.conversation.learn_models()
