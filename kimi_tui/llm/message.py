@@ -6,20 +6,11 @@ know is not lost: the session keeps raw lines and copies them as bytes; models a
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 Role = Literal["system", "user", "assistant", "tool"]
-
-CHECKPOINT_MARKER = re.compile(r"\s*<system>CHECKPOINT (\d{1,9})</system>\s*")
-"""The whole text of a user message that names a checkpoint to the model; group 1 is the checkpoint's id."""
-
-COMPACTION_START = (
-    "<system>Previous context has been compacted. Here is the compaction output:</system>"
-)
-"""How the user message begins that stands for everything a compaction took."""
 
 
 class _Stored(BaseModel):

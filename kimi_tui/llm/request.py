@@ -23,13 +23,12 @@ from kimi_tui.lenient_json import without_surrogates
 from kimi_tui.llm import thinking, tokens
 from kimi_tui.llm.dialects import REASONING_FIELDS, Dialect, family
 from kimi_tui.llm.message import (
-    CHECKPOINT_MARKER,
-    COMPACTION_START,
     ImagePart,
     Message,
     TextPart,
     ThinkPart,
 )
+from kimi_tui.llm.program_words import CHECKPOINT_MARKER, COMPACTION_START
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tool_schema import sent_tools
 

@@ -65,7 +65,8 @@ from kimi_tui.llm.errors import (
     ContextOverflowError,
     LLMError,
 )
-from kimi_tui.llm.message import CHECKPOINT_MARKER, Message
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.program_words import CHECKPOINT_MARKER
 from kimi_tui.llm.provider import (
     Capability,
     ChatProvider,

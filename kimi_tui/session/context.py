@@ -16,10 +16,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
-from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_index import (
     ContextIndex,
@@ -53,6 +52,9 @@ from kimi_tui.session.schema import (
     SystemPrompt,
     encode_additions,
 )
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
 
 _COMPARED_BYTES = 1 << 20
 _PRELOAD_BYTES = 4 << 20

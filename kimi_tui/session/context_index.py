@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
-from kimi_tui.llm.message import Message
 from kimi_tui.llm.tokens import message_tokens, stored_image_tokens, text_tokens
 from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
 from kimi_tui.session.schema import (
@@ -38,6 +37,9 @@ from kimi_tui.session.schema import (
     message_of,
     texts_of,
 )
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
 
 Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
@@ -426,7 +428,7 @@ class MessageCache:
                 self._size_bytes -= dropped
 
 
-class MessageList(Sequence[Message]):
+class MessageList(Sequence["Message"]):
     """Messages `first` up to before `last` of a context; `last` None follows it as it grows.
 
     Args:
@@ -499,10 +501,14 @@ def parse_message(data: bytes) -> Message:
     record = parse(data)
     message = message_of(record) if isinstance(record, dict) else None
     # The index has read the same bytes before; only a file changed under us gets here.
-    return message or Message(role="user", content="(this message can no longer be read)")
+    if message is not None:
+        return message
+    from kimi_tui.llm.message import Message
+
+    return Message(role="user", content="(this message can no longer be read)")
 
 
-class StoredMessages(Sequence[Message]):
+class StoredMessages(Sequence["Message"]):
     """Some messages of a file, each read from it when it is looked at.
 
     Args:

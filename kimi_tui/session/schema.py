@@ -10,13 +10,16 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 from kimi_tui import lenient_json
-from kimi_tui.llm.message import CHECKPOINT_MARKER, COMPACTION_START, Message
+from kimi_tui.llm.program_words import CHECKPOINT_MARKER, COMPACTION_START
 from kimi_tui.session.jsonl import encode
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
 
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
 
@@ -92,7 +95,7 @@ class Verbatim:
     line: bytes
 
 
-Addition = Message | NewCheckpoint | TokenCount | SystemPrompt | Verbatim
+Addition: TypeAlias = "Message | NewCheckpoint | TokenCount | SystemPrompt | Verbatim"
 """What can be appended to a context."""
 
 
@@ -132,6 +135,8 @@ def count_of(value: object) -> int | None:
 
 def message_of(record: dict[str, Any]) -> Message | None:
     """The message that a record holds, without the parts and calls that make no sense; None where nothing is left."""
+    from kimi_tui.llm.message import Message
+
     known = {key: value for key, value in record.items() if value is not None}
     try:
         return Message.model_validate(known)
@@ -186,8 +191,6 @@ def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
     for addition in additions:
         record: dict[str, Any]
         match addition:
-            case Message():
-                pieces.append(message_line(addition))
             case NewCheckpoint(marker, was, uid, at):
                 uid, at = uid or new_uid(), at or now()
                 record = {"role": CHECKPOINT, "id": next_id, "uid": uid, "at": at}
@@ -207,12 +210,16 @@ def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
                 pieces.append(encode({"role": SYSTEM_PROMPT, "content": text}))
             case Verbatim(line):
                 pieces.append(line)
+            case message:
+                pieces.append(message_line(message))
     return b"".join(pieces)
 
 
 def _is_part(part: object) -> bool:
     if not isinstance(part, dict):
         return False
+    from kimi_tui.llm.message import Message
+
     kind = cast("dict[str, object]", part).get("type")
     try:
         Message.model_validate({"role": "user", "content": [part]})
@@ -222,6 +229,8 @@ def _is_part(part: object) -> bool:
 
 
 def _is_call(call: object) -> bool:
+    from kimi_tui.llm.message import Message
+
     try:
         Message.model_validate({"role": "assistant", "tool_calls": [call]})
     except (ValidationError, RecursionError):

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.context import Context, RestoreReport
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.images import ImageStore
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import first_title, records_a_turn
 from kimi_tui.session.lock import LOCK_NAME, SessionLock
@@ -32,6 +33,9 @@ from kimi_tui.session.side_files import (
     write_state,
 )
 from kimi_tui.session.world_lines import WorldLines
+
+if TYPE_CHECKING:
+    from kimi_tui.session.images import ImageStore
 
 # What a session consists of before anything was said in it.
 _EMPTY_NAMES = frozenset({LIVE_NAME, LOCK_NAME, STATE_NAME, RECORD_NAME})
@@ -53,7 +57,6 @@ class Session:
         self.lock = SessionLock(folder)
         self.context = Context(folder, self.storage, self._make_folder)
         self.record = JsonlLog(folder / RECORD_NAME, self.storage)
-        self.images = ImageStore(folder, self.storage)
         self.state = State(work_dir=str(work_dir))
         self.marks = Marks()
         self.report: RestoreReport | None = None
@@ -61,6 +64,13 @@ class Session:
         """Further sentences for the user, found by those who read more of the session than is read here."""
         self._world_lines: WorldLines | None = None
         self._made = False
+
+    @cached_property
+    def images(self) -> ImageStore:
+        """Its images. Who only looks at how a session ended does not wait for what these need."""
+        from kimi_tui.session.images import ImageStore
+
+        return ImageStore(self.dir, self.storage)
 
     @property
     def id(self) -> str:

@@ -11,14 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.image_names import titled
-from kimi_tui.llm.message import Message
 from kimi_tui.session.jsonl import encode, parse
 from kimi_tui.session.schema import count_of, internal_kind
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
 
 STATE_NAME = "state.json"
 MARKS_NAME = "marks.json"

@@ -11,11 +11,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
-from kimi_tui.llm.message import Message
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.context_index import (
     EMPTY_WORLD_LINE,
@@ -39,6 +38,9 @@ from kimi_tui.session.schema import (
     internal_kind,
     summary_of,
 )
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
 
 # A marker, and what comes after it.
 _COMPARED_MESSAGES = 2

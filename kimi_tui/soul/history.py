@@ -51,8 +51,9 @@ from kimi_tui.soul.record import (
     records_by_checkpoint,
 )
 from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
+from kimi_tui.soul.stopped_calls import INTERRUPTED
 from kimi_tui.soul.token_meter import WorldLineTokens
-from kimi_tui.soul.tool_results import INTERRUPTED, call_key, outcome_of, was_stopped
+from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (

@@ -11,13 +11,12 @@ from typing import Literal
 
 from kimi_tui.images import Image
 from kimi_tui.llm.message import (
-    CHECKPOINT_MARKER,
-    COMPACTION_START,
     ContentPart,
     ImagePart,
     Message,
     TextPart,
 )
+from kimi_tui.llm.program_words import CHECKPOINT_MARKER, COMPACTION_START
 from kimi_tui.prompts import prompt
 from kimi_tui.session.images import hash_of, image_part
 from kimi_tui.session.schema import (

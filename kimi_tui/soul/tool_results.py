@@ -46,9 +46,7 @@ from kimi_tui.workspace.diff import diff_lines
 CARD_LINES = 200
 """Rows of a diff that a card keeps; the whole counts stand beside them."""
 _SMALL_CHARS = 8_000
-INTERRUPTED = "The user stopped this call before it ended. It may have taken effect in part: look before you rely on it."
 NOT_RUN = "Not run: the user refused another call of this step."
-NOT_BEGUN = "Not run: the user stopped the agent before this call began."
 _REFUSED = "The user refused this call"
 REJECTED = f"{_REFUSED}. Do not try to reach the same by another way; ask what they want."
 # How the results of such calls begin in a stored session; older ones say "person".

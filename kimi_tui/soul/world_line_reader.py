@@ -28,7 +28,8 @@ from kimi_tui.soul.messages import (
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
-from kimi_tui.soul.tool_results import INTERRUPTED, call_arguments, outcome_of
+from kimi_tui.soul.stopped_calls import INTERRUPTED
+from kimi_tui.soul.tool_results import call_arguments, outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
 from kimi_tui.wire.events import EventRecord

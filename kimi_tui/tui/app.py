@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
+from kimi_tui.tui.collector import COLLECTOR
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
@@ -662,9 +662,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.way_back = screen.conversation.way_back or self.way_back
 
     def _settle(self) -> None:
-        # What a collection looks at in one go is small, so that none takes longer than a few milliseconds.
-        gc.set_threshold(5_000, 5, 200)
-        gc.enable()
+        COLLECTOR.begin()
         if not self.is_headless:
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from support.chat_server import call, calls, say
 from support.soul import Stage, stage
 
-from kimi_tui.llm.message import COMPACTION_START
+from kimi_tui.llm.program_words import COMPACTION_START
 from kimi_tui.llm.request import ANSWERED, SUMMARY_READ
 from kimi_tui.soul.rewind import Target
 

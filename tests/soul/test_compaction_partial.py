@@ -9,7 +9,7 @@ import pytest
 from support.chat_server import call, say, status
 from support.soul import Stage, stage
 
-from kimi_tui.llm.message import COMPACTION_START
+from kimi_tui.llm.program_words import COMPACTION_START
 from kimi_tui.llm.request import SUMMARY_READ
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.errors import SoulError

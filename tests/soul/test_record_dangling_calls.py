@@ -23,7 +23,7 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.runtime import open_soul
-from kimi_tui.soul.tool_results import INTERRUPTED, NOT_BEGUN
+from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tui.replay.source import read

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kimi_tui.llm.errors import APIStatusError
-from kimi_tui.llm.message import CHECKPOINT_MARKER, Message
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.program_words import CHECKPOINT_MARKER
 from kimi_tui.llm.provider import (
     ChatProvider,
     Finished,

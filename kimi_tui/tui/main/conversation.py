@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
+from kimi_tui.tui.collector import COLLECTOR
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
@@ -83,6 +84,8 @@ class Conversation:
         self._scans_files = False
         self._is_open = asyncio.Event()
         self._live = False
+        self._n_told = 0
+        """Events of the history that the session had."""
         self._turn: asyncio.Task[None] | None = None
         self._order = asyncio.Lock()
         """One message after another is read, stored and said."""
@@ -124,6 +127,15 @@ class Conversation:
         Raises:
             CannotOpen: with one line for the user.
         """
+        if self._launch.resume is not None:
+            COLLECTOR.hold()
+        try:
+            return await self._open()
+        except BaseException:
+            COLLECTOR.release()
+            raise
+
+    async def _open(self) -> Opened:
         # Importing takes half a second and would block the loop.
         await asyncio.to_thread(import_module, "kimi_tui.tui.main.session_setup")
         from kimi_tui.tui.main.session_setup import open_session
@@ -150,6 +162,7 @@ class Conversation:
 
         self.unsent = Unsent(self._screen, opened.soul, keeps_draft=not self._launch.demo)
         self.start(self.unsent.give_back())
+        self._n_told = len(opened.history)
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
@@ -325,6 +338,7 @@ class Conversation:
             goes_on: a demo that does not end with it.
         """
         self.stop_feed()
+        COLLECTOR.release()
         if self._session_id and not self._launch.demo:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
@@ -757,6 +771,7 @@ class Conversation:
         from kimi_tui.tui.state import settled
 
         self._live = True
+        COLLECTOR.release(self._n_told)
         self._screen.history_told()
         self.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.running))

@@ -81,6 +81,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OPEN_DELAY_S = 0.15
+RESUME_DELAY_S = 0.02
+"""Where somebody waits for the last page of a session."""
 OPENING = "Opening the session"
 READING = "Reading the session"
 WARNED_S = 10.0
@@ -217,7 +219,8 @@ class MainScreen(Screen[None]):
         # Before the first picture, which would else be followed by another one.
         self._update_footer()
         # A moment after the first picture: importing straight after it would hold up the first key.
-        self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
+        delay_s = OPEN_DELAY_S if self._launch.resume is None else RESUME_DELAY_S
+        self.call_after_refresh(self.set_timer, delay_s, self._open)
 
     def on_unmount(self) -> None:
         """Let go of what the session is drawn from: Textual holds the very first screen as long as the program runs."""
@@ -1222,6 +1225,7 @@ class MainScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
+        self.transcript.uncovered()
         self._look_away()
         if (panel := self._approvals.panel) is not None:
             panel.wait_anew()

@@ -17,21 +17,19 @@ from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.model_choice import Choice, real_key
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import NEWEST, Launch
-from kimi_tui.llm.dialects import dialect_named
 from kimi_tui.llm.errors import APIStatusError, LLMError
-from kimi_tui.llm.known_models import known_to_see
 from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.session.errors import SessionError, SessionHeld, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.errors import UnknownCompaction
-from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.prompt.history import History, history_file, read_history
 from kimi_tui.tui.screens import CannotOpen, NoModelNamed
 from kimi_tui.tui.state import MODE_WORDS, title_from
+from kimi_tui.tui.transcript.ahead import import_for
 from kimi_tui.wire.events import EventRecord, TurnBegin
 
 if TYPE_CHECKING:
@@ -40,12 +38,15 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.model_slot import LoopLimits
 
 log = logging.getLogger(__name__)
 
 USAGE = 2
 FAILED = 1
 HELD = 4
+DRAWN_S = 0.03
+"""In this time the last page is on the screen."""
 
 
 class Opened(NamedTuple):
@@ -85,8 +86,7 @@ class _Stage:
 
     data_dir: Path
     work_dir: Path
-    provider: ChatProvider | None
-    limits: LoopLimits
+    provider: ChatProvider | None = None
     demo: Demo | None = None
 
 
@@ -113,6 +113,8 @@ async def open_session(
             found(known)
             if end := await asyncio.to_thread(_end, session):
                 found(known._replace(end=end))
+                # What is imported now would keep the page from being drawn.
+                await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.runtime")
         from kimi_tui.soul.runtime import open_soul
         from kimi_tui.tools.sandbox.policy import SandboxSettings
@@ -123,7 +125,7 @@ async def open_session(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=stage.limits,
+            limits=stage.demo.limits if stage.demo is not None else _limits(launch.config),
             mode=launch.mode,
             sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
             asks_for_keys=launch.config.secrets.send == "ask",
@@ -170,14 +172,16 @@ def _found(session: Session) -> Found:
 def _end(session: Session) -> Sequence[EventRecord]:
     """How the session ended. Nothing where that cannot be told: it is read through in any case."""
     try:
-        if end := end_of_record(session):
-            return end
-        from kimi_tui.soul.history import end_of_context
+        end = end_of_record(session)
+        if not end:
+            from kimi_tui.soul.history import end_of_context
 
-        return end_of_context(session)
+            end = end_of_context(session)
+        import_for(end)
     except Exception as error:
         log.warning("the end of the session cannot be shown before all of it", exc_info=error)
         return ()
+    return end
 
 
 async def _stage(launch: Launch) -> _Stage:
@@ -185,8 +189,8 @@ async def _stage(launch: Launch) -> _Stage:
         from kimi_tui.demo.demo import prepare
 
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
-        return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo.limits, demo)
-    return _Stage(data_dir(), launch.work_dir, None, _limits(launch.config))
+        return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)
+    return _Stage(data_dir(), launch.work_dir)
 
 
 async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
@@ -226,6 +230,8 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
 
 
 def _check_dialect(name: str) -> None:
+    from kimi_tui.llm.dialects import dialect_named
+
     try:
         dialect_named(name)
     except LLMError as error:
@@ -247,6 +253,8 @@ def _title(session: Session, history: Sequence[EventRecord]) -> str:
 
 def _seeing(config: Config) -> tuple[str, ...]:
     """The names of configured models that take images, as far as anybody knows."""
+    from kimi_tui.llm.known_models import known_to_see
+
     return tuple(
         model.name
         for model in config.models.values()
@@ -278,6 +286,8 @@ def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
 
 
 def _limits(config: Config) -> LoopLimits:
+    from kimi_tui.soul.model_slot import LoopLimits
+
     loop = config.loop
     return LoopLimits(
         max_steps_per_turn=loop.max_steps_per_turn,

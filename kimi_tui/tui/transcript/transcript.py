@@ -46,6 +46,7 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
+from kimi_tui.tui.transcript.ahead import import_for_answers
 from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.painter import CLASSES, Painter
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
@@ -75,6 +76,8 @@ FLOOD = 400
 """Characters in one frame that nobody reads: two thousand tokens a second."""
 HISTORY_FRAME_S = 0.1
 """While a history is read, pictures that nobody can look at are left out."""
+COVERED_FRAME_S = 0.25
+"""Behind a dialog, where each picture is one of the whole screen with every cell blended."""
 CATCH_UP_S = 0.001
 """The pause between two slices of an answer that came faster than it is laid out."""
 LIVE_S = 2.0
@@ -616,7 +619,7 @@ class Transcript(ScrollView, can_focus=True):
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
     def _import_ahead(self) -> None:
-        self.run_worker(reported(self, asyncio.to_thread(_import_ahead)), group="warm-up")
+        self.run_worker(reported(self, asyncio.to_thread(import_for_answers)), group="warm-up")
 
     # --- frames
 
@@ -625,9 +628,16 @@ class Transcript(ScrollView, can_focus=True):
         await self._has_place.wait()
         self._draw()
 
+    def uncovered(self) -> None:
+        """No dialog stands before it any more: what was told meanwhile is drawn."""
+        if self._changed_from is not None:
+            self._draw()
+
     def _draw_soon(self, frame_s: float, *, at_once: bool = False) -> None:
         if (self._frame is not None and not at_once) or not self.is_ready:
             return
+        if not self.screen.is_active:
+            frame_s = max(frame_s, COVERED_FRAME_S)
         due = self._drawn_at + frame_s
         if at_once:
             self._draw()
@@ -1744,12 +1754,3 @@ def _is_streamed(model: TranscriptModel) -> bool:
 
     last = model.blocks[-1] if model.blocks else None
     return isinstance(last, (AgentBlock, ThoughtBlock, ToolBlock))
-
-
-def _import_ahead() -> None:
-    """What the first answer will need, imported in a thread while nobody waits for it."""
-    from kimi_tui.tui.transcript import code, markdown, motion, viewport
-
-    markdown.Parser().parse("")
-    code.warm_up()
-    del motion, viewport

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul import history, runtime
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.main import session_setup
+from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.session_setup import open_session, provider_of
 from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.wire.events import EventRecord
@@ -393,3 +395,22 @@ async def test_a_key_is_taken_from_the_keyring(
             server.requests[-1].headers["authorization"]
             == f"Bearer {'kept' if 'kept' in does else ('kimi-tui', 'mine')}"
         )
+
+
+async def test_cycles_are_looked_for_again_when_a_session_is_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, held(home, server, monkeypatch) as one:
+        await one.desk.sees("The second answer.")
+        assert not gc.isenabled()
+        await one.whole()
+        assert gc.isenabled()
+
+
+async def test_cycles_are_looked_for_again_where_there_is_no_session(home: Path) -> None:
+    launch = launch_at(home)._replace(resume="nowhere")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        with pytest.raises(CannotOpen, match="There is no session 'nowhere'"):
+            await Conversation(launch, one.screen).open()
+        assert gc.isenabled()

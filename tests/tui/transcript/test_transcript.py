@@ -14,10 +14,16 @@ from support.conversation import LETTER, Conversation, quoted_fields, slow_impor
 from support.watching import until
 from textual import events
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from kimi_tui.projection.blocks import AgentBlock
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.tui.transcript.transcript import FLOOD, FLOODED_FRAME_S, Transcript
+from kimi_tui.tui.transcript.transcript import (
+    COVERED_FRAME_S,
+    FLOOD,
+    FLOODED_FRAME_S,
+    Transcript,
+)
 from kimi_tui.wire.events import (
     ContextReverted,
     EventRecord,
@@ -440,6 +446,34 @@ async def test_ascii_signs() -> None:
         assert "".join(app.rows).isascii()
         bar = app.transcript.vertical_scrollbar
         assert {segment.text for segment in bar.render_line(0)} <= {" ", "|"}
+
+
+async def test_behind_a_dialog_it_is_drawn_seldom() -> None:
+    app = ChatApp()
+    async with app.run_test(size=SIZE) as pilot:
+        loop, chat = asyncio.get_running_loop(), app.transcript
+        talk = Conversation()
+        talk.user("Count")
+        talk.tell(TextPart("One"))
+        chat.apply(talk.take())
+        await app.push_screen(ModalScreen[None]())
+        await pilot.pause()
+
+        n_drawn = 0
+        began = loop.time()
+        while (took := loop.time() - began) < 3 * COVERED_FRAME_S:
+            talk.tell(TextPart(" two"))
+            chat.apply(talk.take())
+            await asyncio.sleep(0.005)
+            n_drawn += chat.is_drawn
+        assert 1 <= n_drawn <= took / COVERED_FRAME_S + 1
+        talk.tell(TextPart(" END"))
+        chat.apply(talk.take())
+        app.pop_screen()
+        chat.uncovered()
+        assert chat.is_drawn
+        await pilot.pause()
+        assert "END" in "".join(app.rows)
 
 
 async def test_what_nobody_can_read_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,6 @@
+"""What the result of a tool call says that the user stopped."""
+
+from __future__ import annotations
+
+INTERRUPTED = "The user stopped this call before it ended. It may have taken effect in part: look before you rely on it."
+NOT_BEGUN = "Not run: the user stopped the agent before this call began."

@@ -1,0 +1,40 @@
+"""Who waits for the last page of a session waits for what draws it, not for the agent; and no key waits for that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_HEAVY = ("pydantic.main", "openai", "kimi_tui.llm.message", "kimi_tui.tools")
+_LOADED = f"print([m for m in sys.modules if m.startswith({_HEAVY!r})])"
+
+
+def _printed(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_what_reads_the_end_of_a_session_is_imported_without_the_agent() -> None:
+    code = "import sys, kimi_tui.tui.main.session_setup, kimi_tui.tui.transcript.ahead; " + _LOADED
+    assert _printed(code) == "[]"
+
+
+def test_what_an_answer_needs_is_imported_before_it_is_drawn() -> None:
+    code = """
+import sys
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.transcript.ahead import import_for
+from kimi_tui.wire import events as ev
+told = [ev.EventRecord(n, 0.0, event) for n, event in enumerate([
+    ev.TurnBegin("How?"),
+    ev.TextPart("# So\\n\\n- *one*\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\n```python\\ndef f(): ...\\n```\\n"),
+    ev.TurnEnd("done"),
+], 1)]
+import_for(told)
+before = set(sys.modules)
+from kimi_tui.tui.transcript.viewport import Flow
+from kimi_tui.tui.transcript.layout import Room
+"""
+    assert "kimi_tui" not in _printed(code + "print(set(sys.modules) - before)")
+    lexers = "print('pygments.lexers.python' in before, 'markdown_it.main' in before)"
+    assert _printed(code + lexers) == "True True"
