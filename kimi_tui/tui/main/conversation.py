@@ -376,7 +376,7 @@ class Conversation:
             self._n_early += 1
             self._early.append(Queued(f"early-{self._n_early}", text))
             self._screen.show_waiting(self._early)
-        elif soul.running and not in_text(text) and not self._n_coming:
+        elif soul.takes_steers and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
             is_first = not soul.running and not self._n_coming
@@ -390,7 +390,7 @@ class Conversation:
         Reading and storing images takes a while: what is said meanwhile comes after it, as it was sent.
         """
         from kimi_tui.session.errors import StorageTrouble
-        from kimi_tui.soul.errors import ModelCannotSee, SoulBusy
+        from kimi_tui.soul.errors import ModelCannotSee
 
         with contextlib.ExitStack() as coming:
             coming.callback(self._came)
@@ -407,14 +407,28 @@ class Conversation:
                 self._screen.keep(text)
                 return
             try:
-                try:
-                    await soul.run(text, images, begins=begins)
-                except SoulBusy:
+                if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
                     # Another began a moment before: the text goes into that one.
                     soul.steer(text, images)
             except (ModelCannotSee, StorageTrouble):
                 self._screen.keep(text)
                 raise
+
+    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Run a turn, when no operation is under way any more; False where another turn is."""
+        from kimi_tui.soul.errors import SoulBusy
+
+        while True:
+            await soul.settled()
+            try:
+                await turn()
+            except SoulBusy:
+                if soul.takes_steers:
+                    return False
+                if not soul.running:
+                    raise
+            else:
+                return True
 
     def _came(self) -> None:
         self._n_coming -= 1
@@ -424,15 +438,11 @@ class Conversation:
         self.start(self._run_command(command, told=told))
 
     async def _run_command(self, command: str, *, told: bool) -> None:
-        from kimi_tui.soul.errors import SoulBusy
-
         soul = await self.opened()
         async with self._order:
             # What was said before begins before.
             pass
-        try:
-            await soul.run_command(command, told=told)
-        except SoulBusy:
+        if not await self._began(soul, partial(soul.run_command, command, told=told)):
             self.follow_up(f"{'!' if told else '!!'}{command}")
 
     def follow_up(self, text: str) -> None:
