@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.tool_results import (
-    INTERRUPTED,
-    NOT_BEGUN,
     NOT_RUN,
     REJECTED,
     blocks_of,
