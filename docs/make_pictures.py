@@ -244,11 +244,16 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
         call("AskUserQuestion", {"questions": [QUESTION]}),
         say("Then it stands in `config.toml`."),
         call("ExitPlanMode", {"plan": PLAN}),
+        call("Shell", {"command": "wc -l src/parser.py"}),
         call("Shell", {"command": "sh serve.sh", "background": True}),
         say("The server runs beside us, as job 1."),
     )
     server.server.title = say("Bound the length of a field")
     terminal.wait_for("Ctrl+T timeline")
+    terminal.type("/se")
+    terminal.wait_for("▌ /se")
+    camera.still("menu")
+    terminal.key("ctrl+u")
     terminal.type("Bound a field in @prs")
     terminal.wait_for("src/parser.py")
     camera.still("files")
@@ -267,9 +272,21 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.wait_for("Carry out this plan?")
     camera.still("plan")
     answer("2")
-    terminal.wait_for("Run this command?")
+    terminal.wait_for("wc -l src/parser.py")
+    answer("a")
+    terminal.wait_for("sh serve.sh")
     answer("y")
     terminal.wait_for("The server runs beside us")
+    terminal.key("ctrl+f")
+    terminal.wait_for("/ Search")
+    terminal.type("field")
+    terminal.wait_for(re.compile(r"\d of [2-9]"))
+    camera.still("search")
+    terminal.key("escape")
+    terminal.wait_gone("/ field")
+    ask("/permissions")
+    terminal.wait_for("takes one back")
+    camera.still("permissions")
     show("/jobs", "/jobs output N", "jobs")
     show("/context", "system prompt", "context")
     show("/settings", "default_thinking", "settings")

@@ -17,6 +17,7 @@ from kimi_tui.config.model_choice import (
     NeedsChoice,
     Overrides,
     choose,
+    folder_model_trouble,
     in_folder,
     read_folder_model,
 )
@@ -128,6 +129,7 @@ def launch_of(options: Options) -> Launch:
             *config.notices,
             *(choice.remarks if isinstance(choice, Choice) else ()),
             *([words] if (words := _lost_model(options, config, here, choice)) else []),
+            *([words] if here is None and (words := folder_model_trouble(work_dir)) else []),
             *([words] if (words := no_home_notice()) else []),
         ),
     )

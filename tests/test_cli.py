@@ -107,6 +107,17 @@ def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
     keep_folder_model(launch.work_dir, FolderModel("old"))
     assert "old, which this folder uses" in launch_of(Options()).notices[0]
     assert launch_of(Options(model="m")).notices == ()
+    (kept,) = (tmp_path / "home" / "models").iterdir()
+    for text in ("{", '{"model": 1}'):
+        kept.write_text(text)
+        (words,) = launch_of(Options()).notices
+        assert words.startswith("The model that was chosen for this folder cannot be read (")
+        assert "it is damaged); /model chooses it again." in words
+    kept.unlink()
+    os.mkfifo(kept)
+    assert "not a regular file" in launch_of(Options()).notices[0]
+    kept.unlink()
+    assert launch_of(Options()).notices == ()
 
 
 def test_what_it_makes_of_the_options(tmp_path: Path) -> None:

@@ -16,11 +16,20 @@ from kimi_tui.foreign_text import Cleaner, clean, one_line
 from kimi_tui.llm.http_client import whole_chunks
 from kimi_tui.llm.stream import SSEDecoder, ThinkTags, ToolCallMerger
 from kimi_tui.projection.blocks import StreamedText
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tools.process import LiveText
 from kimi_tui.tui.rows import Chopper, Line, Span, chop, iter_ranges, wrap
 from kimi_tui.tui.transcript.code import CodeStream, colour
 from kimi_tui.tui.transcript.markdown_splitter import Splitter
 from kimi_tui.tui.transcript.search import matches, pattern_of
+from kimi_tui.wire.events import (
+    EventRecord,
+    StepBegin,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+    TurnBegin,
+)
 from kimi_tui.workspace.diff import diff_lines
 
 SIZE = 5_000
@@ -173,3 +182,20 @@ def test_twice_the_text_takes_twice_the_steps(name: str) -> None:
         half, whole = text[: len(text) // 2], text
         before, after = n_steps(partial(loop, half)), n_steps(partial(loop, whole))
         assert after < MOST * before + 500, f"{kind}: {before:,} and {after:,} steps"
+
+
+def a_step_of(count: int) -> None:
+    model = TranscriptModel()
+    events = [
+        TurnBegin("Go on."),
+        StepBegin(1),
+        *(ToolCall(f"k{n}", "Glob", "{}") for n in range(count)),
+        *(ToolStarted(f"k{n}", "Glob", "{}") for n in range(count)),
+        *(ToolResult(f"k{n}", False, "", "") for n in range(count)),
+    ]
+    for n, event in enumerate(events):
+        model.apply(EventRecord(n, 0.0, event))
+
+
+def test_twice_the_calls_of_a_step_take_twice_the_steps() -> None:
+    assert n_steps(lambda: a_step_of(400)) < MOST * n_steps(lambda: a_step_of(200))

@@ -272,7 +272,29 @@ def _folders(work: Path) -> Iterator[Finding]:
         )
     else:
         yield Finding("work folder", "ok", short(work))
+    yield from _small_files(data, work)
     yield _locks(data)
+
+
+def _small_files(data: Path, work: Path) -> Iterator[Finding]:
+    """Files that the program does without, silently, where it cannot read them."""
+    from kimi_tui.filesystem import open_regular
+    from kimi_tui.tui.main.hints import hints_file
+    from kimi_tui.tui.prompt.history import history_file
+
+    for about, path in (
+        ("what was sent before", history_file(data, work.resolve())),
+        ("hints", hints_file(data)),
+    ):
+        try:
+            os.close(open_regular(path))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            seen = f"{about}: {short(path)}: {error.strerror or error}"
+            yield Finding(
+                "files", "warn", seen, "It is done without; remove it, or let it be read."
+            )
 
 
 def _refusal(folder: Path) -> str:

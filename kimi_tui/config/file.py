@@ -10,10 +10,10 @@ rename, and is read again before that: what does not come back as it was meant i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
 from kimi_tui.config.model_choice import BEFORE_NAME, Choice, clean_url, is_url, provider_type
@@ -33,10 +33,6 @@ from kimi_tui.config.settings import (
     SecretsConfig,
 )
 from kimi_tui.filesystem import Storage, read_regular
-
-if TYPE_CHECKING:
-    from tomlkit import TOMLDocument
-    from tomlkit.items import Table
 
 MAX_CONFIG_BYTES = 4 << 20
 TomlTable = Mapping[str, Any]
@@ -426,6 +422,7 @@ class _Reader:
             return {}
         from kimi_tui.config.keymap import usable_keys  # most files change no key
 
+        table = dict(_dotted(table))
         wanted = self._values(table, "keys", dict.fromkeys(table, _stripped))
         return usable_keys(wanted, lambda name, what: self._say(f"keys.{name}", what))
 
@@ -478,6 +475,16 @@ class _Reader:
 
     def _say(self, key: str, what: str) -> None:
         self._notices.append(f"{self._path.name}: {key} {what}; the rest is used.")
+
+
+def _dotted(table: TomlTable) -> Iterator[tuple[str, Any]]:
+    """The entries of `[keys]` by the names of actions: `chat.copy` without quotes is a table of its own to TOML."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            inside = cast(TomlTable, value)
+            yield from ((f"{name}.{inner}", one) for inner, one in inside.items())
+        else:
+            yield name, value
 
 
 def _meant(key: str, known: Collection[str]) -> str:
@@ -539,7 +546,11 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
     before = parse_config(tomlkit.dumps(document).encode(), path)
     # Of the keys of actions the part behind the first dot is one name: `keys."chat.copy"`.
     section, _, name = key.rpartition(".") if not key.startswith("keys.") else key.partition(".")
-    table = _table(document, section) if section else document
+    table: MutableMapping[str, Any] = _table(document, section) if section else document
+    place, _, inner = name.partition(".")
+    nested = table.get(place)
+    if inner and isinstance(nested, MutableMapping) and inner in nested:
+        table, name = cast("MutableMapping[str, Any]", nested), inner
     if value is not None:
         table[name] = value
     elif name in table:
@@ -574,7 +585,7 @@ def save_default(path: Path, name: str) -> Config:
     return save_setting(path, "default_model", name)
 
 
-def _document(path: Path) -> TOMLDocument:
+def _document(path: Path) -> MutableMapping[str, Any]:
     """What stands in the file, with its comments; empty where there is none.
 
     Raises:
@@ -614,17 +625,21 @@ def _edited(
     return tomlkit.dumps(document)
 
 
-def _table(parent: TOMLDocument | Table, name: str, *, is_super: bool = False) -> Table:
-    """A table of the file by name, made where it is missing; with `is_super` one that has only tables in it."""
+def _table(
+    parent: MutableMapping[str, Any], name: str, *, is_super: bool = False
+) -> MutableMapping[str, Any]:
+    """A table of the file by name, also one in braces or of dotted lines that stand apart, made where it is missing.
+
+    With `is_super` it is one that has only tables in it.
+    """
     import tomlkit
-    from tomlkit.items import Table
 
     if name not in parent:
         parent[name] = tomlkit.table(is_super_table=is_super or None)
     entry = parent[name]
-    if not isinstance(entry, Table):
-        raise ConfigError(f"config.toml: {name} is written in a way that cannot be added to")
-    return entry
+    if not isinstance(entry, MutableMapping):
+        raise ConfigError(f"config.toml: {name} is no table")
+    return cast("MutableMapping[str, Any]", entry)
 
 
 def _provider_name(config: Config, choice: Choice) -> str:

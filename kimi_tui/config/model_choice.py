@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from kimi_tui import lenient_json
-from kimi_tui.app_paths import data_dir, make_private
+from kimi_tui.app_paths import data_dir, make_private, short
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
@@ -325,16 +325,35 @@ def in_folder(config: Config, here: FolderModel | None) -> Config:
 
 def read_folder_model(work_dir: Path) -> FolderModel | None:
     """What was chosen for the folder; None for nothing, or nothing that can be read. Fast enough for before the first paint."""
-    folder = data_dir() / "models"
     try:
-        if not folder.is_dir():
-            return None  # what follows takes imports, and few have chosen a model for a folder
-        table = lenient_json.mapping(json.loads(read_regular(_file(folder, work_dir), _MAX_BYTES)))
+        return _folder_model(work_dir)
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def folder_model_trouble(work_dir: Path) -> str:
+    """Why what was chosen for the folder cannot be read, in a sentence; empty where it can, or nothing was chosen."""
+    try:
+        _folder_model(work_dir)
+    except (OSError, ValueError, RecursionError) as error:
+        path = short(_file(data_dir() / "models", work_dir))
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is damaged"
+        return f"The model that was chosen for this folder cannot be read ({path}: {why}); /model chooses it again."
+    return ""
+
+
+def _folder_model(work_dir: Path) -> FolderModel | None:
+    folder = data_dir() / "models"
+    if not folder.is_dir():
+        return None  # what follows takes imports, and few have chosen a model for a folder
+    try:
+        data = read_regular(_file(folder, work_dir), _MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    table = lenient_json.mapping(json.loads(data))
     model, thinking = table.get("model"), table.get("thinking", "")
     if not isinstance(model, str) or not isinstance(thinking, str):
-        return None
+        raise ValueError("it names no model")
     is_word = thinking.isalpha() and len(thinking) <= _LONGEST_THINKING
     return FolderModel(model, thinking if is_word else "")
 

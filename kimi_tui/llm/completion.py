@@ -153,6 +153,11 @@ class Collector:
             case Finished():
                 self.finish = item
 
+    @property
+    def n_calls(self) -> int:
+        """How many tool calls have begun."""
+        return len(self._calls)
+
     def _part(self, key: str | None) -> _PartDraft:
         last = self._parts[-1] if self._parts else None
         if last is None or (last.key is None) != (key is None):
@@ -319,6 +324,7 @@ def is_retryable(error: BaseException) -> bool:
 
 
 _OVERLOAD = frozenset({429, 503, 529})
+_MANY_CALLS = 500
 
 
 def is_overload(error: BaseException, *, known: bool = True) -> bool:
@@ -423,7 +429,9 @@ async def _ask_once(
     finish = answer.finish
     if finish is None:
         raise APIStreamError("The answer broke off before its end.")
-    message = answer.message()
+    # Thousands of calls take tens of milliseconds; nothing is added any more.
+    is_long = answer.n_calls > _MANY_CALLS
+    message = await asyncio.to_thread(answer.message) if is_long else answer.message()
     if message is None or not (message.tool_calls or message.text.strip()):
         if finish.reason == "content_filter":
             raise APIStatusError(

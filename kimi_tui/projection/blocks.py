@@ -11,11 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar, Literal, TypeVar
 
 from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
 from kimi_tui.wire.display import DisplayBlock, ImageBlock
 
+_NEAR = 16
 _WORTH_CHARS = 1_000
 _QUICKLY = 1
 _WINDOW_BITS = 13
@@ -449,6 +451,8 @@ class BlockList:
     number: int = 0
     attempt: set[int] = field(default_factory=set[int])
     _next_key: int = 0
+    _found: int = 0
+    """Where the block was that was looked for last."""
 
     @property
     def end(self) -> int:
@@ -497,9 +501,11 @@ class BlockList:
 
     def at(self, block: Block) -> Change:
         """Where a block stands; nothing if it lies folded away in a D-Mail."""
-        # What changes is nearly always close to the end.
-        for index in range(len(self.blocks) - 1, -1, -1):
+        # What changes is nearly always close to the end, or to what changed before: the calls of a step, one after another.
+        near = range(max(0, self._found - _NEAR), min(self._found + _NEAR, len(self.blocks)))
+        for index in chain(near, range(len(self.blocks) - 1, -1, -1)):
             if self.blocks[index] is block:
+                self._found = index
                 return Change(index)
         return NOTHING
 

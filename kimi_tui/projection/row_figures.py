@@ -186,3 +186,36 @@ class RowFigures:
             ends.append((uid, now - was))
         self._end = ""
         return Changed(rows, ends)
+
+
+class DMailCuts:
+    """The D-Mails of a record, each with the uid of the checkpoint as which it arrived; empty where that was not told."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[str, ContextReverted]] = []
+        self._arrived = ""
+        self._is_sent = False
+
+    def apply(self, event: Event) -> None:
+        """Take in an event."""
+        match event:
+            case ContextReverted(reason="dmail", uid=uid):
+                # One at the end took nothing back, and may be told of behind its checkpoint.
+                has_arrived = uid == self._arrived and event.from_checkpoint < event.checkpoint_id
+                self.all.append((uid if has_arrived else "", event))
+                self._is_sent = not has_arrived
+            case CheckpointCreated(kind="dmail", uid=uid):
+                self._arrived = uid
+                if self._is_sent:
+                    self.all[-1] = (uid, self.all[-1][1])
+                    self._is_sent = False
+            case _:
+                pass
+
+
+def saved_by(uid: str, cut: ContextReverted, figures: RowFigures) -> int:
+    """The tokens that a D-Mail took away, by what the server has counted since, if it has; one at the end took none."""
+    left = figures.left_by(uid)
+    if cut.from_checkpoint < cut.checkpoint_id:
+        return 0
+    return max(0, cut.tokens_before - (left.tokens if left is not None else cut.tokens_after))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import cast
 
@@ -45,10 +46,16 @@ TARGET_LIMIT = 1_000
 
 def argument(arguments: str, key: str) -> str:
     """The text of one argument, as far as it has come; empty if it is not there or not a text."""
-    found = _pattern(key).search(arguments[:65_536])
-    if found is None:
-        return ""
-    raw = found[1]
+    return next(iter_arguments(arguments, key), "")
+
+
+def iter_arguments(arguments: str, key: str) -> Iterator[str]:
+    """Every text of this key, also of objects in a list, as far as they have come."""
+    for found in _pattern(key).finditer(arguments[:65_536]):
+        yield _text_of(found[1])
+
+
+def _text_of(raw: str) -> str:
     if "\\" not in raw:
         return raw
     try:

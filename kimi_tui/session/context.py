@@ -15,6 +15,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
 
 _COMPARED_BYTES = 1 << 20
+_MANY_CALLS = 500
 _PRELOAD_BYTES = 4 << 20
 # Shorter ones are copied in no time.
 WORTH_COPYING_BYTES = 4 << 20
@@ -393,7 +395,9 @@ class Context:
             self._live.settle_tail()
             before = self._index_appended()
             first = len(before.checkpoints)
-            data = encode_additions(additions, before.n_checkpoints)
+            encode = partial(encode_additions, additions, before.n_checkpoints)
+            # An answer with thousands of calls takes tens of milliseconds.
+            data = await asyncio.to_thread(encode) if _is_long(additions) else encode()
             if not data:
                 return ()
             self._held_by = (0, 0)
@@ -775,3 +779,11 @@ class Context:
             self._on_trouble(trouble)
         while self._remarks:
             self._on_remark(self._remarks.pop(0))
+
+
+def _is_long(additions: Sequence[Addition]) -> bool:
+    """Whether encoding these takes longer than the event loop may be held up."""
+    from kimi_tui.llm.message import Message
+
+    messages = (one for one in additions if isinstance(one, Message))
+    return any(len(message.tool_calls or ()) > _MANY_CALLS for message in messages)

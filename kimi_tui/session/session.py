@@ -136,6 +136,12 @@ class Session:
                     self._write_state(self.state)
         return self.report
 
+    def is_stored(self) -> bool:
+        """Whether anything of the conversation is on the disk. Blocks: call it in a thread."""
+        with contextlib.suppress(OSError):
+            return (self.dir / LIVE_NAME).stat().st_size > 0
+        return False
+
     async def sync(self) -> bool:
         """Bring everything to the disk; False if it refuses (then `context.trouble` says why)."""
         saved = await self.context.sync()

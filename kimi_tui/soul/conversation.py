@@ -44,6 +44,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Wire
 
 DMAIL_TOOL = "SendDMail"
+_APPENDED_AT_ONCE = 32
 _NO_TOOLS = Toolset(())
 
 
@@ -250,8 +251,11 @@ class Conversation:
 
     @shielded
     async def append(self, messages: Sequence[Message]) -> None:
-        """Add messages at the end, also when cancelled meanwhile."""
-        await self.context.append(messages)
+        """Add messages at the end, all of them also when cancelled meanwhile; thousands of results are added in parts."""
+        pace = Pace()
+        for first in range(0, len(messages), _APPENDED_AT_ONCE):
+            await self.context.append(messages[first : first + _APPENDED_AT_ONCE])
+            await self.meter.keep_up(pace)
 
     @property
     def messages_since_checkpoint(self) -> int:
@@ -269,7 +273,9 @@ class Conversation:
         self.meter.called(usage, sent)
         total = sent + usage.output
         counts = [TokenCount(tokens, estimated=estimated) for tokens in (sent, total)]
+        pace = Pace()
         await self.context.append([counts[0], message, counts[1]])
+        await self.meter.keep_up(pace)
         self.meter.set_figure(total, estimated=estimated)
 
     # -- changing --------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from kimi_tui.soul.messages import fact_of, facts_of, is_user_words, needs_a_wor
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.stopped_calls import NOT_BEGUN
-from kimi_tui.soul.tasks import OrphanedTasks, shielded
+from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.tools.base import failure
@@ -475,10 +475,12 @@ class AgentLoop:
             await self._conversation.remember()
             done = await batch.run()
             reminders = await self._reminders.of_folders(done)
+            results = await _results(done)
+            nudge = await self._nudge(done, point)
         except asyncio.CancelledError:
             await self._stop(batch)
             raise
-        await self._conversation.append([*_results(done), *reminders, *self._nudge(done, point)])
+        await self._conversation.append([*results, *reminders, *nudge])
         self._conversation.publish_status()
         pending = self._conversation.denwa.fetch_pending()
         if any(each.rejected and not each.feedback for each in done):
@@ -516,7 +518,7 @@ class AgentLoop:
         if message is not None:
             # Whole calls stay, and a call needs a result.
             calls = _calls(message, point)
-            results = [tool_message(one.id, failure(NOT_BEGUN)) for one in calls]
+            results = await _results([CallResult(one, failure(NOT_BEGUN)) for one in calls])
             await self._conversation.append([message, *results])
         for key, call_id in call.open_calls():
             self._conversation.wire.publish(
@@ -528,15 +530,19 @@ class AgentLoop:
         """Give every call a result, so that the history stays valid, and publish that the step was stopped."""
         self._orphans.adopt(await batch.stop())
         self._conversation.denwa.fetch_pending()
-        await self._conversation.append(_results(batch.results))
+        await self._conversation.append(await _results(batch.results))
         self._conversation.wire.publish(StepInterrupted())
 
-    def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
+    async def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
         """A reminder that D-Mails exist, after results that take much room."""
         if not self._conversation.marks_checkpoints:
             return []
         scale = self._conversation.meter.scale
-        sizes = [scale.of_texts(text_tokens(each.outcome.output)) for each in done]
+        sizes: list[int] = []
+        pace = Pace()
+        for each in done:
+            sizes.append(scale.of_texts(text_tokens(each.outcome.output)))
+            await pace.rest()
         if max(sizes, default=0) < self._conversation.limits.dmail_nudge_tokens:
             return []
         text = prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))
@@ -550,7 +556,10 @@ def _calls(message: Message, point: Checkpoint) -> list[Call]:
     ]
 
 
-def _results(done: Sequence[CallResult]) -> list[Message]:
-    return [
-        with_versions(tool_message(each.call.id, each.outcome), each.noted or {}) for each in done
-    ]
+async def _results(done: Sequence[CallResult]) -> list[Message]:
+    messages: list[Message] = []
+    pace = Pace()
+    for each in done:
+        messages.append(with_versions(tool_message(each.call.id, each.outcome), each.noted or {}))
+        await pace.rest()
+    return messages

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.session import Session
 from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
-from kimi_tui.soul.tasks import run_to_completion
+from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 from kimi_tui.wire.display import BriefBlock, DisplayBlock
@@ -81,6 +82,7 @@ class Recorder:
         self._pieces: list[str] = []
         self._n_chars = 0
         self._opened_at = 0.0
+        self._drained: deque[EventRecord] = deque()
         self._lines: list[Json] = []
         self._arguments: dict[str, str] = {}
         self._closing = asyncio.Event()
@@ -88,7 +90,7 @@ class Recorder:
 
     async def flush(self) -> None:
         """Write everything that has been published."""
-        self._take_all()
+        await self._take_all()
         self._close()
         await run_to_completion(self._write_out())
 
@@ -112,7 +114,7 @@ class Recorder:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GATHERED_S):
                     await self._closing.wait()
-            self._take_all()
+            await self._take_all()
             if self._open is not None and self._is_part():
                 self._close()
             # A token of a text that goes on costs no thread.
@@ -123,9 +125,13 @@ class Recorder:
         """Whether what is open is long or old enough to be written, though it goes on."""
         return self._n_chars >= PART_CHARS or time.monotonic() - self._opened_at >= PART_S
 
-    def _take_all(self) -> None:
-        for record in self._subscription.drain():
-            self._take(record)
+    async def _take_all(self) -> None:
+        # Whoever else does this meanwhile takes from the same end.
+        self._drained += self._subscription.drain()
+        pace = Pace()
+        while self._drained:
+            self._take(self._drained.popleft())
+            await pace.rest()
 
     async def _write_out(self) -> None:
         async with self._lock:

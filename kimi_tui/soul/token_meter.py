@@ -27,6 +27,7 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.messages import internal_kind
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.project_notes import brought_by, notes_in
+from kimi_tui.soul.tasks import Pace
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire.events import CheckpointKind, StatusUpdate
 
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 _LEARNING = 0.5
 _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
+_COUNTED_AT_ONCE = 16
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
 _SUMMARIES: frozenset[CheckpointKind] = frozenset({"compaction", "summary"})
@@ -115,6 +117,13 @@ class TokenMeter:
     def _counted(self) -> TokenSums:
         self._sums.follow(self._context.messages)
         return self._sums
+
+    async def keep_up(self, pace: Pace) -> None:
+        """Count what was appended, in slices: whoever asks for a figure next would count thousands of messages in one go."""
+        messages = self._context.messages
+        while (counted := self._sums.counted) < len(messages):
+            await pace.rest()
+            self._sums.follow(messages, min(counted + _COUNTED_AT_ONCE, len(messages)))
 
     async def follow(self, kept: int) -> None:
         """Count a context that has become another one, of which no figure is known yet.

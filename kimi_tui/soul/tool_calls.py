@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner
@@ -26,6 +26,7 @@ from kimi_tui.soul.file_history import Change
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.segments import label_of
 from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
+from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
     blocks_of,
@@ -52,10 +53,11 @@ _OUTPUT_INTERVAL_S = 0.05
 _OUTPUT_CHARS = 16_384
 _SHOWN_AS_STARTED_AFTER_S = 0.03
 _STOP_PATIENCE_S = 0.7
+_SIDE_BY_SIDE = 16
+"""So many reading calls run at once: more would only wait for the same few threads, and an answer may hold thousands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call of a step. `key` is ours and unique, `id` the provider's own."""
 
     key: str
@@ -99,7 +101,8 @@ class ToolBatch:
         self._conversation = runtime.conversation
         self._calls = tuple(calls)
         self._done: dict[str, CallResult] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
         self._runners: dict[str, _Runner] = {}
         self._refused = False
         self._stopped = False
@@ -115,21 +118,23 @@ class ToolBatch:
         Raises:
             asyncio.CancelledError: call `stop` then, which gives a result to every call.
         """
-        for group in self._groups():
-            if self._refused and self._changes(group[0]):
-                await self._finish(
-                    group[0], CallResult(group[0], failure(NOT_RUN, brief="not run"))
-                )
+        pace = Pace()
+        for call in self._calls:
+            tool = self._conversation.toolset.get(call.name)
+            is_alone = tool is not None and tool.changes
+            await self._wait(0 if is_alone else _SIDE_BY_SIDE - 1)
+            if self._failures:
+                break
+            if is_alone and self._refused:
+                await self._finish(call, CallResult(call, failure(NOT_RUN, brief="not run")))
+                await pace.rest()
                 continue
-            tasks = {
-                call.key: asyncio.create_task(self._run_one(call), name=f"tool {call.name}")
-                for call in group
-            }
-            self._tasks |= tasks
-            # Not gather: it would hold up a cancel until the last of them has ended.
-            await asyncio.wait(tasks.values())
-            for task in tasks.values():
-                task.result()
+            self._running.add(asyncio.create_task(self._run_one(call), name=f"tool {call.name}"))
+            if is_alone:
+                await self._wait(0)
+        await self._wait(0)
+        if self._failures:
+            raise self._failures[0]
         # What was changed is known before the next step, which may go back.
         await self._conversation.files.settled()
         return self.results
@@ -140,34 +145,31 @@ class ToolBatch:
         Returns:
             tasks that are still ending what they started; whoever owns the engine awaits them.
         """
-        running = {task for task in self._tasks.values() if not task.done()}
+        running = {task for task in self._running if not task.done()}
         for task in running:
             task.cancel()
         late: set[asyncio.Task[None]] = set()
         if running:
             _, late = await asyncio.wait(running, timeout=_STOP_PATIENCE_S)
         self._stopped = True
+        pace = Pace()
         for call in self._calls:
             if call.key not in self._done:
                 runner = self._runners.get(call.key)
                 begun = runner is not None and runner.may_have_acted
                 outcome = failure(INTERRUPTED if begun else NOT_BEGUN, brief="stopped")
                 await self._finish(call, CallResult(call, outcome, interrupted=True))
+                await pace.rest()
         return late
 
-    def _groups(self) -> list[list[Call]]:
-        groups: list[list[Call]] = []
-        for call in self._calls:
-            joins = groups and not self._changes(call) and not self._changes(groups[-1][-1])
-            if joins:
-                groups[-1].append(call)
-            else:
-                groups.append([call])
-        return groups
-
-    def _changes(self, call: Call) -> bool:
-        tool = self._conversation.toolset.get(call.name)
-        return tool is not None and tool.changes
+    async def _wait(self, most: int) -> None:
+        """Wait until no more than so many calls run; what failed in the program itself is noted."""
+        while len(self._running) > most:
+            # Not gather: it would hold up a cancel until the last of them has ended.
+            done, self._running = await asyncio.wait(
+                self._running, return_when=asyncio.FIRST_COMPLETED
+            )
+            self._failures += [error for task in done if (error := task.exception()) is not None]
 
     async def _run_one(self, call: Call) -> None:
         runner = _Runner(self._runtime, call)
@@ -177,6 +179,7 @@ class ToolBatch:
             self._refused = True
         if not self._stopped:
             await self._finish(call, done)
+            del self._runners[call.key]
 
     async def _finish(self, call: Call, done: CallResult) -> None:
         outcome = done.outcome

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.projection.row_figures import RowFigures
+from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.schema import Checkpoint
@@ -274,12 +274,13 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
     clock = _Clock()
     tools: Counter[str] = Counter()
     status: StatusUpdate | None = None
-    turns = steps = failures = dmails = saved = rewinds = 0
-    figures, summary = RowFigures(), ""
+    turns = steps = failures = dmails = rewinds = 0
+    figures, sent, summary = RowFigures(), DMailCuts(), ""
     compactions: list[Compaction] = []
     made: dict[str, int] = {}
     for record in records:
         event = record.event
+        sent.apply(event)
         for uid, more in figures.apply(event).ends:
             if (place := made.get(uid)) is not None:
                 was, figure = compactions[place], figures.left_by(uid)
@@ -311,9 +312,8 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
                 clock.asked.discard(name)
             case StatusUpdate():
                 status = event
-            case ContextReverted(reason="dmail", tokens_before=before, tokens_after=after):
+            case ContextReverted(reason="dmail"):
                 dmails += 1
-                saved += max(0, before - after)
             case ContextReverted(reason="rewind"):
                 rewinds += 1
             case CompactionBegin():
@@ -334,7 +334,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
         cached_tokens=status.total_cached if status else 0,
         output_tokens=status.total_output if status else 0,
         dmails=dmails,
-        dmail_tokens_saved=saved,
+        dmail_tokens_saved=sum(saved_by(uid, cut, figures) for uid, cut in sent.all),
         compactions=tuple(compactions),
         rewinds=rewinds,
         model_s=clock.model_s,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
-from kimi_tui.projection.row_figures import RowFigures
+from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
@@ -180,23 +180,12 @@ class RecordedFacts:
     def __init__(self, records: Sequence[EventRecord] = ()) -> None:
         self._pieces = records_by_checkpoint(records)
         self._dmails: dict[str, DMailOrigin] = {}
-        figures, dmail = RowFigures(), None
-        sent: dict[str, ev.ContextReverted] = {}
+        figures, sent = RowFigures(), DMailCuts()
         for record in records:
             figures.apply(record.event)
-            match record.event:
-                case ev.ContextReverted(reason="dmail") as cut:
-                    dmail = cut
-                case ev.CheckpointCreated(kind="dmail", uid=uid) if dmail is not None:
-                    sent[uid], dmail = dmail, None
-                case _:
-                    pass
-        for uid, cut in sent.items():
-            # A D-Mail at the end undid nothing.
-            undid, left = cut.from_checkpoint >= cut.checkpoint_id, figures.left_by(uid)
-            after = left.tokens if left is not None else cut.tokens_after
-            saved = max(0, cut.tokens_before - after) if undid else 0
-            self._dmails[uid] = DMailOrigin(cut.from_checkpoint, saved)
+            sent.apply(record.event)
+        for uid, cut in sent.all:
+            self._dmails[uid] = DMailOrigin(cut.from_checkpoint, saved_by(uid, cut, figures))
 
     def display(self, uid: str, call_id: str) -> tuple[DisplayBlock, ...]:
         """What the card of a result draws beside its text; nothing where it is not known."""

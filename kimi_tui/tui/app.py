@@ -106,6 +106,7 @@ class KimiApp(App[None], inherit_bindings=False):
         images: what stands in prompts for images; a message may go from one session to another.
         parting_words: one line to print once the terminal is restored; empty for none.
         kept_words: another one, on what of the demo is kept.
+        not_kept: what was written and could not be kept, with the reason.
         way_back: another one, on how to go on with the session.
     """
 
@@ -137,6 +138,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
         self.parting_words = ""
         self.kept_words = ""
+        self.not_kept = ""
         self.way_back = ""
         self.attention = Attention(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
@@ -650,7 +652,7 @@ class KimiApp(App[None], inherit_bindings=False):
         if self._has_said_goodbye:
             return
         self._has_said_goodbye = True
-        for words in (self.parting_words, self.kept_words, self.way_back):
+        for words in (self.parting_words, self.not_kept, self.kept_words, self.way_back):
             if words:
                 print(f"kimi-tui: {words}", file=sys.__stderr__)
 
@@ -659,6 +661,7 @@ class KimiApp(App[None], inherit_bindings=False):
     ) -> None:
         self.parting_words = await screen.end(clean=clean, goes_on=goes_on) or self.parting_words
         self.kept_words = screen.conversation.kept or self.kept_words
+        self.not_kept = screen.conversation.not_kept or self.not_kept
         self.way_back = screen.conversation.way_back or self.way_back
 
     def _settle(self) -> None:
@@ -827,7 +830,9 @@ class KimiApp(App[None], inherit_bindings=False):
             cast("asyncio.Event", self._exception_event).set()
         # It may be on its way out already, by a signal.
         self._return_code = self._return_code or 1
-        self.parting_words = f"crashed; your session is saved, and the reason is in {short(path)}"
+        is_saved = not any(screen.conversation.state.unsaved for screen in self._open_screens)
+        what = "your session is saved" if is_saved else "the disk did not take all of your session"
+        self.parting_words = f"crashed; {what}, and the reason is in {short(path)}"
         self._close_messages_no_wait()
 
 

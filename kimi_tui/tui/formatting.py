@@ -328,15 +328,15 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     return pairs
 
 
-def window_pairs(parts: Iterable[WindowPart]) -> list[tuple[str, str]]:
-    """The parts of a context window as rows of a name and its tokens; what is inside of another is set in."""
+def window_pairs(parts: Iterable[WindowPart]) -> list[tuple[str, tuple[str, str]]]:
+    """The parts of a context window as rows of a name, its tokens and its share; what is inside of another is set in."""
     parts = list(parts)
     whole = sum(part.tokens for part in parts if not part.is_inside)
     return [
         (
             f"{'  ' * part.is_inside}{one_line(part.name)}"
             + (f" ({grouped(part.count)})" if part.count else ""),
-            f"{tokens(part.tokens, estimated=True)}, {percent(part.tokens, whole)}",
+            (tokens(part.tokens, estimated=True), percent(part.tokens, whole)),
         )
         for part in parts
     ]

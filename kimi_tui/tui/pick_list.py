@@ -102,6 +102,8 @@ class PickState:
         return matching[self.top : self.top + rows]
 
 
+LEAST_FACTS = 16
+"""Cells that words beside a name take, or they are left out."""
 _GAP = 2
 """Cells between two columns of facts."""
 
@@ -241,6 +243,8 @@ class PickList(KeyList):
         is_narrow = any(cell_len(table.row(one)) > room for one in facts)
         if is_narrow:
             facts = [one.facts if one.shortly is None else one.shortly for one in entries]
+            if not any(isinstance(one, tuple) for one in facts) and room < LEAST_FACTS:
+                facts = [""] * len(entries)  # of so little nothing can be told
         if is_narrow and table.width:
             # Names and columns share the room: none takes so much that nothing is left of the other.
             least = min(names, max(12, width * 2 // 5))

@@ -103,6 +103,10 @@ class CannotOpen(Exception):
         self.code = code
 
 
+class DiskRefuses(CannotOpen):
+    """The disk does not take or give what the session needs, and may do so when it is asked again."""
+
+
 class NoModelNamed(CannotOpen):
     """A server was named without a model. `listed` is false where it does not say either which ones it has."""
 

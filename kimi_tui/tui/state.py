@@ -74,6 +74,11 @@ class MainState(NamedTuple):
     commands: frozenset[str] = frozenset()
     jobs: int = 0
 
+    @property
+    def waits_for_own(self) -> bool:
+        """Whether only a command of the user's own runs: there is no agent to steer."""
+        return self.running and self.own_command and not self.step
+
 
 TITLE_CELLS = 60
 

@@ -154,6 +154,15 @@ def _secret_places() -> tuple[str, ...]:
     return tuple(rule.removesuffix("/") for rule in rules)
 
 
+def partly_run_files() -> list[str]:
+    """The names of files in which only some keys are run, as they are usually written."""
+    return [
+        written
+        for name in cast("dict[str, list[str]]", _data()["run_keys"])
+        for written in (name, name.capitalize())
+    ]
+
+
 def run_values(name: str, text: str) -> Sequence[object] | None:
     """What in this file a tool would run; None where it cannot be told.
 

@@ -12,6 +12,8 @@ from support.commands import Place
 from support.program import Program
 
 from kimi_tui.commands import doctor
+from kimi_tui.tui.main.hints import keep_seen, read_seen
+from kimi_tui.tui.prompt.history import append_history, history_file, read_history
 
 
 def reported(place: Place, *arguments: str) -> dict[str, dict[str, str]]:
@@ -102,3 +104,37 @@ def test_the_terminal_is_asked(tmp_path: Path) -> None:
         # A line that is too long goes on below what was seen.
         assert re.search(r"^ok +python +3\.\S+ on\n {21}\S", seen)
         assert terminal.wait_exit() == 0
+
+
+def test_files_that_are_silently_done_without_are_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place.work)
+    data = place.folder / "data"
+    assert "files" not in reported(place, "--offline")
+    path = history_file(data, place.work.resolve())
+    path.mkdir(parents=True)
+    found = reported(place, "--offline")["files"]
+    assert found["state"] == "warn"
+    assert found["seen"].startswith("what was sent before: ")
+    (data / "hints.json").symlink_to(path)
+    assert reported(place, "--offline")["files"]["seen"].startswith("hints: ")
+
+
+def test_that_they_cannot_be_read_or_written_is_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert read_history(tmp_path / "missing") == []
+    assert read_seen(tmp_path / "missing") == set()
+    assert caplog.records == []
+    assert read_history(tmp_path) == []
+    assert read_seen(tmp_path) == set()
+    append_history(tmp_path, "x")
+    keep_seen(tmp_path, "turn")
+    assert [record.msg.split(":")[0] for record in caplog.records] == [
+        "what was sent before cannot be read",
+        "which hints were shown cannot be read",
+        "what was sent is not kept for Up",
+        "which hints were shown cannot be read",
+        "that a hint was shown is not kept",
+    ]

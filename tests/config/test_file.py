@@ -463,3 +463,30 @@ def test_what_is_done_about_keys_in_results() -> None:
     assert parse("").secrets.send == "mark"
     assert parse('[secrets]\nsend = "ask"').secrets.send == "ask"
     assert "secrets.send must be one of mark, ask" in parse('[secrets]\nsend = "no"').notices[0]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        'keys.compact = "ctrl+g"\ntheme = "dark"\nkeys.chat.copy = "c"\n',
+        'keys = {compact = "ctrl+g", "chat.copy" = "c"} # mine\ntheme = "dark"\n',
+        'theme = "dark"\n[keys]\nchat.copy = "c"\ncompact = "ctrl+g"\n',
+        'theme = "dark"\n[keys]\ncompact = "ctrl+g"\n[keys.chat]\ncopy = "c"\n',
+    ],
+)
+def test_keys_are_read_and_set_however_toml_lets_them_be_written(
+    tmp_path: Path, written: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(written)
+    path.chmod(0o600)
+    found = read_config(path)
+    assert (found.keys, found.notices) == ({"compact": "ctrl+g", "chat.copy": "c"}, ())
+    changed = {"compact": "f9", "chat.copy": "x", "help": "f8", "chat.pin": "m,P"}
+    for name, key in changed.items():
+        save_setting(path, f"keys.{name}", key)
+    found = read_config(path)
+    assert (found.keys, found.theme, found.notices) == (changed, "dark", ())
+    for name in changed:
+        save_setting(path, f"keys.{name}", None)
+    assert (read_config(path).keys, read_config(path).notices) == ({}, ())

@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.chat_server import calls, say
+from support.effort import most_in_a_callback
 from support.soul import Tool, next_event, stage
 
+from kimi_tui.soul import tasks
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome
 from kimi_tui.tools.toolset import Toolset
@@ -160,3 +163,48 @@ async def test_a_tool_is_bounded_but_the_person_is_not(tmp_path: Path) -> None:
         assert first.is_error
         assert "longer than" in first.message
         assert second.output == "ran"
+
+
+async def test_of_many_that_read_some_run_at_once(tmp_path: Path) -> None:
+    running = most = 0
+
+    async def read(values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return ToolOutcome(str(values["n"]))
+
+    async with stage(tmp_path, toolset=Toolset([Tool("read", read)])) as on:
+        on.server.script(calls([("read", {"n": n}) for n in range(100)]), say("ok"))
+        await on.soul.run("go")
+        assert 2 <= most <= 16
+        said = [text for role, text in on.sent() if role == "tool"]
+        assert said == [str(n) for n in range(100)]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_many_calls_hold_the_event_loop_up_no_longer_than_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    monkeypatch.setattr(tasks, "_SLICE_S", 0.0)
+    begun = asyncio.Event()
+
+    async def read(values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        begun.set()
+        if stopped:
+            await asyncio.Event().wait()
+        return ToolOutcome("a line\n" * 3)
+
+    async with stage(tmp_path, toolset=Toolset([Tool("read", read)])) as on:
+        on.server.script(calls([("read", {"n": n}) for n in range(400)], piece=99), say("ok"))
+        turn = asyncio.create_task(on.soul.run("go"))
+        await begun.wait()
+        with most_in_a_callback() as most:
+            if stopped:
+                await on.soul.interrupt()
+            await turn
+        assert len([role for role, _ in on.sent() if role == "tool"]) == (0 if stopped else 400)
+        # All at once they take more than twenty thousand.
+        assert most.n_calls < 10_000

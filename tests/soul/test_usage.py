@@ -5,6 +5,7 @@ Below it, what a session did, counted from hand-made records with known times.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from support.chat_server import call, say
@@ -13,6 +14,7 @@ from support.soul import Stage, stage
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.usage import Cost, Spent, cost_of, session_statistics, statistics
+from kimi_tui.soul.world_line_reader import RecordedFacts
 from kimi_tui.tui.formatting import statistics_pairs
 from kimi_tui.wire import events as ev
 
@@ -187,6 +189,7 @@ def test_time_travel_is_counted_with_what_it_saved() -> None:
         told(
             (1.0, reverted("dmail", 50_000, 30_000)),
             (2.0, reverted("dmail", 40_000, 39_000)),
+            (2.5, ev.CheckpointCreated(0, "d", "dmail", tokens=39_000)),
             (3.0, reverted("rewind", 39_000, 20_000)),
             (3.5, ev.CheckpointCreated(0, "a", "summary", tokens=900)),
             (4.0, ev.CompactionEnd(200_000, 20_100, "summary", 3)),
@@ -198,3 +201,22 @@ def test_time_travel_is_counted_with_what_it_saved() -> None:
     # The server has told by now what was estimated.
     assert found.compactions == ((200_000, 20_000, True),)
     assert (found.input_tokens, found.cached_tokens, found.output_tokens) == (9, 4, 2)
+
+
+def test_a_dmail_saved_what_the_server_counts_and_one_at_the_end_nothing() -> None:
+    figure = {"limit": 262_144, "trigger": 222_000}
+    records = told(
+        (1.0, ev.CheckpointCreated(0, "a", "turn", tokens=500)),
+        (1.5, ev.StatusUpdate(1_000, estimated=False, **figure)),
+        (2.0, replace(reverted("dmail", 1_000, 753), uid="a", checkpoint_id=0, from_checkpoint=0)),
+        (2.1, ev.CheckpointCreated(1, "d", "dmail", tokens=753)),
+        (2.2, ev.StatusUpdate(753, estimated=True, **figure)),
+        (2.3, ev.CheckpointCreated(2, "s", "step", tokens=753)),
+        (3.0, ev.StatusUpdate(756, estimated=False, step_input=756, **figure)),
+        (4.0, ev.CheckpointCreated(3, "e", "dmail", tokens=790)),
+        (4.1, replace(reverted("dmail", 790, 780), uid="e", checkpoint_id=3, from_checkpoint=2)),
+    )
+    found = statistics(records)
+    assert (found.dmails, found.dmail_tokens_saved) == (2, 244)
+    facts = RecordedFacts(records)
+    assert [facts.dmail(uid).saved for uid in "de"] == [244, 0]

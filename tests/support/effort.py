@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+
+from support.watchdog import is_of_a_test
 
 
 def n_calls(work: Callable[[], object]) -> int:
@@ -38,3 +43,29 @@ def n_steps(work: Callable[[], object]) -> int:
         return n_calls(work) + n
     finally:
         sys.settrace(None)
+
+
+@dataclass
+class Most:
+    """The most work that one callback of the event loop was."""
+
+    n_calls: int = 0
+
+
+@contextmanager
+def most_in_a_callback() -> Generator[Most]:
+    """Count the functions that are called in each callback of the event loop meanwhile, but for those of tests."""
+    run = asyncio.events.Handle._run
+    most = Most()
+
+    def counted(handle: Any) -> None:
+        if is_of_a_test(handle):
+            run(handle)
+            return
+        most.n_calls = max(most.n_calls, n_calls(lambda: run(handle)))
+
+    asyncio.events.Handle._run = counted  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield most
+    finally:
+        asyncio.events.Handle._run = run  # pyright: ignore[reportAttributeAccessIssue]

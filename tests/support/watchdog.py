@@ -71,7 +71,7 @@ class Watchdog:
             finally:
                 self._began = 0.0
                 took = time.thread_time() - start - (self._spared_s - spared)
-                if took > LIMIT_S and not _is_of_a_test(handle) and took > LIMIT_S * self._slow():
+                if took > LIMIT_S and not is_of_a_test(handle) and took > LIMIT_S * self._slow():
                     self._tell(f"{took * 1000:.0f} ms of CPU in {_named(handle)}\n{self._stack}")
 
         asyncio.events.Handle._run = watched  # pyright: ignore[reportAttributeAccessIssue]
@@ -199,7 +199,7 @@ def _task_of(handle: Any) -> asyncio.Task[Any] | None:
     return owner if isinstance(owner, asyncio.Task) else None
 
 
-def _is_of_a_test(handle: Any) -> bool:
+def is_of_a_test(handle: Any) -> bool:
     """Whether it is the test itself, or a server that it plays, in the loop of the program."""
     task = _task_of(handle)
     code = getattr(task.get_coro(), "cr_code", None) if task is not None else None

@@ -44,8 +44,9 @@ _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _PR_CAPBSET_DROP, _PR_NO_NEW_PRIVS, _PR_SECCOMP, _PR_CAP_AMBIENT = 24, 38, 22, 47
 _CAP_VERSION = 0x20080522
 _LAST_CAP = 63
-_KEPT_CAPS = (0, 1, 3, 4, 5, 6, 7, 10)
-"""Of root: owners and modes of files, signals, users, low ports. The rest rules the machine."""
+_KEPT_CAPS = (0, 1, 3, 5, 6, 7, 10)
+"""Of root: owners and modes of files, signals, users, low ports. The rest rules the machine, or leaves a program its rights when
+it is written to."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
@@ -91,8 +92,17 @@ _REFUSED_CALLS = {
 }
 """bpf, perf_event_open, userfaultfd, the key rings, loading kernels and modules, reboot, swap, accounting, quotas, the
 clock, the host's name, ports, open_by_handle_at, setns, all that mounts, chroot, the kernel's log, vhangup, fanotify."""
-_ABSENT_CALLS = (425, 426, 427, 435)
-"""io_uring goes past this filter, and the flags of clone3 cannot be read by one; everybody does without them."""
+_ABSENT_CALLS = (425, 426, 427, 435, 437)
+"""io_uring goes past this filter, and what clone3 and openat2 are told cannot be read by one; everybody does without them."""
+_SETS_MODE = {
+    "x86_64": ((90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2)),
+    "aarch64": ((52, 1), (53, 2), (452, 2), (33, 2)),
+}
+"""chmod and its kin, creat and mknod, and the argument that is the mode."""
+_OPENS = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}
+"""open and openat, and the argument that is the flags; the mode stands behind it, and counts only where a file is made."""
+_MAKES_FILE = os.O_CREAT | 0o20000000
+"""Or one without a name, O_TMPFILE."""
 _CLONE = {"x86_64": (56, 272), "aarch64": (220, 97)}
 _IOCTL = {"x86_64": 16, "aarch64": 29}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
@@ -435,6 +445,12 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
         when(call, 0, [(_JSET, 0, 1, _ANY_NAMESPACE), refuse])
     for call, argument in _OF_ITSELF[machine]:
         when(call, argument, [(_JEQ, 1, 0, 0), refuse])
+    as_owner = [(_JSET, 0, 1, stat.S_ISUID), refuse]
+    for call, argument in _SETS_MODE[machine]:
+        when(call, argument, as_owner)
+    for call, argument in _OPENS[machine]:
+        mode = (_LD, 0, 0, 16 + 8 * (argument + 1))
+        when(call, argument, [(_JSET, 0, 3, _MAKES_FILE), mode, *as_owner])
     typing: list[tuple[int, int, int, int]] = []
     for request in _TYPING:
         typing += [(_JEQ, 0, 1, request), refuse]

@@ -372,6 +372,25 @@ def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
 # -- what stands in the work folder -----------------------------------------------------------------------
 
 _Stamp = tuple[int, int, int, int]
+_MOST_HELD_BYTES = 1 << 20
+
+
+class _Held(NamedTuple):
+    """A file at one time: None where there is none, and what it held, None where that cannot be read."""
+
+    stamp: _Stamp | None
+    text: str | None
+
+    def runs_other(self, path: str) -> bool:
+        """Whether what it says is run is another thing by now, or may be."""
+        now = _held(path)
+        if now.stamp == self.stamp:
+            return False
+        if now.text is None or self.text is None:
+            return True
+        name = os.path.basename(path)
+        before, after = (protected_names.run_values(name, text) for text in (self.text, now.text))
+        return after is None or before != after
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +406,7 @@ class Watch:
         is_whole: whether there was not too much to look at all of it.
         memory: of the look.
         sockets: what is neither a file, a folder nor a link.
+        partly: files at the top in which only some keys run later, with what they held.
         commons: repositories elsewhere that working trees in the folder belong to.
     """
 
@@ -398,6 +418,7 @@ class Watch:
     is_whole: bool
     memory: FolderMemory
     sockets: tuple[str, ...]
+    partly: Mapping[str, _Held]
     commons: tuple[str, ...] = ()
 
     def with_commons(self, commons: Sequence[str]) -> Watch:
@@ -422,6 +443,9 @@ class Watch:
             os.path.relpath(path, self.work)
             for path, stamp in now.items()
             if self.stamps.get(path) != stamp
+        ]
+        changed += [
+            os.path.basename(path) for path, held in self.partly.items() if held.runs_other(path)
         ]
         return sorted(changed, key=lambda path: (path.count("/"), path))
 
@@ -545,6 +569,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], Watch, list[str]]
         is_whole,
         memory,
         tuple(sockets),
+        _partly_run(work),
     )
     return top, watch, repositories
 
@@ -654,6 +679,30 @@ def _stamped(path: str) -> dict[str, _Stamp]:
     except OSError:
         return {}
     return {path: (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)}
+
+
+def _partly_run(work: str) -> dict[str, _Held]:
+    """The files at the top of a folder in which only some keys run later."""
+    found: dict[str, _Held] = {}
+    seen: set[_Stamp] = set()
+    for name in protected_names.partly_run_files():
+        held = _held(path := os.path.join(work, name))
+        # Where case is ignored, both ways to write it lead to one file.
+        if held.stamp is None or held.stamp not in seen:
+            found[path] = held
+            seen |= {held.stamp} if held.stamp is not None else set()
+    return found
+
+
+def _held(path: str) -> _Held:
+    stamp = _stamped(path).get(path)
+    text: str | None = ""
+    if stamp is not None:
+        try:
+            text = read_regular(Path(path), _MOST_HELD_BYTES).decode()
+        except (OSError, ValueError):
+            text = None
+    return _Held(stamp, text)
 
 
 def _git_stamps(git: str) -> dict[str, _Stamp]:

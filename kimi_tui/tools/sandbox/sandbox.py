@@ -226,6 +226,7 @@ def macos_profile(policy: Policy, tmp: str) -> str:
         f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted({*roots, *ways})
     ]
     lines += [f"(deny file-write* (subpath {_quoted(path)}))" for path in policy.kept]
+    lines.append("(deny file-write-setugid)")
     for path in out_of_reach:
         lines.append(f"(deny file-read* file-write* (subpath {_quoted(path)}))")
         lines.append(f"(allow file-read-metadata (subpath {_quoted(path)}))")

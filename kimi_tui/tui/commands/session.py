@@ -186,7 +186,7 @@ async def permissions(screen: MainScreen, argument: str) -> None:
     for words in gone:
         soul.take_back(words)
     left = soul.allowed
-    listed = "; ".join(f"{number} {_granted(words)}" for number, words in enumerate(left, 1))
+    listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
     now = f"The agent {MODE_WORDS[soul.mode]}"
     if gone:
         now = f"Asked for again: {', '.join(map(_granted, gone))}"

@@ -200,7 +200,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         hints: list[Hint] = [("Enter", _VERBS[setting.kind])]
         if setting.kind in ("flag", "choice"):
             hints.append(("Left, Right", "try" if setting.key == "theme" else "change"))
-        hints += [("Del", "the default"), ("a letter", "find")]
+        hints += [("Del", "the default"), ("letters", "find one")]
         hints.append(("Esc", "all settings" if self._list.narrowed else "close"))
         self._keys.update(hint_row(hints, min(100, app_of(self).size.width) - 10))
 

@@ -145,16 +145,23 @@ class StatisticsScreen(TextScreen):
     Args:
         name: of the screen.
         title: the first row.
-        pairs: names and what there is to say of them.
+        pairs: names and what there is to say of them: a sentence, or figures, which stand in columns.
     """
 
     CSS_PATH = sheets("text_screen")
 
-    def __init__(self, name: str, title: str, pairs: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, name: str, title: str, pairs: Sequence[tuple[str, str | tuple[str, ...]]]
+    ) -> None:
         super().__init__(name, self._rows)
         self._heading = one_line(title)
         # A tool bears the name that the model gave it.
-        self._pairs = [(name, one_line(text)) for name, text in pairs]
+        figures = [said for _, said in pairs if not isinstance(said, str)]
+        widths = [max(map(len, column)) for column in zip(*figures, strict=True)]
+        self._pairs = [
+            (name, one_line(said) if isinstance(said, str) else _columns(said, widths))
+            for name, said in pairs
+        ]
 
     def _rows(self, width: int) -> list[Content]:
         """The heading, then a row for each name, and more where its sentence is long."""
@@ -165,11 +172,17 @@ class StatisticsScreen(TextScreen):
         if lines:
             lines.append(Content(""))
         for name, text in self._pairs:
-            first, *rest = wrap_words(text, max(16, width - column)) or [""]
+            room = max(16, width - column)
+            first, *rest = [text] if cell_len(text) <= room else wrap_words(text, room)
             gap = " " * (column - cell_len(name))
             lines.append(Content.assemble((name, "$ink-quiet"), gap, (first, "$ink")))
             lines += [Content.styled(" " * column + row, "$ink") for row in rest]
         return lines
+
+
+def _columns(figures: Sequence[str], widths: Sequence[int]) -> str:
+    """Figures in columns of these widths, each at the right of its own."""
+    return "  ".join(one.rjust(width) for one, width in zip(figures, widths, strict=True))
 
 
 class Summary(NamedTuple):

@@ -97,7 +97,10 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
         chosen = server_of(base_url) if base_url else 0
         if typed is not None:
             chosen = typed.server
-        entries = [Entry(server.title, server.base_url) for server in SERVERS]
+        entries = [
+            Entry(server.title, server.base_url, shortly=server.base_url.removeprefix("https://"))
+            for server in SERVERS
+        ]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
         url = typed.url if typed is not None else base_url
         self._url = _field("https://host/v1", "url", value=url)
@@ -373,13 +376,6 @@ class LocalScreen(AnswersOnce[Launch | None]):
 
     def on_mount(self) -> None:
         """Show what was found; look again where nothing was."""
-        glyphs = glyphs_of(self)
-        self.query_one(Footer).hints = (
-            ("Enter", "start"),
-            (f"{glyphs.up}{glyphs.down}", "choose"),
-            ("Ctrl+R", "look again"),
-            ("Esc", "back"),
-        )
         self._list.focus()
         self._show()
         if not self._servers or any(server.loading for server in self._servers):
@@ -395,6 +391,9 @@ class LocalScreen(AnswersOnce[Launch | None]):
             model = server.models[index]
             entries.append(Entry(model.id, (server.name, *model_facts(model))))
         self._list.show(entries, self._options.index(before) if before in self._options else 0)
+        glyphs = glyphs_of(self)
+        choosing = (("Enter", "start"), (f"{glyphs.up}{glyphs.down}", "choose")) if entries else ()
+        self.query_one(Footer).hints = (*choosing, ("Ctrl+R", "look again"), ("Esc", "back"))
         loading = [where(server) for server in self._servers if server.loading]
         if loading:
             verb = "is loading its model" if len(loading) == 1 else "are loading their models"
@@ -593,7 +592,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
             *effort,
             ("Esc", "back"),
             (f"{glyphs.up}{glyphs.down}", "choose"),
-            ("letters", "narrow the list"),
+            ("letters", "find one"),
         )
 
     # --- choosing

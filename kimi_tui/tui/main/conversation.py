@@ -60,6 +60,7 @@ class Conversation:
         follow_ups: what waits for the end of the turn, oldest first.
         unsent: keeps what was written and not sent; None before the session is open.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
+        not_kept: after the end, what was written and not sent, with the reason, where it could not be kept.
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
 
@@ -99,6 +100,7 @@ class Conversation:
         """What was told while the history is read again; None while it is not."""
         self.history: History | None = None
         self.kept = ""
+        self.not_kept = ""
         self.way_back = ""
         self._began_early = False
         """Enter was pressed before there was anything to send: the demo says that it begins so."""
@@ -176,6 +178,7 @@ class Conversation:
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
         """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
         if not self._is_open.is_set():
+            self._screen.open_again()
             if not quietly:
                 words = "The session is still being opened; that is done then."
                 self._screen.tell(words, topic=OPENING)
@@ -345,6 +348,11 @@ class Conversation:
             self._naming.cancel()
         if self.unsent is not None:
             await self.unsent.close()
+        if not self._launch.demo:
+            from kimi_tui.tui.main.unsent import words_not_kept
+
+            early = [queued.text for queued in self._early]
+            self.not_kept = words_not_kept(early, self._screen.draft, self.unsent)
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -362,6 +370,8 @@ class Conversation:
             finally:
                 await soul.aclose()
             lost = await soul.save()
+            if lost and not await asyncio.to_thread(soul.session.is_stored):
+                self.way_back = ""  # there is nothing to go on with
         await self._operations.close()
         return lost
 
@@ -376,6 +386,7 @@ class Conversation:
             self._n_early += 1
             self._early.append(Queued(f"early-{self._n_early}", text))
             self._screen.show_waiting(self._early)
+            self._screen.open_again()
         elif soul.takes_steers and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
@@ -504,6 +515,7 @@ class Conversation:
         soul = self.soul
         if soul is None or not self._live:
             self._began_early = True
+            self._screen.open_again()
             return
         if self.state.retry_until > time.time():
             soul.retry_now()
@@ -797,6 +809,13 @@ class Conversation:
         early, self._early = self._early, []
         self._screen.show_waiting((), early)
         self.say("\n\n".join(queued.text for queued in early))
+
+    def give_back_early(self) -> None:
+        """What waited for the session stands in the prompt again."""
+        early, self._early = self._early, []
+        self._screen.show_waiting((), early)
+        if early:
+            self._screen.give_back([queued.text for queued in early])
 
     @property
     def _suggestion(self) -> str:

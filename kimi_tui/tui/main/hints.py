@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key
 from kimi_tui.tui.state import MainState
+
+log = logging.getLogger(__name__)
 
 Place = Literal[
     "prompt",
@@ -152,7 +155,10 @@ def hints(
     if state.jobs:
         jobs = ((f"{state.jobs} {'job' if state.jobs == 1 else 'jobs'}", "/jobs"),)
     if state.running:
-        first: tuple[Hint, ...] = ((send, "steer"), stop)
+        first: tuple[Hint, ...] = (
+            (send, "send after it" if state.waits_for_own else "steer"),
+            stop,
+        )
         if state.retry_until > now:
             first = ((send, "steer, or try now"), stop)
         if state.commands and state.step:  # the user's own are waited for by no agent
@@ -244,7 +250,10 @@ def read_seen(path: Path) -> set[FirstTime]:
     """The hints that were shown; none where that cannot be read."""
     try:
         found = json.loads(read_regular(path, _MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("which hints were shown cannot be read: %s: %s", path, error)
         return set()
     names = cast("list[object]", found) if isinstance(found, list) else []
     return {name for name in WORDS if name in names}
@@ -257,8 +266,8 @@ def keep_seen(path: Path, seen: FirstTime) -> None:
         # Another program may have shown others meanwhile.
         names = sorted(read_seen(path) | {seen})
         Storage().replace_file(path, json.dumps(names).encode("ascii"), shared=True)
-    except OSError:
-        return
+    except OSError as error:
+        log.warning("that a hint was shown is not kept: %s: %s", path, error)
 
 
 class FirstTimes:

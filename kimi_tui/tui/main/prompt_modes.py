@@ -40,8 +40,8 @@ def is_command(text: str) -> bool:
 
 
 def is_note(text: str) -> bool:
-    """Whether this is a line for AGENTS.md: a heading has a blank behind its sign, and what has several lines is a message."""
-    return text.startswith("#") and text[1:2] not in ("", " ", "#") and "\n" not in text.rstrip()
+    """Whether this is a line for AGENTS.md, with or without words yet: what has several lines, or several #, is a message."""
+    return text.startswith("#") and text[1:2] != "#" and "\n" not in text.rstrip()
 
 
 class PromptModes:
@@ -56,6 +56,8 @@ class PromptModes:
         self._draft: Draft | None = None
         """What stood in the prompt before the history was searched; None while it is not."""
         self._others: list[str] = []
+        self._finds = False
+        """Whether anything that was sent has what is looked for."""
         self._named_at: int | None = None
         """Where the path begins that is being typed; None while none is."""
         self._to_note = ""
@@ -81,16 +83,18 @@ class PromptModes:
         if area.text.strip() not in ("", self._to_note):
             self._to_note = ""
         if self.searching:
-            return self._found(area.text)
-        found = typed_mention(area.typed)
-        if found is None or is_command(area.text):
+            found = self._found(area.text)
+            self._finds = bool(found)
+            return found
+        mentioned = typed_mention(area.typed)
+        if mentioned is None or is_command(area.text):
             self._named_at = None
             return None
-        if self._named_at != found[0]:
+        if self._named_at != mentioned[0]:
             # What others have done to the files meanwhile is seen with the next path that is named.
-            self._named_at = found[0]
+            self._named_at = mentioned[0]
             self._screen.conversation.look_again()
-        paths = self._screen.conversation.files_like(found[1], MOST_OFFERED)
+        paths = self._screen.conversation.files_like(mentioned[1], MOST_OFFERED)
         return [
             Offer(
                 mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True
@@ -111,7 +115,7 @@ class PromptModes:
         area = self._screen.prompt.area
         where = short(Path(self._screen.transcript.work_dir))
         if self.searching:
-            return "Search what was sent: Enter takes it, Ctrl+R the one before, Esc goes back"
+            return self._search_words()
         if area.chip is not None and self._is_in_chip():
             what = "the image" if area.chip[0].startswith(BEGINS) else "what was pasted"
             return f"Enter or Space opens {what}, Backspace removes it"
@@ -119,13 +123,23 @@ class PromptModes:
             return f"Listing the files of {where} …"
         if is_command(area.text):
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
-            later = ", after the turn" if self._screen.conversation.state.running else ""
-            return f"Your own command{later}; {told}. It runs in {where}, outside any sandbox"
+            later = " after the turn" if self._screen.conversation.state.running else ""
+            return f"Your own command{later}, outside any sandbox; {told}. It runs in {where}"
         if is_note(area.text):
             return f"Adds a line to {short(Path(self._screen.transcript.work_dir) / NOTES)}"
-        if self._screen.conversation.state.running and area.text and not area.text.startswith("/"):
+        state = self._screen.conversation.state
+        if state.running and area.text and not area.text.startswith("/"):
+            if state.waits_for_own:
+                return "Enter sends it after your command"
             return "Enter steers; Tab queues it for after the turn"
         return ""
+
+    def _search_words(self) -> str:
+        if self._finds:
+            return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
+        if self._screen.prompt.area.text.strip():
+            return "Nothing that was sent has these words; Esc goes back"
+        return "Nothing was sent yet; Esc goes back"
 
     def _is_in_chip(self) -> bool:
         area = self._screen.prompt.area
@@ -208,6 +222,11 @@ class PromptModes:
     def _note(self, text: str) -> None:
         screen = self._screen
         path = Path(screen.transcript.work_dir) / NOTES
+        note = text[1:].strip()
+        if not note:
+            screen.tell("A note follows the #", advice=f"It becomes a line of {short(path)}.")
+            screen.keep(text)
+            return
         if self._to_note != text:
             self._to_note = text
             screen.tell(
@@ -218,7 +237,7 @@ class PromptModes:
             return
         self._to_note = ""
         screen.conversation.remember(text)
-        screen.start(self._write_note(path, text[1:].strip()))
+        screen.start(self._write_note(path, note))
 
     async def _write_note(self, path: Path, note: str) -> None:
         try:
@@ -256,7 +275,7 @@ class PromptModes:
         finally:
             self._edits = False
         if text is None:
-            screen.tell(f"{argv[0]} ended with an error: the draft is as it was.", level="warning")
+            screen.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
         else:
             screen.prompt.area.put(text)
         screen.focus_prompt()
@@ -281,7 +300,7 @@ def append_note(path: Path, note: str) -> None:
 
 
 def edited(argv: Sequence[str], text: str) -> str | None:
-    """A text after an editor had it; None where that ended with an error.
+    """A text after an editor had it; None where that ended with an error, or left no file.
 
     Raises:
         OSError: it cannot be run, or the text not be written.
@@ -292,7 +311,9 @@ def edited(argv: Sequence[str], text: str) -> str | None:
             file.write(text)
         if subprocess.call([*argv, name]) != 0:
             return None
-        return Path(name).read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        with contextlib.suppress(FileNotFoundError):
+            return Path(name).read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        return None
     finally:
         with contextlib.suppress(OSError):
             os.unlink(name)

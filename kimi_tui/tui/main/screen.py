@@ -44,6 +44,7 @@ from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import (
     AnswersOnce,
     CannotOpen,
+    DiskRefuses,
     ModelMissing,
     NoModelNamed,
     OpeningFailed,
@@ -84,6 +85,9 @@ OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
 """Where somebody waits for the last page of a session."""
 OPENING = "Opening the session"
+NOT_OPEN = "The session is not open"
+REFUSED = "refused"
+"""Topic of the notice that the disk let no session be opened."""
 READING = "Reading the session"
 WARNED_S = 10.0
 TWICE_S = 1.0
@@ -196,6 +200,8 @@ class MainScreen(Screen[None]):
         self._escaped_at = 0.0
         self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
         self._opener: Worker[None] | None = None
+        self._refused = ""
+        """Why the disk let no session be opened."""
         self._is_left = False
         self._of_line: AnswersOnce[Any] | None = None
         """What is asked of the conversation as it is now."""
@@ -258,7 +264,7 @@ class MainScreen(Screen[None]):
         self._is_left = True
         if self._opener is not None:
             self._opener.cancel()
-        return await self.conversation.close(clean=clean, goes_on=goes_on)
+        return await self.conversation.close(clean=clean, goes_on=goes_on) or self._refused
 
     async def _open_session(self) -> None:
         # In a thread, so that no key waits for it.
@@ -271,6 +277,9 @@ class MainScreen(Screen[None]):
             opened = await self.conversation.open()
         except NoModelNamed as error:
             self.post_message(ModelMissing("" if error.listed else str(error)))
+            return
+        except DiskRefuses as error:
+            self._tell_refused(str(error))
             return
         except CannotOpen as error:
             self.post_message(OpeningFailed(str(error), error.code))
@@ -289,6 +298,22 @@ class MainScreen(Screen[None]):
             self.start(rewind.offer_files(self))
         if not self._launch.demo:
             await self._learn_hints()
+
+    def _tell_refused(self, words: str) -> None:
+        """The disk took no session: what was written stays in the prompt, and the next thing that needs one tries again."""
+        self._refused = words
+        self.transcript.reading = NOT_OPEN
+        self.conversation.give_back_early()
+        advice = f"What is written stays here. {key_of('send', self.keys)} tries it again."
+        self.tell(words, level="error", advice=advice, topic=REFUSED)
+
+    def open_again(self) -> None:
+        """Try again to open the session, where the disk refused it."""
+        if self._refused and not self._is_left:
+            self._refused = ""
+            self.solved(REFUSED)
+            self.transcript.reading = READING
+            self._open()
 
     async def _learn_hints(self) -> None:
         from kimi_tui.tui.main.hints import FirstTimes, hints_file
@@ -702,7 +727,7 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
-        if area.is_recalled:
+        if area.is_recalled and not area.is_searching:
             # The arrows go on through what was sent.
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()

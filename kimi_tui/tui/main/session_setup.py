@@ -6,6 +6,7 @@ Only what the end of a stored session needs is imported with it: who waits for t
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from kimi_tui.soul.errors import UnknownCompaction
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.prompt.history import History, history_file, read_history
-from kimi_tui.tui.screens import CannotOpen, NoModelNamed
+from kimi_tui.tui.screens import CannotOpen, DiskRefuses, NoModelNamed
 from kimi_tui.tui.state import MODE_WORDS, title_from
 from kimi_tui.tui.transcript.ahead import import_for
 from kimi_tui.wire.events import EventRecord, TurnBegin
@@ -45,6 +46,20 @@ log = logging.getLogger(__name__)
 USAGE = 2
 FAILED = 1
 HELD = 4
+_MAY_PASS = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ESTALE,
+    }
+)
+"""What a disk or a folder says that can be put right while the program runs."""
 DRAWN_S = 0.03
 """In this time the last page is on the screen."""
 
@@ -100,7 +115,8 @@ async def open_session(
         found: told what is known of a session that was there before: what it is called, then how it ended.
 
     Raises:
-        CannotOpen: there is none, someone else has it open, or the disk refuses.
+        CannotOpen: there is none, or someone else has it open.
+        DiskRefuses: the disk does, for now.
     """
     if not launch.demo:
         # Before the first thing that may have to be noted; `provider_of` does it again with the key.
@@ -140,7 +156,9 @@ async def open_session(
         raise CannotOpen(f"{error.message} {error.advice}".strip(), FAILED) from error
     except OSError as error:
         where = f" Sessions are kept in {short(data_dir())}; KIMI_TUI_HOME moves them."
-        raise CannotOpen(f"{error}{'' if launch.demo else where}", FAILED) from error
+        words = f"{error}{'' if launch.demo else where}"
+        kind = DiskRefuses if error.errno in _MAY_PASS else CannotOpen
+        raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
+import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -30,6 +32,12 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tui.main.screen import MainScreen
 
+log = logging.getLogger(__name__)
+
+NOT_KEPT = "draft"
+"""Topic of the notice that the disk does not take what stands in the prompt."""
+_MOST_PRINTED = 10_000
+"""Characters of what could not be kept, on a terminal that is left."""
 DRAFT_S = 1.0
 """How long after the first key of a change the draft is kept."""
 
@@ -61,6 +69,8 @@ class Unsent:
 
     Attributes:
         is_given_back: whether the draft that was kept is in the prompt.
+        kept_draft: the one that is on the disk.
+        trouble: why what was not sent is not kept; empty where it is.
     """
 
     def __init__(self, screen: MainScreen, soul: KimiSoul, *, keeps_draft: bool) -> None:
@@ -72,10 +82,10 @@ class Unsent:
         self._keeping = asyncio.Lock()
         self._due: Timer | None = None
         """When the draft is kept that stands in the prompt."""
-        self._draft = Draft()
-        """The one that is on the disk."""
+        self.kept_draft = Draft()
         self._images: set[str] = set()
         """The chips of which the images are there."""
+        self.trouble = ""
 
     async def give_back(self) -> None:
         """What was written and not sent when the program ended is the user's again."""
@@ -86,7 +96,7 @@ class Unsent:
                 await asyncio.to_thread(_take_over, session)
             draft = await asyncio.to_thread(read_draft, session.dir)
             images = await asyncio.to_thread(read_images, session.dir)
-            self._draft, self._images = draft, set(images)
+            self.kept_draft, self._images = draft, set(images)
             draft = draft._replace(text=chips.again(draft.text, images))
             texts = [chips.again(text, images) for text in texts]
             self.is_given_back = True
@@ -117,18 +127,20 @@ class Unsent:
         """A program that is killed loses hardly anything of what is being written."""
         async with self._keeping:
             draft = self._screen.draft
-            if self.is_given_back and not self._is_closed and draft != self._draft:
-                self._draft = draft
-                await self._keep_images()
-                await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
+            if self.is_given_back and not self._is_closed and draft != self.kept_draft:
+                with self._refusing():
+                    await self._keep_images()
+                    await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
+                    self.kept_draft = draft
 
     async def keep_follow_ups(self) -> None:
         """A program that is ended loses nothing of what waits."""
         async with self._keeping:
             if not self._is_closed:
-                await self._keep_images()
-                waiting = self._screen.conversation.waiting
-                await asyncio.to_thread(write_follow_ups, self._soul.session.dir, waiting)
+                with self._refusing():
+                    await self._keep_images()
+                    waiting = self._screen.conversation.waiting
+                    await asyncio.to_thread(write_follow_ups, self._soul.session.dir, waiting)
 
     async def _keep_images(self) -> None:
         """Nor does it lose the images that are named in what waits and in what is written."""
@@ -139,13 +151,34 @@ class Unsent:
         named = {chip: known for text in texts for chip, known in chips.of(text).items()}
         if named.keys() == self._images:
             return
-        self._images = set(named)
         found = {
             chip: known.image or await self._soul.image(known.facts)
             for chip, known in named.items()
         }
         kept = {chip: image for chip, image in found.items() if image is not None}
         await asyncio.to_thread(write_images, self._soul.session.dir, kept)
+        self._images = set(named)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Generator[None]:
+        """Tell the user that the disk does not take what they have not sent, as long as that is so."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            if not self.trouble:
+                log.warning("what is not sent yet cannot be kept", exc_info=error)
+                self._screen.tell(
+                    f"What stands in the prompt cannot be kept: {reason}.",
+                    level="warning",
+                    advice="It would be lost with a program that is killed.",
+                    topic=NOT_KEPT,
+                )
+            self.trouble = reason
+        else:
+            if self.trouble:
+                self.trouble = ""
+                self._screen.solved(NOT_KEPT)
 
     async def close(self) -> None:
         """Keep the draft as it is now, and nothing more: the session is released."""
@@ -154,6 +187,26 @@ class Unsent:
         if self._keeps_draft:
             await self._keep_draft()
         self._is_closed = True
+
+
+def words_not_kept(early: Sequence[str], draft: Draft, unsent: Unsent | None) -> str:
+    """What was written and is nowhere on the disk, for the user to copy from the terminal; empty for nothing.
+
+    Args:
+        early: what was said before the session was open.
+        draft: what stands in the prompt.
+        unsent: keeps that; None where the session was never open.
+    """
+    waiting = list(early)
+    trouble = unsent.trouble if unsent is not None else ""
+    if draft != (unsent.kept_draft if unsent is not None else Draft()):
+        text = draft.text
+        for chip, pasted in draft.pastes.items():
+            text = text.replace(chip, pasted, 1)
+        waiting.append(text)
+    words = clean("\n\n".join(text for text in waiting if text.strip()))[:_MOST_PRINTED]
+    why = f": {trouble}" if trouble else ""
+    return f"what was not sent could not be kept{why}. It was:\n{words}" if words else ""
 
 
 def _take_over(session: Session) -> None:
@@ -165,7 +218,11 @@ def _take_over(session: Session) -> None:
 
 
 def write_follow_ups(folder: Path, texts: Sequence[str]) -> None:
-    """Keep what waits; a disk that refuses costs only that it is not kept."""
+    """Keep what waits.
+
+    Raises:
+        OSError: it is not kept.
+    """
     _write(folder / FOLLOW_UPS, list(texts))
 
 
@@ -177,7 +234,11 @@ def read_follow_ups(folder: Path) -> list[str]:
 
 
 def write_draft(folder: Path, draft: Draft) -> None:
-    """Keep what stands in the prompt; nothing where that is empty. A disk that refuses costs only that."""
+    """Keep what stands in the prompt; nothing where that is empty.
+
+    Raises:
+        OSError: it is not kept.
+    """
     record = {"text": draft.text, "pastes": dict(draft.pastes)}
     _write(folder / DRAFT, record if draft.text else None)
 
@@ -199,13 +260,18 @@ def read_draft(folder: Path) -> Draft:
 
 
 def write_images(folder: Path, images: Mapping[str, Image]) -> None:
-    """Keep the images of what was not sent, by their chips, and no others. A disk that refuses costs only that."""
+    """Keep the images of what was not sent, by their chips, and no others.
+
+    Raises:
+        OSError: some of them are not kept.
+    """
     place, storage = folder / IMAGES, Storage()
     if place.is_symlink():
         return  # what is in there is somebody else's
     index: dict[str, dict[str, str]] = {}
     left = MOST_IMAGE_BYTES
-    with contextlib.suppress(OSError):
+    trouble: OSError | None = None
+    try:
         if images:
             storage.make_folder(place)
         for chip, image in [*images.items()][:MOST_IMAGES]:
@@ -215,6 +281,8 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
             if _read_image(place, image.sha256) != image.data:
                 storage.replace_file(place / image.sha256, image.data)
             index[chip] = {"sha256": image.sha256, "name": image.name}
+    except OSError as error:
+        trouble = error
     if index or place.exists():
         _write(place / _INDEX, index)
     named = {one["sha256"] for one in index.values()}
@@ -224,6 +292,8 @@ def write_images(folder: Path, images: Mapping[str, Image]) -> None:
                 (place / entry).unlink()
         if not named:
             place.rmdir()
+    if trouble is not None:
+        raise trouble
 
 
 def read_images(folder: Path) -> dict[str, Image]:
@@ -262,13 +332,12 @@ def _read_image(place: Path, sha256: str) -> bytes:
 
 def _write(path: Path, value: object) -> None:
     data = json.dumps(value).encode("ascii") if value else b""
-    try:
-        if 0 < len(data) <= _MAX_BYTES:
-            Storage().replace_file(path, data)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError:
+    if 0 < len(data) <= _MAX_BYTES:
+        Storage().replace_file(path, data)
         return
+    path.unlink(missing_ok=True)
+    if data:
+        raise OSError(errno.EFBIG, "it is too long", str(path))
 
 
 def _read(path: Path) -> object:

@@ -623,7 +623,10 @@ class PromptArea(TextArea):
             self.post_message(self.PastTaken())
 
     def _accepts(self) -> bool:
-        """Whether the menu offers something for what stands here, and that is not written out already; it is put here."""
+        """Whether the menu offers something for what stands here, and that is not written out already; it is put here.
+
+        What is only looked for with is never sent: found as it is written, it is taken as any other.
+        """
         if self.menu is None:
             return False
         self.menu.follow(self.text, self.offers())
@@ -631,7 +634,7 @@ class PromptArea(TextArea):
         if offer is None:
             return False
         written = self.typed if offer.is_path else self.text
-        if written.endswith(offer.text.rstrip()):
+        if written.endswith(offer.text.rstrip()) and not self.is_searching:
             return False
         self.accept(offer)
         return True
@@ -641,7 +644,7 @@ class PromptArea(TextArea):
         if self._is_answer:
             self.post_message(self.Sent(self.text))
             return
-        if self._accepts():
+        if self._accepts() or self.is_searching:
             return
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.

@@ -33,6 +33,8 @@ WAY_BACK = " Esc returns to now."
 LEAST_NAME = 20
 """Cells that the name of a line on view has before the way back is said again, which stands over the line as well."""
 STEER_SHORTLY = "Type to steer"
+AFTER_OWN_WORDS = "What you type is sent after your command"
+AFTER_OWN_SHORTLY = "Type what comes next"
 BEFORE_WORDS = 4
 """Cells of the sign and the air around it."""
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
@@ -137,8 +139,11 @@ class PromptBar(Widget):
         self._choose_words()
 
     def _choose_words(self) -> None:
-        is_roomy = self.size.width - self._room_beside >= cell_len(STEER_WORDS) + BEFORE_WORDS
-        steer = STEER_WORDS if is_roomy else STEER_SHORTLY
+        whole, shortly = STEER_WORDS, STEER_SHORTLY
+        if self.state.waits_for_own:
+            whole, shortly = AFTER_OWN_WORDS, AFTER_OWN_SHORTLY
+        is_roomy = self.size.width - self._room_beside >= cell_len(whole) + BEFORE_WORDS
+        steer = whole if is_roomy else shortly
         resume = self._resume_words if self.state.can_resume else IDLE_WORDS
         words = steer if self.state.running else resume
         if self.area.placeholder != words:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import clean_source
+
+log = logging.getLogger(__name__)
 
 LIMIT = 1000
 MOST_OTHERS = 50
@@ -47,7 +50,10 @@ def _last_lines(path: Path) -> list[bytes]:
             begin = max(0, os.fstat(file.fileno()).st_size - _READ_BYTES)
             file.seek(begin)
             lines = (file.read(_READ_BYTES) or b"").split(b"\n")
-    except OSError:
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("what was sent before cannot be read: %s: %s", path, error)
         return []
     # The first is cut off in its middle.
     return lines[1:] if begin else lines
@@ -77,8 +83,8 @@ def append_history(path: Path, text: str) -> None:
             os.write(handle, json.dumps(text).encode("ascii") + b"\n")
         finally:
             os.close(handle)
-    except OSError:
-        return
+    except OSError as error:
+        log.warning("what was sent is not kept for Up: %s: %s", path, error)
 
 
 class History:

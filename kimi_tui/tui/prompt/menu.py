@@ -203,14 +203,19 @@ class CommandMenu(Widget):
         return max(0, min((self._chosen or 0) - rows // 2, len(self._found) - rows))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A row a command, up to a limit."""
+        """A row a command, up to a limit, and one that says so."""
         self._room = max(3, viewport.height - 9)
-        return min(len(self._found), self._shown_rows)
+        return min(len(self._found), self._shown_rows) + self._is_cut
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether there are more than are shown."""
+        return len(self._found) > self._shown_rows
 
     def on_click(self, event: events.Click) -> None:
         """Choose the row under the pointer."""
         index = self._top + event.y
-        if self.active and 0 <= index < len(self._found):
+        if self.active and event.y < self._shown_rows and 0 <= index < len(self._found):
             self._chosen, self._is_moved = index, True
             self.refresh()
             self.post_message(self.Clicked())
@@ -223,6 +228,10 @@ class CommandMenu(Widget):
             self._row(one, width) if isinstance(one, Command) else self._offer_row(one, width)
             for one in shown
         ]
+        if self._is_cut:
+            last = self._top + len(shown)
+            more = f"  {self._top + 1} to {last} of {len(self._found):,}"
+            rows.append(Content.styled(cut(more, width, glyphs_of(self).cut), "$ink-quiet"))
         return Content("\n").join(rows)
 
     def _offer_row(self, offer: Offer, width: int) -> Content:

@@ -1121,6 +1121,9 @@ class VimKeys:
         if typed in WRITTEN and not area.text:
             self.write()
             return False
+        if typed == ":" and not area.text:
+            area.write("/")  # so that `:q` does what it does in vim, and resumes no turn
+            return True
         if typed is None and key not in NAMED and key not in ("escape", "ctrl+r"):
             return False
         if self._shown != (area.text, area.selection):

@@ -20,7 +20,12 @@ from kimi_tui.projection.blocks import (
     ToolState,
     UserBlock,
 )
-from kimi_tui.projection.tool_calls import argument, changed_words, todo_summary
+from kimi_tui.projection.tool_calls import (
+    argument,
+    changed_words,
+    iter_arguments,
+    todo_summary,
+)
 from kimi_tui.tui.diff import band_rows, change_counts, common_indent
 from kimi_tui.tui.formatting import (
     MINUS,
@@ -58,6 +63,7 @@ from kimi_tui.tui.rows import (
     prose_width,
     ranges,
     title_row,
+    wrap,
 )
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
@@ -71,8 +77,8 @@ INDENT = Span(" " * MARGIN)
 TAIL_ROWS = 3
 DIFF_ROWS = 12
 UNFOLDED_ROWS = 1_000
-ANSWER_ROWS = 4
-"""As many questions as may be asked at once."""
+ANSWER_ROWS = 24
+"""Rows of questions and answers that a folded card shows: four of each are no more, unless they are very long."""
 _WHY_CHARS = 200
 """Characters of a line in which a reason begins."""
 _SAYS_WHY = re.compile(
@@ -644,7 +650,31 @@ def _said(block: ToolBlock, room: Room) -> Iterator[Line]:
         return _output(block, keep, room)
     if block.state == "failed":
         return _output(block, TAIL_ROWS, room)
-    return _output(block, ANSWER_ROWS if block.tool == "AskUserQuestion" else 0, room)
+    if block.tool == "AskUserQuestion":
+        return _answers(block, room)
+    return _output(block, 0, room)
+
+
+def _answers(block: ToolBlock, room: Room) -> Iterator[Line]:
+    """What was asked and answered, whole: what was chosen stands at the end of its line."""
+    lead = Span(" " * HANGING)
+    width = prose_width(room.width)
+    asked = [one_line(question) for question in iter_arguments(block.arguments, "question")]
+    rows: list[Line] = []
+    for line in clean(block.output).strip().split("\n", UNFOLDED_ROWS)[:UNFOLDED_ROWS]:
+        question = next((one for one in asked if line.startswith(f"{one} ")), "")
+        spans = [Span(question, "quiet"), Span(line[len(question) : LINE_LIMIT], "ink")]
+        wrapped = wrap([span for span in spans if span.text], width)
+        last = len(wrapped) - 1
+        rows += [
+            Line((lead, *row), hit=HIT_FOLD, soft=index < last, margin=HANGING)
+            for index, row in enumerate(wrapped)
+        ]
+    shown = rows[: UNFOLDED_ROWS if block.unfolded else ANSWER_ROWS]
+    yield from shown
+    if len(rows) > len(shown):
+        mark = Span(fold_mark(len(rows) - len(shown)))
+        yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
 
 
 def _output(block: ToolBlock, keep: int, room: Room) -> Iterator[Line]:
@@ -742,9 +772,19 @@ def _todo(todo: TodoBlock, room: Room) -> list[Line]:
     return rows
 
 
+def presented(block: ToolBlock) -> str:
+    """What a call puts before the user in its arguments: a D-Mail, or a plan, which they may have changed; else nothing."""
+    if block.tool == "SendDMail":
+        return argument(block.arguments, "message")
+    if block.tool != "ExitPlanMode":
+        return ""
+    was_changed = block.state == "done" and block.output
+    return block.output if was_changed else argument(block.arguments, "plan")
+
+
 def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
     width, lead = prose_width(room.width), (Span(" " * MARGIN),)
-    rows = paragraph(clean(argument(block.arguments, "message")).strip(), "ink", width, lead)
+    rows = paragraph(clean(presented(block)).strip(), "ink", width, lead)
     if block.state == "rejected" and block.message:
         rows += paragraph(f"You: {block.message}", "quiet", width, lead)
     return rows
@@ -752,12 +792,7 @@ def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
 
 def _plan_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
     """The plan as it was presented, or as the user changed it; folded only its beginning."""
-    plan = (
-        block.output
-        if block.state == "done" and block.output
-        else argument(block.arguments, "plan")
-    )
-    lines = clean(plan).strip().split("\n")
+    lines = clean(presented(block)).strip().split("\n")
     lead = Span(" " * HANGING)
     shown = lines if block.unfolded else lines[:DIFF_ROWS]
     for line in shown[:UNFOLDED_ROWS]:

@@ -26,8 +26,8 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
-from kimi_tui.projection.tool_calls import argument
 from kimi_tui.tui.rows import HIT_FOLD, Line
+from kimi_tui.tui.transcript.cards import presented
 from kimi_tui.tui.transcript.layout import follows_closely, rows_in_slices
 from kimi_tui.tui.transcript.marks import Mark, extent_of, is_code, line_around
 from kimi_tui.tui.transcript.viewport import Flow, View
@@ -81,8 +81,8 @@ def source_of(block: Block) -> str:
 
 
 def _of_tool(block: ToolBlock) -> str:
-    if block.tool == "SendDMail":
-        return clean_source(argument(block.arguments, "message"))
+    if words := presented(block):
+        return clean_source(words)
     diffs = [shown for shown in block.display if isinstance(shown, DiffBlock)]
     if diffs and block.state != "failed":
         rows = [f"{line.sign}{clean_source(line.text)}" for one in diffs for line in one.lines]
@@ -336,7 +336,7 @@ def _lines_of(block: Block, text: str) -> list[str]:
         case ToolBlock():
             diffs = [shown for shown in block.display if isinstance(shown, DiffBlock)]
             lines = [clean_source(line.text) for one in diffs for line in one.lines]
-            if block.tool == "SendDMail":
+            if presented(block):
                 lines += _of_tool(block).split("\n")
             for raw in (block.output, block.message):
                 lines += clean_source(raw).split("\n") if raw else []

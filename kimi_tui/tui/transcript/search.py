@@ -41,10 +41,11 @@ from html import unescape
 from typing import NamedTuple
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock
+from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.rows import Line, Room
-from kimi_tui.tui.transcript.cards import title_text
+from kimi_tui.tui.transcript.cards import presented, title_text
 from kimi_tui.tui.transcript.layout import rows_in_slices
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import gutter_of
@@ -222,8 +223,8 @@ def _of_tool(block: ToolBlock) -> Iterable[str]:
             yield from (line.text for line in shown.lines)
         else:
             yield str(shown)
-    if block.tool == "SendDMail":
-        yield block.arguments
+    yield presented(block)
+    yield " ".join((changed_words(block), *block.changed))
     yield from block.live_output
 
 

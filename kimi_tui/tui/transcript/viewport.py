@@ -66,6 +66,7 @@ class View:
         "lines",
         "marked",
         "reserved",
+        "sized",
         "strips",
         "taken",
         "version",
@@ -76,6 +77,8 @@ class View:
     def __init__(self, block: Block) -> None:
         self.block = block
         self.version = -1
+        self.sized = -1
+        """The version of its block that its height was last compared with."""
         self.gap = 0
         self.height = 1
         self.laid = False
@@ -251,10 +254,16 @@ class Flow:
         """The blocks from `first` on may have changed, come or gone."""
         self._unfinished.clear()
         first = max(0, min(first, len(self.views)))
-        old = self.views[first:]
+        # Of the cards of a step with thousands of calls one changes at a time.
+        kept = first
+        for view, block in zip(islice(self.views, first, None), blocks[first:], strict=False):
+            if view.block is not block:
+                break
+            kept += 1
+        old = self.views[kept:]
         known = {view.block.key: view for view in old} if old else {}
         fresh: list[View] = []
-        for block in blocks[first:]:
+        for block in blocks[kept:]:
             view = known.get(block.key)
             if view is not None and view.block is block:
                 del known[block.key]
@@ -266,17 +275,24 @@ class Flow:
             fresh.append(view)
         for view in known.values():
             self._laid_rows -= len(view.lines)
-        self.views[first:] = fresh
-        self._moved(first)
+        self.views[kept:] = fresh
+        self._moved(kept)
+        is_changed = False
         for index in range(first, len(self.views)):
             view = self.views[index]
-            if view.version != view.block.version:
-                if not view.laid:
+            was_changed, is_changed = is_changed, index >= kept
+            if view.sized != view.block.version:
+                view.sized, is_changed = view.block.version, True
+                self._moved(index)
+                if view.version == view.block.version:
+                    pass
+                elif not view.laid:
                     view.height = probable_height(view.block, self.room)
                 elif view.answer is not None:
                     # Out of sight it grows all the same; on the screen it is laid out at once.
                     view.height = max(view.height, probable_height(view.block, self.room))
-            self._regap(index)
+            if is_changed or was_changed:
+                self._regap(index)
 
     def resize(self, room: Room) -> None:
         """Another width: every row is made anew when it is needed, those with marks at once."""
@@ -289,7 +305,7 @@ class Flow:
         self._unfinished.clear()
         for view in self.views:
             view.forget()
-            view.height = probable_height(view.block, room)
+            view.height, view.sized = probable_height(view.block, room), view.block.version
         self._laid_rows = 0
         self._known = 0
         for index in range(len(self.views)):

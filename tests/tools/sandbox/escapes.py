@@ -205,6 +205,7 @@ TREES = (
     "/sys/fs/cgroup",
 )
 
+open("owner", "w").close()
 ATTEMPTS = (
     inherited,
     copied,
@@ -341,6 +342,13 @@ ATTEMPTS = (
     lambda: os.chmod(f"{OUT}/file", 0o777) or True,
     lambda: os.truncate(f"{OUT}/file", 0) or True,
     lambda: os.setuid(0) if os.getuid() else False,
+    lambda: os.chmod("owner", 0o4755) or True,
+    lambda: os.fchmod(os.open("owner", os.O_RDWR), 0o4755) or True,
+    lambda: libc.syscall(452, AT, b"owner", 0o4755, 0) >= 0,
+    lambda: os.open("owner1", os.O_CREAT | os.O_WRONLY, 0o4755) > 0,
+    lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755) > 0,
+    lambda: os.mknod("owner2", 0o104755) or True,
+    lambda: libc.syscall(437, AT, b"owner3", struct.pack("QQQ", 0o101, 0o4755, 0), 24) >= 0,
 )
 
 for at, attempt in enumerate(ATTEMPTS):

@@ -205,6 +205,10 @@ setpriv --clear-groups --inh-caps +all true && echo GOT OUT
 sudo -n true && echo GOT OUT
 su -c true nobody 2>/dev/null && cat "$HOME/.ssh/id_rsa"
 cp /bin/bash rootsh && chmod u+s rootsh && ./rootsh -p -c "echo $N > '$OUT/made$N'"
+cp /bin/true owner$N; chmod u+s owner$N; [ -u owner$N ] && echo GOT OUT
+install -m 4755 /bin/true owner$N; [ -u owner$N ] && echo GOT OUT
+cp /bin/true owner$N; chmod u+s owner$N; tar cpf owner.tar owner$N; rm owner$N; tar xpf owner.tar; [ -u owner$N ] && echo GOT OUT
+perl -MFcntl -e "sysopen(F, 'owner$N', O_CREAT|O_WRONLY, 04755)"; [ -u owner$N ] && echo GOT OUT
 losetup -f ok && echo GOT OUT
 insmod ok && echo GOT OUT
 modprobe dummy && echo GOT OUT

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,39 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
         (work / name).write_text("x\n")
     later += [".git/commondir", "sub/.envrc", "tests/conftest.py"]
     assert policy.watch.changed() == sorted(later, key=lambda path: (path.count("/"), path))
+
+
+def test_what_a_package_manager_runs_is_named_when_a_command_changed_it(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    package, project, cargo = (
+        work / name for name in ("package.json", "pyproject.toml", "Cargo.toml")
+    )
+
+    def changed() -> Callable[[], list[str]]:
+        return policy_for(work, SandboxSettings(), environ).watch.changed
+
+    package.write_text('{"version": "1", "scripts": {"test": "jest"}}')
+    project.write_text('[project]\nversion = "1"\n')
+    look = changed()
+    package.write_text('{"version": "22", "scripts": {"test": "jest"}, "dependencies": {"a": "1"}}')
+    project.write_text('[project]\nversion = "22"\ndependencies = ["a"]\n')
+    assert look() == []
+    look = changed()
+    package.write_text('{"version": "22", "scripts": {"test": "jest", "postinstall": "evil"}}')
+    project.write_text('[project]\nversion = "22"\n[build-system]\nbackend-path = ["."]\n')
+    cargo.write_text('[package]\nbuild = "evil.rs"\n')
+    assert look() == ["Cargo.toml", "package.json", "pyproject.toml"]
+    look = changed()
+    for path, text in ((package, "{"), (project, "x" * (2 << 20)), (cargo, "")):
+        path.write_text(text)
+    assert look() == ["Cargo.toml", "package.json", "pyproject.toml"]
+    look = changed()
+    package.unlink()
+    os.mkfifo(package)
+    assert look() == ["package.json"]
 
 
 def test_what_the_settings_of_git_name_is_held_still(
@@ -669,7 +703,15 @@ OPERATIONS = {
         "file-write*",
         "job-creation",
     ),
-    *("file-write-unlink", "lsopen", "mach-lookup", "mach-priv-task-port", "network*", "signal"),
+    *(
+        "file-write-unlink",
+        "file-write-setugid",
+        "lsopen",
+        "mach-lookup",
+        "mach-priv-task-port",
+        "network*",
+        "signal",
+    ),
     *("network-bind", "network-outbound", "process-info*"),
 }
 """Of those that Apple's own profiles name."""

@@ -233,7 +233,8 @@ async def test_no_local_server_says_what_to_do(home: Path, monkeypatch: pytest.M
         one = Desk(running, pilot)
         await one.sees("none found")
         await pilot.press("down", "enter")
-        await one.sees("press Ctrl+R")
+        shown = await one.sees("press Ctrl+R")
+        assert shown.split("\n")[-1].strip() == "Ctrl+R look again   Esc back", "nothing to choose"
         await pilot.press("escape", "escape")
         await one.until(lambda: running.return_code == 0)
 
@@ -355,6 +356,24 @@ async def test_all_ways_are_on_every_screen(home: Path, size: tuple[int, int]) -
         for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
             assert words in shown
         assert shown.split("\n")[-1].strip().startswith("Enter choose")
+
+
+@pytest.mark.parametrize(
+    ("size", "url"), [((120, 40), "https://api.moonshot.ai/v1"), ((80, 24), " api.moonshot.ai/v1")]
+)
+async def test_addresses_stand_where_they_can_be_read(
+    home: Path, size: tuple[int, int], url: str
+) -> None:
+    running = app(home)
+    async with running.run_test(size=size) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("Which model shall it use?")
+        await pilot.press("enter")
+        assert url in await one.sees("Moonshot (Kimi), global")
+        await pilot.resize_terminal(60, 20)
+        await one.until(lambda: url not in one.text())
+        assert "http" not in one.text()
+        assert "Moonshot (Kimi), global" in one.text()
 
 
 async def test_a_server_that_loads_its_model_is_waited_for(

@@ -40,6 +40,9 @@ def test_the_footer_follows_what_happens() -> None:
     assert "background" in said(waiting._replace(step=1))
     # A command of the user's own is one that no agent waits for.
     assert "background" not in said(waiting)
+    # While it runs there is no agent to steer.
+    assert said(waiting._replace(own_command=True)).startswith("Enter send after it   Esc stop")
+    assert said(waiting._replace(own_command=True, step=1)).startswith("Enter steer")
     assert said(MainState(), "timeline").startswith("↑↓ move   Enter preview   / filter")
     assert cell_len(said(MainState(), "timeline")) <= 116
     # While a filter is typed, letters and brackets are what it looks for.

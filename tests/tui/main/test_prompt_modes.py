@@ -124,7 +124,7 @@ async def test_a_long_paste_outlives_a_search_and_the_session(home: Path) -> Non
         area.post_message(events.Paste(long))
         await one.until(lambda: area.text == "[Pasted 30 lines]")
         await one.pilot.press("ctrl+r")
-        await one.sees("Search what was sent")
+        await one.sees("Nothing was sent yet")
         await one.pilot.press("escape")
         assert (area.text, area.message) == ("[Pasted 30 lines]", long)
         before.action_command("new")
@@ -259,7 +259,7 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         append_history(history_file(home, Path("/elsewhere")), "fix the moon")
         area.put("a draft")
         await one.pilot.press("ctrl+r")
-        await one.sees("Search what was sent")
+        await one.sees("Search: Enter takes it")
         await one.pilot.press(*"fix")
         await one.sees("other folder")
         assert offered(one) == "fix the lexer"
@@ -268,6 +268,15 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         assert area.text == "fix the parser"
         await one.pilot.press("ctrl+r", *"moon", "escape")
         assert area.text == "fix the parser"
+        # What is only looked for is not sent: neither where nothing is found, nor where it is found as it is written.
+        await one.pilot.press("ctrl+r", *"fix it", "enter")
+        await one.sees("Nothing that was sent has these words")
+        assert area.text == "fix it"
+        await one.pilot.press("ctrl+u", *"run it", "enter")
+        await one.sees("› run it")
+        assert "Search:" not in one.text(), one.text()
+        assert area.text == "run it"
+        await one.idle()
         assert server.requests == []
 
 
@@ -284,12 +293,21 @@ async def test_a_note_is_asked_about_and_then_written(home: Path) -> None:
         await one.pilot.press("enter")
         await one.sees("Noted in")
         assert notes.read_text() == "# About\nno end\n- use tabs\n"
+        # As other agents' users write it; without words nothing is noted, and nothing is sent.
+        await one.pilot.press(*"# name tests well", "enter")
+        await one.sees("Add this line to")
+        await one.pilot.press("enter")
+        await one.until(lambda: notes.read_text().endswith("- use tabs\n- name tests well\n"))
+        await one.pilot.press(*"# ", "enter")
+        await one.sees("A note follows the #")
+        assert one.screen.prompt.area.text == "#"
         assert server.requests == []
 
 
 def test_what_a_note_is(tmp_path: Path) -> None:
     assert is_note("#use tabs")
-    assert not any(map(is_note, ("# Title", "## Part", "#", "#define A\n#define B", " #x")))
+    assert is_note("# use tabs")
+    assert not any(map(is_note, ("## Part", "# Title\n\nText", "#define A\n#define B", " #x")))
     (tmp_path / "AGENTS.md").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="link"):
         append_note(tmp_path / "AGENTS.md", "x")
@@ -306,6 +324,8 @@ def test_the_editor_gets_the_draft_and_gives_it_back(tmp_path: Path) -> None:
     script.chmod(0o755)
     assert edited([str(script)], "a draft") == "a draft and more"
     assert edited(["false"], "a draft") is None
+    # One that takes its file away has written nothing: no word of a file that nobody knows.
+    assert edited(["rm"], "a draft") is None
 
 
 async def test_long_pastes_come_back_as_the_chips_that_they_were(home: Path) -> None:

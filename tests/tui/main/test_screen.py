@@ -486,7 +486,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.say("b")
         await one.sees("Wrote b.")
         await one.say("/permissions")
-        await one.sees("allowed in this session besides: 1 every")
+        await one.sees("allowed in this session besides: (1) every")
         await one.say("/permissions 2")
         await one.sees("There is no permission 2.")
         await one.say("/permissions 1")

@@ -26,6 +26,9 @@ from kimi_tui.tui.main.session_setup import open_session, provider_of
 from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.wire.events import EventRecord
 
+SEALED = Path("/sys/kernel")
+"""Not even root makes a folder in it."""
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -395,6 +398,38 @@ async def test_a_key_is_taken_from_the_keyring(
             server.requests[-1].headers["authorization"]
             == f"Bearer {'kept' if 'kept' in does else ('kimi-tui', 'mine')}"
         )
+
+
+@pytest.mark.skipif(not SEALED.is_dir(), reason="no folder here in which nobody can make any")
+async def test_a_disk_that_takes_no_session_leaves_the_program_and_the_text(home: Path) -> None:
+    (home / "sessions").symlink_to(SEALED)
+    async with ChatServer() as server:
+        server.script(say("The answer."))
+        async with desk(home, server.base_url) as one:
+            await one.pilot.press(*"precious")
+            await one.sees("Could not open the session: ")
+            assert "Enter tries it again." in one.text()
+            for _ in range(2):
+                await one.pilot.press("enter")
+                await one.until(lambda: one.screen.prompt.area.text == "precious")
+                await one.sees("Could not open the session: ")
+            (home / "sessions").unlink()
+            await one.pilot.press("enter")
+            await one.sees("The answer.")
+            assert "Could not open" not in one.text()
+        assert not one.app.parting_words
+        assert "precious" in (session_dir(home) / "context.jsonl").read_text()
+
+
+@pytest.mark.skipif(not SEALED.is_dir(), reason="no folder here in which nobody can make any")
+async def test_what_was_written_without_a_session_is_printed_at_the_end(home: Path) -> None:
+    (home / "sessions").symlink_to(SEALED)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.pilot.press(*"precious")
+        await one.sees("Could not open the session: ")
+    assert one.app.parting_words.startswith("Could not open the session: ")
+    assert one.app.not_kept.endswith("It was:\nprecious")
+    assert not one.app.way_back
 
 
 async def test_cycles_are_looked_for_again_when_a_session_is_read(

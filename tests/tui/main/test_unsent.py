@@ -220,8 +220,10 @@ def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) ->
         assert read(tmp_path) in (Draft("", {}), [])
         assert time.thread_time() - begun < 0.4
     # Nobody's disk is filled by what would not be read again.
-    write_draft(tmp_path, Draft("x" * 3_000_000))
-    write_follow_ups(tmp_path, ["x" * 3_000_000])
+    with pytest.raises(OSError, match="too long"):
+        write_draft(tmp_path, Draft("x" * 3_000_000))
+    with pytest.raises(OSError, match="too long"):
+        write_follow_ups(tmp_path, ["x" * 3_000_000])
     assert not (tmp_path / DRAFT).exists()
     assert not (tmp_path / FOLLOW_UPS).exists()
     # Of ordinary ones as much is kept as before.
@@ -232,3 +234,33 @@ def test_a_large_file_of_anything_costs_no_seconds(tmp_path: Path, name: str) ->
     assert read_draft(tmp_path) == long
     write_follow_ups(tmp_path, ["a\x1b[2Jb", "c"])
     assert read_follow_ups(tmp_path) == ["ab", "c"]
+
+
+async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the_end(
+    home: Path,
+) -> None:
+    async with ChatServer() as server:
+        server.script(say("first"))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("hello")
+            await one.idle()
+            in_its_place = session_dir(one) / DRAFT
+            in_its_place.mkdir()
+            (in_its_place / "x").touch()
+            await one.pilot.press(*"precious")
+            await one.sees("What stands in the prompt cannot be kept: ")
+            (in_its_place / "x").unlink()
+            in_its_place.rmdir()
+            await one.pilot.press(*" more")
+            await one.until(lambda: "cannot be kept" not in one.text())
+            assert read_draft(in_its_place.parent).text == "precious more"
+            in_its_place.unlink()
+            in_its_place.mkdir()
+            one.screen.prompt.area.post_message(events.Paste(LONG))
+            await one.sees("What stands in the prompt cannot be kept: ")
+        lost = one.app.not_kept
+        assert lost.startswith("what was not sent could not be kept: ")
+        assert "It was:\nprecious more" in lost
+        assert LONG.strip() in lost
+        assert "--session" in one.app.way_back  # what was said is there

@@ -336,3 +336,21 @@ def test_what_the_arrows_chose_stays_chosen_when_more_is_offered() -> None:
     assert menu.chosen is None
     menu.move(-1)
     assert menu.pick("/model a-") == "model a-2"
+
+
+async def test_that_there_are_more_commands_is_said(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        every = len(COMMANDS.offered("/"))
+        await one.pilot.press("/")
+        await one.sees(f"1 to 8 of {every}")
+        await one.pilot.press("up")
+        await one.sees(f"{every - 7} to {every} of {every}")
+        # The row that says so chooses nothing.
+        y = next(at for at, row in enumerate(one.text().split("\n")) if f"of {every}" in row)
+        await one.pilot.click(offset=(6, y))
+        assert one.screen.prompt.area.text == "/"
+        await one.pilot.press(*"help")
+        await one.until(lambda: f"of {every}" not in one.text())
+        await one.pilot.press("ctrl+u", "ctrl+p")
+        await one.sees("1 to 14 of")

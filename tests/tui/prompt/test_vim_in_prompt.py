@@ -64,6 +64,14 @@ async def test_a_message_is_written_changed_undone_and_sent(home: Path) -> None:
         # Esc closes the menu first.
         await press("escape")
         assert (area.mode, area.text) == ("insert", "/them")
+        # And so does a colon.
+        await press("escape", "d", "d", *":q")
+        assert (area.mode, area.text) == ("insert", "/q")
+        await one.until(lambda: (menu := one.screen.chat_pane.menu) is not None and menu.active)
+        assert one.screen.chat_pane.menu is not None
+        assert one.screen.chat_pane.menu.pick("/q") == "quit"
+        await press("ctrl+u", *"and: more", "escape", "0", "colon", "escape", "d", "d", "a")
+        assert area.text == ""
         await press("escape", "c", "c", *"second line", "enter")
         await one.until(lambda: said(one)[-1] == "second line")
         await one.idle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -54,6 +55,36 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
     assert rows(shell("", changed=("a",), n_changed=1, n_lost=1))[1:] == [
         "      1 file changed, not to be brought back: a"
     ]
+
+
+def test_answers_stand_whole_behind_their_questions() -> None:
+    asked = (
+        "Which of these should the importer read in its first version, given that each costs a day?"
+    )
+    answer = "CSV with quoted fields; and what I wrote: " + "more of it " * 6
+    arguments = json.dumps(
+        {"questions": [{"question": asked, "options": []}, {"question": "Tabs?"}]}
+    )
+    made = block(
+        "AskUserQuestion",
+        "Ask",
+        arguments=arguments,
+        output=f"{asked} {answer}\nwith a row\nTabs? Yes",
+    )
+    shown = rows(made, Room(50))[1:]
+    words = " ".join(" ".join(shown).split())
+    assert words == " ".join(f"{asked} {answer} with a row Tabs? Yes".split())
+    assert max(map(len, shown)) <= 50
+    last = list(tool_card(made, Room(50)))[-1]
+    assert [(span.text, span.style) for span in last.spans[1:]] == [
+        ("Tabs?", "quiet"),
+        (" Yes", "ink"),
+    ]
+    # Very long ones are folded, and whole when that is undone.
+    made.output = "Tabs? " + "row\n" * 60
+    assert rows(made)[-1].strip() == "+36 lines"
+    made.unfolded = True
+    assert len(rows(made)) == 61
 
 
 def test_unfolded_shows_all() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import islice
+from typing import Any
 
 import pytest
 from support.effort import n_calls
@@ -34,6 +36,7 @@ from kimi_tui.tui.transcript.search import (
     pattern_of,
     unfolded_rows,
 )
+from kimi_tui.wire.display import TodoBlock, TodoItem
 
 ROOM = Room(60)
 START = Origin()
@@ -120,6 +123,42 @@ def test_what_is_folded_is_found() -> None:
     assert words(thought, "thinking") == [["thinking"]]
     letter = DMailBlock(2, 7, "u", text="Mind this", folded=(shell("lost words"),))
     assert words(letter, "lost words") == [["lost words"]]
+
+
+def called(tool: str, **values: Any) -> ToolBlock:
+    """A call that is over."""
+    made = ToolBlock(1, 1, "u1", tool=tool, name=tool, state="done")
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
+
+
+PLAN = json.dumps({"plan": "1. Zitate über Zeilen\n2. tests"})
+LETTER = json.dumps({"message": "Nicht über Zeilen", "checkpoint_id": 3})
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        called("ExitPlanMode", arguments=PLAN),
+        called("ExitPlanMode", arguments=PLAN, state="rejected", message="What of tabs?"),
+        called("ExitPlanMode", arguments=PLAN, result=PackedText.of("1. Of mine")),
+        called("SendDMail", arguments=LETTER),
+        called("Shell", changed=("one.py", "two.py"), n_changed=3, result=PackedText.of("made")),
+        called("SetTodoList", display=(TodoBlock((TodoItem("Read it", "done"),)),)),
+        called("AskUserQuestion", result=PackedText.of("Tabs? Yes")),
+        called("ReadFile", state="failed", message="There is no such file."),
+    ],
+)
+def test_all_that_a_card_shows_is_found_and_copied(block: ToolBlock) -> None:
+    for row in drained(unfolded_rows(block, ROOM))[1:]:
+        for word in row.text.split():
+            assert drained(may_hold(block, word)), word
+    if block.arguments:
+        shown = {
+            word for row in drained(unfolded_rows(block, ROOM))[1:] for word in row.text.split()
+        }
+        assert set(clipboard.source_of(block).split()) <= shown
 
 
 @pytest.mark.parametrize(

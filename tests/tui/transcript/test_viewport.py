@@ -517,3 +517,18 @@ def test_turns_are_gone_to_from_the_first_visible_row() -> None:
     assert visible(viewport)[0] != first
     viewport.show_row(viewport.turn_row(1))
     assert visible(viewport)[0] == first
+
+
+def test_one_card_that_changes_costs_no_more_among_many() -> None:
+    spent: list[int] = []
+    for count in (50, 500):
+        talk = Conversation()
+        talk.user("Go on.")
+        talk.step()
+        for n in range(count):
+            talk.tool("Glob", {"pattern": f"*{n}"})
+        model, flow = flow_of(talk)
+        flow.ensure(1)
+        model.blocks[1].touch()
+        spent.append(n_calls(lambda flow=flow, blocks=model.blocks: flow.update(blocks, 1)))
+    assert spent[1] <= spent[0] + 5
