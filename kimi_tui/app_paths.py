@@ -99,6 +99,11 @@ def log_file(environ: Mapping[str, str] = os.environ) -> Path:
     return data_dir(environ) / "logs" / "kimi-tui.log"
 
 
+def hints_file(data_dir: Path) -> Path:
+    """Where it stands which hints were shown."""
+    return data_dir / "hints.json"
+
+
 def kimi_cli_config_file(environ: Mapping[str, str] = os.environ) -> Path:
     """kimi-cli's own configuration, read where ours is absent."""
     return kimi_cli_share_dir(environ) / "config.toml"

@@ -278,8 +278,8 @@ def _folders(work: Path) -> Iterator[Finding]:
 
 def _small_files(data: Path, work: Path) -> Iterator[Finding]:
     """Files that the program does without, silently, where it cannot read them."""
+    from kimi_tui.app_paths import hints_file
     from kimi_tui.filesystem import open_regular
-    from kimi_tui.tui.main.hints import hints_file
     from kimi_tui.tui.prompt.history import history_file
 
     for about, path in (

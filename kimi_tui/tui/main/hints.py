@@ -241,11 +241,6 @@ WORDS: Mapping[FirstTime, str] = {
 _MAX_BYTES = 4_096
 
 
-def hints_file(data_dir: Path) -> Path:
-    """Where it stands which hints were shown."""
-    return data_dir / "hints.json"
-
-
 def read_seen(path: Path) -> set[FirstTime]:
     """The hints that were shown; none where that cannot be read."""
     try:

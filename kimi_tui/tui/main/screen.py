@@ -316,7 +316,8 @@ class MainScreen(Screen[None]):
             self._open()
 
     async def _learn_hints(self) -> None:
-        from kimi_tui.tui.main.hints import FirstTimes, hints_file
+        from kimi_tui.app_paths import hints_file
+        from kimi_tui.tui.main.hints import FirstTimes
 
         self._first_times = FirstTimes(hints_file(data_dir()), self.keys, self.conversation.start)
         await self._first_times.learn()
