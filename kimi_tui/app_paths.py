@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 APP = "kimi-tui"
-HINTS = "hints.json"
-"""In the data folder: which hints were shown."""
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> Path:
@@ -99,6 +97,11 @@ def make_private(folder: Path) -> None:
 def log_file(environ: Mapping[str, str] = os.environ) -> Path:
     """Where what went wrong is written down."""
     return data_dir(environ) / "logs" / "kimi-tui.log"
+
+
+def hints_file(data_dir: Path) -> Path:
+    """Where it stands which hints were shown."""
+    return data_dir / "hints.json"
 
 
 def kimi_cli_config_file(environ: Mapping[str, str] = os.environ) -> Path:

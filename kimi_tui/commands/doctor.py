@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Literal, NamedTuple
 
-from kimi_tui.app_paths import HINTS, config_file, data_dir, no_home_notice, short
+from kimi_tui.app_paths import config_file, data_dir, hints_file, no_home_notice, short
 from kimi_tui.commands.console import DONE, FAILED, Parser, print_json
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
@@ -283,7 +283,7 @@ def _small_files(data: Path, work: Path) -> Iterator[Finding]:
 
     for about, path in (
         ("what was sent before", history_file(data, work.resolve())),
-        ("hints", data / HINTS),
+        ("hints", hints_file(data)),
     ):
         try:
             os.close(open_regular(path))

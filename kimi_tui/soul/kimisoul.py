@@ -229,6 +229,11 @@ class KimiSoul:
         """Whether a turn or an operation is under way."""
         return self._job is not None
 
+    @property
+    def takes_steers(self) -> bool:
+        """Whether something is under way into which, or behind which, goes what is queued by `steer`: all but an operation."""
+        return self._job is not None and self._stoppable
+
     async def settled(self) -> None:
         """Wait until no operation is under way; a turn may be."""
         while (job := self._job) is not None and not self._stoppable:

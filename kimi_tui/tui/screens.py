@@ -4,7 +4,6 @@ opened, and that a question is answered once."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kimi_tui.launch import Launch
-    from kimi_tui.tui.terminal_input import SeenQuestion
     from kimi_tui.wire.display import ImageBlock
 
 STYLE_SHEETS = Path(__file__).parent.parent / "css"
@@ -62,16 +60,8 @@ class AnswersOnce(Screen[ScreenResultType]):
         """Whether an answer would count now."""
         return True
 
-    @cached_property
-    def seen(self) -> SeenQuestion:
-        """Tells, where letters answer, whether they were pressed when the question could be read."""
-        from kimi_tui.tui.terminal_input import SeenQuestion
-
-        return SeenQuestion(self)
-
     def woken(self) -> None:
         """The program was stopped and goes on: what was typed meanwhile answers nothing."""
-        self.seen.begin_anew()
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""

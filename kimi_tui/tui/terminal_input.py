@@ -17,7 +17,7 @@ import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, cast
 
@@ -26,15 +26,15 @@ from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+from textual.screen import Screen, ScreenResultType
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, Woken
-from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.screens import AnswersOnce, app_of
 
 if TYPE_CHECKING:
     from textual.app import App
     from textual.message_pump import MessagePump
-    from textual.screen import Screen
 
 ASK = "\x1b]11;?\x07\x1b[?2031h"
 """Asks for the colour of the background, and to be told when the terminal turns light or dark."""
@@ -561,3 +561,16 @@ class SeenQuestion:
         self._letters.drop()
         if self._quiet is not None:
             self._painted()
+
+
+class AskedByLetters(AnswersOnce[ScreenResultType]):
+    """A screen with a question that letters answer. `AnswersOnce` says in which place this stands among the bases."""
+
+    @cached_property
+    def seen(self) -> SeenQuestion:
+        """Tells whether a letter was pressed when the question could be read."""
+        return SeenQuestion(self)
+
+    def woken(self) -> None:
+        """The question is to be read anew."""
+        self.seen.begin_anew()

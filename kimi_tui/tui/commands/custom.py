@@ -19,9 +19,9 @@ from textual.widgets import Static
 from kimi_tui.foreign_text import visible
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.prompt.command import Command
-from kimi_tui.tui.screens import AnswersOnce, sheets
+from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.terminal_input import TOO_EARLY
+from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 
 if TYPE_CHECKING:
     from kimi_tui.config.custom_commands import CustomCommand
@@ -67,7 +67,7 @@ async def run(one: CustomCommand, screen: MainScreen, argument: str) -> None:
     screen.conversation.say(one.with_arguments(argument))
 
 
-class CustomCommandScreen(ModalScreen[bool | None], AnswersOnce[bool | None]):
+class CustomCommandScreen(ModalScreen[bool | None], AskedByLetters[bool | None]):
     """Asks whether a command may be sent. Answers with True for yes.
 
     Args:

@@ -28,7 +28,7 @@ from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.state import Told
-from kimi_tui.tui.terminal_input import TOO_EARLY
+from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 from kimi_tui.tui.transcript.selection import select_piece
 
 TIME_CELLS = 10
@@ -214,7 +214,7 @@ class SummaryFrame(Vertical):
     """The frame."""
 
 
-class SummaryScreen(ModalScreen[str | None], AnswersOnce[str | None]):
+class SummaryScreen(ModalScreen[str | None], AskedByLetters[str | None]):
     """Shows a summary. Answers with what is to be done: `edit`, `undo` or `rewind`; None for nothing."""
 
     HELP_TITLE = "D-Mails and summaries"

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,39 +21,30 @@ from kimi_tui.tui.collector import COLLECTOR
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
-from kimi_tui.tui.prompt.area import Draft
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
-    from textual.timer import Timer
-
     from kimi_tui.demo.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
-    from kimi_tui.session.session import Session
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.main.session_setup import Found, Opened
+    from kimi_tui.tui.main.unsent import Unsent
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
 log = logging.getLogger(__name__)
 
-DRAFT = "draft"
-"""Topic of the notice that the disk does not take what stands in the prompt."""
 OPENING = "opening"
 """Topic of the notice that something waits for the session to be open."""
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
-DRAFT_S = 1.0
-"""How long after the first key of a change the draft is kept."""
-_MOST_PRINTED = 10_000
-"""Characters of what could not be kept, on a terminal that is left."""
 LISTED_S = 0.3
 """After so many seconds it is said that files are being listed; before, it would flicker."""
 
@@ -67,6 +58,7 @@ class Conversation:
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
         history: what was sent before; None until it is loaded.
         follow_ups: what waits for the end of the turn, oldest first.
+        unsent: keeps what was written and not sent; None before the session is open.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
         not_kept: after the end, what was written and not sent, with the reason, where it could not be kept.
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
@@ -81,21 +73,11 @@ class Conversation:
         # Timeline and gauge are imported after the first paint.
         settle = lambda: screen.views.settle_history()  # noqa: E731, PLW0108
         self._feed = Feed(self._show, self._caught_up, settle, self._report)
-        self._unsent: list[Queued] = []
+        self._early: list[Queued] = []
         """Said before the session was open."""
-        self._n_unsent = 0
+        self._n_early = 0
+        self.unsent: Unsent | None = None
         self.follow_ups: list[str] = []
-        self._keeping = asyncio.Lock()
-        self._draft_due: Timer | None = None
-        """When the draft is kept that stands in the prompt."""
-        self._kept_draft = Draft()
-        self._draft_trouble = ""
-        """Why what was not sent is not kept; empty where it is."""
-        """The one that is on the disk."""
-        self._kept_images: set[str] = set()
-        """The chips of which the images are there."""
-        self._is_given_back = False
-        """Whether what was on the disk at first is in the prompt."""
         self._files: FileList | None = None
         self.lists_files = False
         """Whether the files of the folder are not known yet, and listing them takes a while."""
@@ -178,7 +160,10 @@ class Conversation:
         )
         self.start(self._prepare(opened.soul, opened.provider))
         self.start(self._learn_folder(opened.soul))
-        self.start(self._give_back_kept(opened.soul))
+        from kimi_tui.tui.main.unsent import Unsent
+
+        self.unsent = Unsent(self._screen, opened.soul, keeps_draft=not self._launch.demo)
+        self.start(self.unsent.give_back())
         self._n_told = len(opened.history)
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
@@ -188,7 +173,7 @@ class Conversation:
         self._session_id = found.session_id
         self._change(self.state._replace(title=found.title))
         self._screen.found(found)
-        self._screen.show_waiting(self._unsent)
+        self._screen.show_waiting(self._early)
 
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
         """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
@@ -361,11 +346,13 @@ class Conversation:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
-        if self._draft_due is not None:
-            self._draft_due.stop()
+        if self.unsent is not None:
+            await self.unsent.close()
         if not self._launch.demo:
-            await self._keep_draft()
-            self.not_kept = self._words_not_kept()
+            from kimi_tui.tui.main.unsent import words_not_kept
+
+            early = [queued.text for queued in self._early]
+            self.not_kept = words_not_kept(early, self._screen.draft, self.unsent)
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -396,11 +383,11 @@ class Conversation:
         if self.demo is not None:
             self.demo.suggestions.said(text)
         if soul is None or not self._live:
-            self._n_unsent += 1
-            self._unsent.append(Queued(f"unsent-{self._n_unsent}", text))
-            self._screen.show_waiting(self._unsent)
+            self._n_early += 1
+            self._early.append(Queued(f"early-{self._n_early}", text))
+            self._screen.show_waiting(self._early)
             self._screen.open_again()
-        elif soul.running and not in_text(text) and not self._n_coming:
+        elif soul.takes_steers and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
             is_first = not soul.running and not self._n_coming
@@ -414,7 +401,7 @@ class Conversation:
         Reading and storing images takes a while: what is said meanwhile comes after it, as it was sent.
         """
         from kimi_tui.session.errors import StorageTrouble
-        from kimi_tui.soul.errors import ModelCannotSee, SoulBusy
+        from kimi_tui.soul.errors import ModelCannotSee
 
         with contextlib.ExitStack() as coming:
             coming.callback(self._came)
@@ -431,14 +418,28 @@ class Conversation:
                 self._screen.keep(text)
                 return
             try:
-                try:
-                    await soul.run(text, images, begins=begins)
-                except SoulBusy:
+                if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
                     # Another began a moment before: the text goes into that one.
                     soul.steer(text, images)
             except (ModelCannotSee, StorageTrouble):
                 self._screen.keep(text)
                 raise
+
+    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Run a turn, when no operation is under way any more; False where another turn is."""
+        from kimi_tui.soul.errors import SoulBusy
+
+        while True:
+            await soul.settled()
+            try:
+                await turn()
+            except SoulBusy:
+                if soul.takes_steers:
+                    return False
+                if not soul.running:
+                    raise
+            else:
+                return True
 
     def _came(self) -> None:
         self._n_coming -= 1
@@ -448,15 +449,11 @@ class Conversation:
         self.start(self._run_command(command, told=told))
 
     async def _run_command(self, command: str, *, told: bool) -> None:
-        from kimi_tui.soul.errors import SoulBusy
-
         soul = await self.opened()
         async with self._order:
             # What was said before begins before.
             pass
-        try:
-            await soul.run_command(command, told=told)
-        except SoulBusy:
+        if not await self._began(soul, partial(soul.run_command, command, told=told)):
             self.follow_up(f"{'!' if told else '!!'}{command}")
 
     def follow_up(self, text: str) -> None:
@@ -466,7 +463,8 @@ class Conversation:
 
     def _follow_ups_changed(self) -> None:
         self._screen.follow_prompt()
-        self.start(self._keep_follow_ups())
+        if self.unsent is not None:
+            self.start(self.unsent.keep_follow_ups())
 
     def _give_back_follow_ups(self) -> bool:
         """What waits for the end of a turn is the user's to send; False where nothing does."""
@@ -477,123 +475,9 @@ class Conversation:
         return bool(texts)
 
     @property
-    def _waiting(self) -> tuple[str, ...]:
+    def waiting(self) -> tuple[str, ...]:
         """What was sent and is not in the context: before the next step it goes in, or after the turn."""
         return (*(queued.text for queued in self.state.queued), *self.follow_ups)
-
-    async def _keep_follow_ups(self) -> None:
-        """A program that is ended loses nothing of what waits."""
-        from kimi_tui.tui.main.unsent import write_follow_ups
-
-        async with self._keeping:
-            if (soul := self.soul) is not None:
-                with self._refusing():
-                    await self._keep_images(soul)
-                    await asyncio.to_thread(write_follow_ups, soul.session.dir, self._waiting)
-
-    async def _keep_images(self, soul: KimiSoul) -> None:
-        """Nor does it lose the images that are named in what waits and in what is written."""
-        if not self._is_given_back:
-            return
-        chips = self._screen.kimi.images
-        texts = (self._screen.draft.text, *self._waiting)
-        named = {chip: known for text in texts for chip, known in chips.of(text).items()}
-        if named.keys() == self._kept_images:
-            return
-        from kimi_tui.tui.main.unsent import write_images
-
-        found = {
-            chip: known.image or await soul.image(known.facts) for chip, known in named.items()
-        }
-        kept = {chip: image for chip, image in found.items() if image is not None}
-        await asyncio.to_thread(write_images, soul.session.dir, kept)
-        self._kept_images = set(named)
-
-    def draft_changed(self) -> None:
-        """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
-        if self._launch.demo or self.soul is None:
-            return
-        if not self._screen.draft.text:
-            self._draft_is_due()
-        elif self._draft_due is None:
-            self._draft_due = self._screen.set_timer(DRAFT_S, self._draft_is_due)
-
-    def _draft_is_due(self) -> None:
-        if self._draft_due is not None:
-            self._draft_due.stop()
-            self._draft_due = None
-        self.start(self._keep_draft())
-
-    async def _keep_draft(self) -> None:
-        """A program that is killed loses hardly anything of what is being written."""
-        from kimi_tui.tui.main.unsent import write_draft
-
-        async with self._keeping:
-            draft, soul = self._screen.draft, self.soul
-            if soul is not None and self._is_given_back and draft != self._kept_draft:
-                with self._refusing():
-                    await self._keep_images(soul)
-                    await asyncio.to_thread(write_draft, soul.session.dir, draft)
-                    self._kept_draft = draft
-
-    @contextlib.contextmanager
-    def _refusing(self) -> Generator[None]:
-        """Tell the user that the disk does not take what they have not sent, as long as that is so."""
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            if not self._draft_trouble:
-                log.warning("what is not sent yet cannot be kept", exc_info=error)
-                self._screen.tell(
-                    f"What stands in the prompt cannot be kept: {reason}.",
-                    level="warning",
-                    advice="It would be lost with a program that is killed.",
-                    topic=DRAFT,
-                )
-            self._draft_trouble = reason
-        else:
-            if self._draft_trouble:
-                self._draft_trouble = ""
-                self._screen.solved(DRAFT)
-
-    def _words_not_kept(self) -> str:
-        """What was written and is nowhere on the disk, for the user to copy from the terminal."""
-        from kimi_tui.foreign_text import clean
-
-        waiting = [queued.text for queued in self._unsent]
-        draft = self._screen.draft
-        if draft != self._kept_draft:
-            text = draft.text
-            for chip, pasted in draft.pastes.items():
-                text = text.replace(chip, pasted, 1)
-            waiting.append(text)
-        words = clean("\n\n".join(text for text in waiting if text.strip()))[:_MOST_PRINTED]
-        why = f": {self._draft_trouble}" if self._draft_trouble else ""
-        return f"what was not sent could not be kept{why}. It was:\n{words}" if words else ""
-
-    async def _give_back_kept(self, soul: KimiSoul) -> None:
-        """What was written and not sent when the program ended is the user's again."""
-        from kimi_tui.tui.main.unsent import read_draft, read_follow_ups, read_images
-
-        folder, chips = soul.session.dir, self._screen.kimi.images
-        texts = await asyncio.to_thread(read_follow_ups, folder)
-        if not self._launch.demo:
-            if not soul.session.context.index.n_messages:
-                await asyncio.to_thread(_take_over, soul.session)
-            draft = await asyncio.to_thread(read_draft, folder)
-            images = await asyncio.to_thread(read_images, folder)
-            self._kept_draft, self._kept_images = draft, set(images)
-            draft = draft._replace(text=chips.again(draft.text, images))
-            texts = [chips.again(text, images) for text in texts]
-            self._is_given_back = True
-            self._screen.give_draft(draft)
-            self.draft_changed()
-        if texts:
-            self._screen.give_back(texts)
-        if texts or self._kept_images:
-            await self._keep_follow_ups()
-        self._screen.tell_left_out()
 
     def files_like(self, query: str, count: int) -> list[str]:
         """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
@@ -733,9 +617,9 @@ class Conversation:
             text = self.follow_ups.pop()
             self._follow_ups_changed()
             return text
-        if self._unsent:
-            last = self._unsent.pop()
-            self._screen.show_waiting(self._unsent, (last,))
+        if self._early:
+            last = self._early.pop()
+            self._screen.show_waiting(self._early, (last,))
             return last.text
         return self._take_back_steer()
 
@@ -913,25 +797,25 @@ class Conversation:
         self._screen.history_told()
         self.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.running))
-        if self._unsent:
+        if self._early:
             # Behind the commands that wait, as they were given.
-            self.start(self._say_unsent())
+            self.start(self._say_early())
         elif self._began_early and (suggestion := self._suggestion):
             self.say(suggestion)
         else:
             self._suggest()
 
-    async def _say_unsent(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        self._screen.show_waiting((), unsent)
-        self.say("\n\n".join(queued.text for queued in unsent))
+    async def _say_early(self) -> None:
+        early, self._early = self._early, []
+        self._screen.show_waiting((), early)
+        self.say("\n\n".join(queued.text for queued in early))
 
-    def give_back_unsent(self) -> None:
+    def give_back_early(self) -> None:
         """What waited for the session stands in the prompt again."""
-        unsent, self._unsent = self._unsent, []
-        self._screen.show_waiting((), unsent)
-        if unsent:
-            self._screen.give_back([queued.text for queued in unsent])
+        early, self._early = self._early, []
+        self._screen.show_waiting((), early)
+        if early:
+            self._screen.give_back([queued.text for queued in early])
 
     @property
     def _suggestion(self) -> str:
@@ -971,8 +855,8 @@ class Conversation:
 
     def _change(self, state: MainState) -> None:
         old, self.state, self._told = self._told, state, state
-        if old.queued != state.queued and self._is_given_back:
-            self.start(self._keep_follow_ups())
+        if old.queued != state.queued and self.unsent is not None and self.unsent.is_given_back:
+            self.start(self.unsent.keep_follow_ups())
         if old != state:
             self._screen.state_changed(old, state)
 
@@ -982,15 +866,6 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
-
-
-def _take_over(session: Session) -> None:
-    """Have a new session hold the draft that was left in the last one of its folder in which nothing was said."""
-    from kimi_tui.app_paths import data_dir
-    from kimi_tui.session.store import SessionStore
-    from kimi_tui.tui.main.unsent import DRAFT, IMAGES
-
-    SessionStore(data_dir()).take_over(session, DRAFT, IMAGES)
 
 
 def way_back(title: str, session_id: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 
 from textual.binding import Binding
 
-from kimi_tui.app_paths import HINTS, make_private
+from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
@@ -239,11 +239,6 @@ WORDS: Mapping[FirstTime, str] = {
 }
 """Names of actions stand for their keys. Each fits over the prompt of a terminal of 60 columns."""
 _MAX_BYTES = 4_096
-
-
-def hints_file(data_dir: Path) -> Path:
-    """Where it stands which hints were shown."""
-    return data_dir / HINTS
 
 
 def read_seen(path: Path) -> set[FirstTime]:

@@ -303,7 +303,7 @@ class MainScreen(Screen[None]):
         """The disk took no session: what was written stays in the prompt, and the next thing that needs one tries again."""
         self._refused = words
         self.transcript.reading = NOT_OPEN
-        self.conversation.give_back_unsent()
+        self.conversation.give_back_early()
         advice = f"What is written stays here. {key_of('send', self.keys)} tries it again."
         self.tell(words, level="error", advice=advice, topic=REFUSED)
 
@@ -316,7 +316,8 @@ class MainScreen(Screen[None]):
             self._open()
 
     async def _learn_hints(self) -> None:
-        from kimi_tui.tui.main.hints import FirstTimes, hints_file
+        from kimi_tui.app_paths import hints_file
+        from kimi_tui.tui.main.hints import FirstTimes
 
         self._first_times = FirstTimes(hints_file(data_dir()), self.keys, self.conversation.start)
         await self._first_times.learn()
@@ -733,7 +734,8 @@ class MainScreen(Screen[None]):
         self.follow_prompt()
         if self._frame.views is not None:
             self._frame.views.gauge.send(area.chip_tokens)
-        self.conversation.draft_changed()
+        if (unsent := self.conversation.unsent) is not None:
+            unsent.draft_changed()
         command = self.commands.argument_of(area.text)
         if command is not self._begun and command is self.commands["model"]:
             self.conversation.learn_models()

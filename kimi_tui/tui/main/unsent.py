@@ -1,18 +1,20 @@
 """What was written and not sent, kept in the session's folder for a program that does not see its end.
 
-The messages that wait for the end of a turn, the draft in the prompt, and the images that these name. Reading and writing
-block and belong in a thread.
+The messages that wait for the end of a turn, the draft in the prompt, and the images that these name. `Unsent` keeps them as
+they change; what reads and writes them blocks and belongs in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import hashlib
 import json
+import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -23,7 +25,21 @@ from kimi_tui.image_names import CHIP
 from kimi_tui.tui.prompt.area import Draft, chip_of
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from kimi_tui.images import Image
+    from kimi_tui.session.session import Session
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tui.main.screen import MainScreen
+
+log = logging.getLogger(__name__)
+
+NOT_KEPT = "draft"
+"""Topic of the notice that the disk does not take what stands in the prompt."""
+_MOST_PRINTED = 10_000
+"""Characters of what could not be kept, on a terminal that is left."""
+DRAFT_S = 1.0
+"""How long after the first key of a change the draft is kept."""
 
 FOLLOW_UPS = "follow_ups.json"
 DRAFT = "draft.json"
@@ -41,6 +57,164 @@ _MOST = 100
 _MOST_HIDDEN = 50_000
 """Characters that cannot be seen: no draft that was kept here holds many, and each takes microseconds to clean."""
 _CHIP = re.compile(r"\[Pasted [\d,]{1,15} lines?(?:, (\d{1,6}))?\]", re.ASCII)
+
+
+class Unsent:
+    """Keeps what was written in one session and not sent, and gives it back when that is opened again.
+
+    Args:
+        screen: has the draft in its prompt, and what waits in its conversation; both get back what was kept.
+        soul: of the session.
+        keeps_draft: the draft is kept, too, and the images that are named; false for a demo.
+
+    Attributes:
+        is_given_back: whether the draft that was kept is in the prompt.
+        kept_draft: the one that is on the disk.
+        trouble: why what was not sent is not kept; empty where it is.
+    """
+
+    def __init__(self, screen: MainScreen, soul: KimiSoul, *, keeps_draft: bool) -> None:
+        self._screen = screen
+        self._soul = soul
+        self._keeps_draft = keeps_draft
+        self._is_closed = False
+        self.is_given_back = False
+        self._keeping = asyncio.Lock()
+        self._due: Timer | None = None
+        """When the draft is kept that stands in the prompt."""
+        self.kept_draft = Draft()
+        self._images: set[str] = set()
+        """The chips of which the images are there."""
+        self.trouble = ""
+
+    async def give_back(self) -> None:
+        """What was written and not sent when the program ended is the user's again."""
+        session, screen, chips = self._soul.session, self._screen, self._screen.kimi.images
+        texts = await asyncio.to_thread(read_follow_ups, session.dir)
+        if self._keeps_draft:
+            if not session.context.index.n_messages:
+                await asyncio.to_thread(_take_over, session)
+            draft = await asyncio.to_thread(read_draft, session.dir)
+            images = await asyncio.to_thread(read_images, session.dir)
+            self.kept_draft, self._images = draft, set(images)
+            draft = draft._replace(text=chips.again(draft.text, images))
+            texts = [chips.again(text, images) for text in texts]
+            self.is_given_back = True
+            screen.give_draft(draft)
+            self.draft_changed()
+        if texts:
+            screen.give_back(texts)
+        if texts or self._images:
+            await self.keep_follow_ups()
+        screen.tell_left_out()
+
+    def draft_changed(self) -> None:
+        """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
+        if not self._keeps_draft:
+            return
+        if not self._screen.draft.text:
+            self._draft_is_due()
+        elif self._due is None:
+            self._due = self._screen.set_timer(DRAFT_S, self._draft_is_due)
+
+    def _draft_is_due(self) -> None:
+        if self._due is not None:
+            self._due.stop()
+            self._due = None
+        self._screen.conversation.start(self._keep_draft())
+
+    async def _keep_draft(self) -> None:
+        """A program that is killed loses hardly anything of what is being written."""
+        async with self._keeping:
+            draft = self._screen.draft
+            if self.is_given_back and not self._is_closed and draft != self.kept_draft:
+                with self._refusing():
+                    await self._keep_images()
+                    await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
+                    self.kept_draft = draft
+
+    async def keep_follow_ups(self) -> None:
+        """A program that is ended loses nothing of what waits."""
+        async with self._keeping:
+            if not self._is_closed:
+                with self._refusing():
+                    await self._keep_images()
+                    waiting = self._screen.conversation.waiting
+                    await asyncio.to_thread(write_follow_ups, self._soul.session.dir, waiting)
+
+    async def _keep_images(self) -> None:
+        """Nor does it lose the images that are named in what waits and in what is written."""
+        if not self.is_given_back:
+            return
+        chips, waiting = self._screen.kimi.images, self._screen.conversation.waiting
+        texts = (self._screen.draft.text, *waiting)
+        named = {chip: known for text in texts for chip, known in chips.of(text).items()}
+        if named.keys() == self._images:
+            return
+        found = {
+            chip: known.image or await self._soul.image(known.facts)
+            for chip, known in named.items()
+        }
+        kept = {chip: image for chip, image in found.items() if image is not None}
+        await asyncio.to_thread(write_images, self._soul.session.dir, kept)
+        self._images = set(named)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Generator[None]:
+        """Tell the user that the disk does not take what they have not sent, as long as that is so."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            if not self.trouble:
+                log.warning("what is not sent yet cannot be kept", exc_info=error)
+                self._screen.tell(
+                    f"What stands in the prompt cannot be kept: {reason}.",
+                    level="warning",
+                    advice="It would be lost with a program that is killed.",
+                    topic=NOT_KEPT,
+                )
+            self.trouble = reason
+        else:
+            if self.trouble:
+                self.trouble = ""
+                self._screen.solved(NOT_KEPT)
+
+    async def close(self) -> None:
+        """Keep the draft as it is now, and nothing more: the session is released."""
+        if self._due is not None:
+            self._due.stop()
+        if self._keeps_draft:
+            await self._keep_draft()
+        self._is_closed = True
+
+
+def words_not_kept(early: Sequence[str], draft: Draft, unsent: Unsent | None) -> str:
+    """What was written and is nowhere on the disk, for the user to copy from the terminal; empty for nothing.
+
+    Args:
+        early: what was said before the session was open.
+        draft: what stands in the prompt.
+        unsent: keeps that; None where the session was never open.
+    """
+    waiting = list(early)
+    trouble = unsent.trouble if unsent is not None else ""
+    if draft != (unsent.kept_draft if unsent is not None else Draft()):
+        text = draft.text
+        for chip, pasted in draft.pastes.items():
+            text = text.replace(chip, pasted, 1)
+        waiting.append(text)
+    words = clean("\n\n".join(text for text in waiting if text.strip()))[:_MOST_PRINTED]
+    why = f": {trouble}" if trouble else ""
+    return f"what was not sent could not be kept{why}. It was:\n{words}" if words else ""
+
+
+def _take_over(session: Session) -> None:
+    """Have a new session hold the draft that was left in the last one of its folder in which nothing was said."""
+    from kimi_tui.app_paths import data_dir
+    from kimi_tui.session.store import SessionStore
+
+    SessionStore(data_dir()).take_over(session, DRAFT, IMAGES)
 
 
 def write_follow_ups(folder: Path, texts: Sequence[str]) -> None:

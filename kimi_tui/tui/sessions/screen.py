@@ -29,9 +29,9 @@ from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, LineField, key_of
-from kimi_tui.tui.screens import AnswersOnce, QuitChosen, SessionChosen, sheets
+from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
 from kimi_tui.tui.state import STAYS_S
-from kimi_tui.tui.terminal_input import TOO_EARLY
+from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -312,7 +312,7 @@ class SessionPreview(Widget):
         ]
 
 
-class SessionsScreen(AnswersOnce[Launch | None]):
+class SessionsScreen(AskedByLetters[Launch | None]):
     """Lists sessions. Ends with how to open the chosen one, or None.
 
     Args:

@@ -13,10 +13,11 @@ from support.chat_server import ChatServer, call, gate, say, stall
 from support.screens import desk
 from textual import events
 
+from kimi_tui.app_paths import hints_file
 from kimi_tui.tui.frame import fit_hints
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.keyboard import key_of
-from kimi_tui.tui.main.hints import WORDS, hints, hints_file, keep_seen, read_seen
+from kimi_tui.tui.main.hints import WORDS, hints, keep_seen, read_seen
 from kimi_tui.tui.state import MainState
 
 

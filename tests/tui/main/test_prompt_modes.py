@@ -172,7 +172,8 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
         assert said == ["!echo 'from me'", "hello", "one more"]
         # A program that was ended with something waiting gives it back.
         kept.write_text('["left behind"]')
-        await one.screen.conversation._give_back_kept(soul)  # pyright: ignore[reportPrivateUsage]
+        assert one.screen.conversation.unsent is not None
+        await one.screen.conversation.unsent.give_back()
         assert area.text == "left behind"
         assert not kept.exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
@@ -74,6 +75,30 @@ async def test_typing_while_the_agent_works_steers(home: Path) -> None:
         one.screen.conversation.answer(request.id, "once", "")
         await one.sees("Both done.")
         assert "Second" in messages(server, 1)
+
+
+@pytest.mark.parametrize("written", ["hello", "!echo 'from me'"])
+async def test_what_is_said_during_an_operation_comes_behind_it(home: Path, written: str) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Here I am, from me."))
+        await one.ready()
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        is_over = asyncio.Event()
+
+        async def operation() -> None:
+            await is_over.wait()
+
+        under_way = asyncio.create_task(soul._alone(operation()))
+        await one.until(lambda: soul.running)
+        await one.say(written)
+        await one.until(lambda: not one.screen.prompt.area.text)
+        is_over.set()
+        await under_way
+        await one.until(lambda: one.screen.conversation.state.has_messages)
+        await one.idle()
+        await one.sees("from me")
+        assert not one.screen.conversation.waiting
 
 
 async def test_up_takes_the_last_queued_message_back(home: Path) -> None:
