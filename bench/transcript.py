@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from rich.console import Console
 from rich.markdown import Markdown
-from support.chat_app import ChatApp
+from support.chat_app import ChatApp, is_drawn
 from support.conversation import Conversation
 from textual.geometry import Region
 
@@ -99,7 +99,7 @@ async def streamed(pieces: list[str]) -> tuple[float, float, float]:
 
 
 async def _drawn(view: Transcript) -> None:
-    while not view.is_drawn:  # noqa: ASYNC110  (each turn of the loop is part of what is measured)
+    while not is_drawn(view):  # noqa: ASYNC110  (each turn of the loop is part of what is measured)
         await asyncio.sleep(0)
 
 

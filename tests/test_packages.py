@@ -58,10 +58,11 @@ def test_what_is_used_from_within_has_an_upper_bound() -> None:
 
 
 OWN_JSON = {
-    "projection/tool_calls.py:argument",
+    "config/model_choice.py:_folder_model",
+    "projection/tool_calls.py:_text_of",
     "session/side_files.py:_write",
 }
-"""One string that a pattern found, and what was written by us a moment ago."""
+"""Whose two callers think of it, one string that a pattern found, and what was written by us a moment ago."""
 
 
 def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_read() -> None:
