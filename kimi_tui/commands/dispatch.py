@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "sessions": "list, show, rename, fork, archive, delete, restore and prune sessions",
+    "sessions": "list, show, export, rename, fork, archive, delete, restore and prune sessions",
     "import": "take over sessions of kimi-cli",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the lines that were left",

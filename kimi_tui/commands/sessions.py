@@ -1,4 +1,4 @@
-"""`kimi-tui sessions`: lists, shows, renames, archives, forks, deletes and prunes sessions; how commands open one.
+"""`kimi-tui sessions`: lists, shows, exports, renames, archives, forks, deletes and prunes sessions; how commands open one.
 
 Nothing is ever deleted without the user's yes, what is lies in the trash first, and the live line is never pruned.
 """
@@ -29,6 +29,7 @@ from kimi_tui.commands.console import (
 )
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
+from kimi_tui.foreign_text import clean_source
 from kimi_tui.logging_setup import start_logging
 from kimi_tui.session.errors import SessionHeld, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
@@ -48,6 +49,7 @@ from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines, shown_timelin
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
+from kimi_tui.soul.world_line_reader import as_markdown
 from kimi_tui.tui.formatting import (
     age,
     counted,
@@ -119,6 +121,8 @@ def run(arguments: Sequence[str]) -> int:
     match options.verb:
         case "show":
             return asyncio.run(show(store.find(options.session, Path.cwd()), as_json=options.json))
+        case "export":
+            return asyncio.run(_export(store.find(options.session, Path.cwd())))
         case "rename" | "archive":
             return asyncio.run(_rename_or_archive(store, options))
         case "delete":
@@ -156,6 +160,7 @@ def _parser() -> Parser:
     listing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
     showing = verb("show", "say everything about one session")
     showing.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
+    verb("export", "print a session's conversation as Markdown")
     verb("rename", "call a session something else").add_argument("title", metavar="TITLE")
     verb("archive", "put a session away").add_argument(
         "--undo", action="store_true", help="take it back"
@@ -309,13 +314,25 @@ async def show(session: Session, *, as_json: bool) -> int:
     Raises:
         StorageTrouble: it cannot be opened at all.
     """
-    is_held = holder_of(session.dir) is not None
-    async with read_only_copy(session) if is_held else opened(session) as read:
+    async with _readable(session) as read:
         found = await asyncio.to_thread(_look, read, session.dir)
     if as_json:
         print_json(_facts(read, found))
     else:
         _print(read, found)
+    return DONE
+
+
+def _readable(session: Session) -> contextlib.AbstractAsyncContextManager[Session]:
+    """The session, open; a copy of it where another process has it open."""
+    return read_only_copy(session) if holder_of(session.dir) is not None else opened(session)
+
+
+async def _export(session: Session) -> int:
+    async with _readable(session) as read:
+        messages = read.context.world_line.messages
+        text = await asyncio.to_thread(lambda: clean_source(as_markdown(messages[:])))
+    print(text, end="")
     return DONE
 
 

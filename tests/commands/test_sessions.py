@@ -268,3 +268,14 @@ def test_no_command_waits_for_what_stands_in_a_session(place: Place, name: str, 
         assert ran.err.count("\n") <= 1
         assert "went wrong in the program" not in ran.err
     assert place.run("rewind", "0", "--session", session.id).code in (0, 1)
+
+
+def test_a_conversation_is_printed_as_markdown(place: Place) -> None:
+    session = place.three_turns()
+    found = place.run("sessions", "export", session.id[:8])
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith("**You:** first\n")
+    assert "a.txt" in found.out
+    hostile = write_session(place.store, place.work, "older \x1b[2Jone", 1_700_000_000)
+    assert place.run("sessions", "export", hostile).out == "**You:** older one\n"
+    assert "no session" in place.run("sessions", "export", "nope").complaint

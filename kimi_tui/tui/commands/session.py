@@ -4,6 +4,10 @@ asked, undo, and other sessions.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
@@ -344,6 +348,60 @@ async def fork_at(
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
         prompt = screen.kimi.images.with_chips(made.prompt, made.images)
         screen.leave_for(screen.conversation.forked(made.session_id, prompt, back))
+
+
+async def export(screen: MainScreen, argument: str) -> None:
+    """Write the conversation as Markdown into a new file; without a name, into one of the work folder named by the session."""
+    from kimi_tui.app_paths import expanded, short
+    from kimi_tui.soul.rewind import END, Target
+
+    soul = await screen.conversation.opened()
+    text = await soul.markdown(Target(END))
+    if not text.strip():
+        screen.tell("There is nothing to export yet.")
+        return
+    folder = Path(screen.transcript.work_dir)
+    path = folder / expanded(argument.strip())
+
+    def named(file: Path) -> str:
+        return str(file.relative_to(folder)) if file.is_relative_to(folder) else short(file)
+
+    try:
+        made = await asyncio.to_thread(
+            _write_new, path, f"conversation-{soul.session.id[:8]}", text
+        )
+    except FileExistsError:
+        advice = "Nothing is overwritten: /export with another name."
+        screen.tell(f"{named(path)} is there already.", level="warning", advice=advice)
+    except OSError as error:
+        why = error.strerror or error
+        screen.tell(f"Not exported, {named(path)}: {why}.", level="warning")
+    else:
+        screen.tell(f"The conversation is written to {named(made)}.")
+
+
+def _write_new(path: Path, name: str, text: str) -> Path:
+    """Write a text into a file that was not there: the named one, or one of that name in the named folder; its path.
+
+    Raises:
+        FileExistsError: it is there already.
+        OSError: the disk refused; nothing is left behind.
+    """
+    from kimi_tui.filesystem import Storage
+    from kimi_tui.foreign_text import clean_source
+
+    if path.is_dir():
+        numbers = itertools.chain(("",), (f"-{n}" for n in itertools.count(2)))
+        files = (path / f"{name}{number}.md" for number in numbers)
+        path = next(one for one in files if not os.path.lexists(one))
+    try:
+        Storage().write_file(path, clean_source(text).encode("utf-8", "replace"), new=True)
+    except FileExistsError:
+        raise
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    return path
 
 
 def init(screen: MainScreen, argument: str) -> None:

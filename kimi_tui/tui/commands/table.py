@@ -336,6 +336,13 @@ COMMANDS = CommandTable(
         exact=True,
     ),
     Command(
+        "export",
+        "Write the conversation to a file",
+        "As Markdown, with its tools; without FILE, one in the work folder. Nothing is overwritten.",
+        session.export,
+        argument="[FILE]",
+    ),
+    Command(
         "rename",
         "Rename the session",
         "Call it TITLE; without one, what was said first.",
