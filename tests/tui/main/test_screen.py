@@ -310,7 +310,7 @@ async def test_a_rewind_by_keys_puts_the_message_back(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.pilot.press("enter")
         await one.until(lambda: one.screen.prompt.area.text == "Second")
-        assert one.screen.prompt.area.has_focus
+        await one.until(lambda: one.screen.prompt.area.has_focus)
         await one.until(lambda: "Two." not in one.text())
         await one.say("Another second")
         await one.sees("Three.")
