@@ -1,4 +1,7 @@
-"""What the result of a tool call says that the user stopped."""
+"""What the result of a tool call says that the user stopped.
+
+Apart from the results themselves, so that who only reads the record of a session need not wait for pydantic.
+"""
 
 from __future__ import annotations
 

@@ -149,18 +149,23 @@ def test_a_signal_ends_it_in_order(
     _is_kept(configured)
 
 
+def _suspended(terminal: Terminal) -> int:
+    """Press Ctrl+Z and see the program stop, with the terminal restored; how many bytes it has written until then."""
+    before = terminal.n_bytes
+    terminal.key("ctrl+z")
+    _until(lambda: _state(terminal.pid) == "T")
+    terminal.wait_raw(b"\x1b[?1004l", start=before)
+    _restored(terminal.raw)
+    return terminal.n_bytes
+
+
 def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> None:
     server.script(say("Awake."))
     terminal = configured.start()
     terminal.wait_for("Ctrl+T timeline")
     terminal.type("Draft")
     terminal.wait_for("› Draft")
-    before = terminal.n_bytes
-    terminal.key("ctrl+z")
-    _until(lambda: _state(terminal.pid) == "T")
-    terminal.wait_raw(b"\x1b[?1004l", start=before)
-    _restored(terminal.raw)
-    asleep = terminal.n_bytes
+    asleep = _suspended(terminal)
     os.kill(terminal.pid, signal.SIGCONT)
     awake = terminal.wait_raw(b"\x1b[?1049h", start=asleep)
     # All of it is drawn, for nothing is left of what stood there.
@@ -194,12 +199,7 @@ def test_it_sleeps_and_wakes_behind_what_stands_over_the_chat(
     terminal.type("/rewind 0")
     terminal.key("enter")
     terminal.wait_for("Rewind to #0")
-    before = terminal.n_bytes
-    terminal.key("ctrl+z")
-    _until(lambda: _state(terminal.pid) == "T")
-    terminal.wait_raw(b"\x1b[?1004l", start=before)
-    _restored(terminal.raw)
-    asleep = terminal.n_bytes
+    asleep = _suspended(terminal)
     # Typed for the shell: it answers nothing.
     terminal.key("enter")
     os.kill(terminal.pid, signal.SIGCONT)

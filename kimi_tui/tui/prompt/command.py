@@ -78,7 +78,7 @@ class Command(NamedTuple):
     def is_begun_by(self, text: str) -> bool:
         """Whether a text in the prompt begins its word, or another word for it."""
         word = text[1:].partition(" ")[0].lower()
-        return bool([one for one in (self.name, *self.aliases) if one.startswith(word)])
+        return any(one.startswith(word) for one in (self.name, *self.aliases))
 
     def is_named_by(self, text: str) -> bool:
         """Whether a text in the prompt names this entry of the menu whole, or leaves its end open where that is harmless."""
