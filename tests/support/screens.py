@@ -23,6 +23,7 @@ from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.terminal_input import SeenQuestion
+from support.chat_server import ChatServer, say
 
 TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
@@ -176,3 +177,15 @@ async def desk(
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
                     await screen.conversation.close()
+
+
+async def two_turns(one: Desk, server: ChatServer) -> None:
+    """A conversation of two turns."""
+    server.script(say("The apple is red."), say("The pear is green."))
+    await one.ready()
+    await one.say("Tell me of apples")
+    await one.sees("The apple is red.")
+    await one.idle()
+    await one.say("Tell me of pears")
+    await one.sees("The pear is green.")
+    await one.idle()

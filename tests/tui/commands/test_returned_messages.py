@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 from support.chat_server import ChatServer, call, say
-from support.screens import Desk, desk
+from support.screens import Desk, desk, two_turns
 from textual import events
 
 from kimi_tui.tui.commands.rewind import ReturnedMessages
@@ -69,15 +69,8 @@ async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
 
 async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(say("The apple is red."), say("The pear is green."))
-        await one.ready()
+        await two_turns(one, server)
         area = one.screen.prompt.area
-        await one.say("Tell me of apples")
-        await one.sees("The apple is red.")
-        await one.idle()
-        await one.say("Tell me of pears")
-        await one.sees("The pear is green.")
-        await one.idle()
         await rewound(one, 2, "Tell me of pears")
         await rewound(one, 0, "Tell me of apples")
         one.screen.action_command("undo")

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 from support.chat_server import ChatServer, call, gate, say, stall
-from support.screens import Desk, desk
+from support.screens import Desk, desk, two_turns
 
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.soul.errors import SoulBusy
@@ -57,18 +57,6 @@ async def answered(one: Desk, key: str) -> None:
         await one.pilot.press(key)
         # One that came before the question was painted, on a slow machine, is dropped and begins the wait anew.
         await one.until(lambda: is_gone() or not panel.armed)
-
-
-async def two_turns(one: Desk, server: ChatServer) -> None:
-    """A conversation of two turns."""
-    server.script(say("The apple is red."), say("The pear is green."))
-    await one.ready()
-    await one.say("Tell me of apples")
-    await one.sees("The apple is red.")
-    await one.idle()
-    await one.say("Tell me of pears")
-    await one.sees("The pear is green.")
-    await one.idle()
 
 
 async def a_world_line(one: Desk, server: ChatServer) -> None:
