@@ -267,7 +267,10 @@ class Conversation:
     async def answered(self, message: Message, usage: Usage) -> None:
         """Store the answer of a step between its two usages (input, input + output), also when cancelled meanwhile."""
         sent, estimated = usage.input, usage.estimated
-        if usage.prompt_cut:
+        if usage.input_estimated:
+            # The meter knows what the server said of the messages before these, and how it counts.
+            sent = self.meter.used
+        elif usage.prompt_cut:
             # What the server read of it is no measure of what the context holds.
             sent, estimated = max(sent, self.meter.estimate()), True
         self.meter.called(usage, sent)
