@@ -21,6 +21,7 @@ from bisect import bisect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import NamedTuple
 
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import ImagePart, Message, user_message
@@ -93,6 +94,15 @@ class DMailRestore:
 NO_FILES = DMailRestore()
 
 
+class Delivered(NamedTuple):
+    """A D-Mail stands in the context: the revert, how many messages went (not those that were carried over), and what
+    became of the files."""
+
+    reverted: Reverted
+    messages_dropped: int
+    files: tuple[FileOutcome, ...]
+
+
 class DMailDelivery:
     """Delivers the D-Mails of one session.
 
@@ -145,7 +155,7 @@ class DMailDelivery:
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
         images: Sequence[ImagePart] = (),
-    ) -> tuple[Reverted, tuple[FileOutcome, ...]]:
+    ) -> Delivered:
         """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
 
         Args:
@@ -154,9 +164,6 @@ class DMailDelivery:
             files: what becomes of the working files.
             author: who wrote them.
             images: what goes with them.
-
-        Returns:
-            the revert, and what became of the files.
 
         Raises:
             UnknownCheckpoint: there is none of that id.
@@ -206,7 +213,8 @@ class DMailDelivery:
         conversation.publish_line_changed(
             "dmail", reverted.world_line, 0, context.checkpoints[-1].uid
         )
-        return reverted, outcome
+        gone = reverted.entry.messages_dropped - len(dmail.carried)
+        return Delivered(reverted, gone, outcome)
 
     async def preview(
         self, checkpoint_id: int, text: str, author: Author = "agent"
@@ -617,17 +625,17 @@ class UserDMails:
         restore = NO_FILES
         if plan is not None:
             restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
-        reverted, outcomes = await self.delivery.deliver(
+        sent = await self.delivery.deliver(
             point.id, [text], restore, author="person", images=images
         )
         return RewindOutcome(
-            checkpoint_id=reverted.entry.checkpoint_id,
-            world_line=reverted.entry.n,
-            messages_dropped=reverted.entry.messages_dropped,
+            checkpoint_id=point.id,
+            world_line=sent.reverted.entry.n,
+            messages_dropped=sent.messages_dropped,
             tokens_before=before,
             tokens_after=conversation.meter.used,
             prompt="",
-            files=outcomes,
+            files=sent.files,
         )
 
     async def _jump_to_world_line(self, target: Target) -> None:

@@ -122,6 +122,9 @@ def read_history(session: Session, *, end: bool = False) -> History:
             session.record.append(encode_record(record))
         stored += missing
         is_whole, ended_at = True, max(ended_at, missing[-1].at)
+    if end and is_whole and (figures := _missing_figures(stored, session)) is not None:
+        session.record.append(encode_record(figures))
+        stored.append(figures)
     half = _half_answer(stored, session) if end and is_whole else None
     for ending in closing_events(stored, ended_at) if end else ():
         # Where the record is behind the conversation, the turn that it tells of last may have gone on.
@@ -205,8 +208,39 @@ def _possible_ends(
         if names[: len(uids)] == uids:
             goes = names[len(uids)] if len(names) > len(uids) else ""
             left = newest.n if newest.stored else 0
-            changed = ev.LineChanged(cast("Operation", newest.op), left, n, goes)
+            changed = ev.LineChanged(newest.op, left, n, goes)
             yield [EventRecord(0, ev.iso_seconds(newest.at), changed)]
+
+
+def _missing_figures(stored: Sequence[EventRecord], session: Session) -> EventRecord | None:
+    """The figures of the newest answer, where the context has them and the record, written a moment later, has not."""
+    index, points = session.context.index, session.context.checkpoints
+    usages = index.usages_between(points[-1].offset, index.size) if points else []
+    last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
+    if len(usages) != 2 or last is None:
+        return None
+    for record in reversed(stored):
+        match record.event:
+            case ev.StatusUpdate(step_output=output) if output is not None:
+                return None
+            case CheckpointCreated(kind="step", was="", uid=uid) if uid == points[-1].uid:
+                break
+            case CheckpointCreated():
+                return None
+            case _:
+                pass
+    sent, used = usages
+    figures = last._replace(
+        used=used,
+        estimated=index.is_estimated_before(index.size),
+        talk=max(0, used - last.system - last.tools),
+        total_input=last.total_input + sent,
+        total_output=last.total_output + used - sent,
+        step_input=sent,
+        step_output=used - sent,
+        messages=index.n_messages,
+    )
+    return EventRecord(stored[-1].seq + 1, stored[-1].at, figures)
 
 
 def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
