@@ -41,6 +41,7 @@ from kimi_tui.soul.messages import (
 )
 from kimi_tui.soul.record import (
     END_BYTES,
+    INTERRUPTED,
     LARGE_END_BYTES,
     KimiCliRecord,
     RecordedUnit,
@@ -51,7 +52,6 @@ from kimi_tui.soul.record import (
     records_by_checkpoint,
 )
 from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
-from kimi_tui.soul.stopped_calls import INTERRUPTED
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev

@@ -40,9 +40,9 @@ from kimi_tui.soul.errors import (
     NothingToCompact,
 )
 from kimi_tui.soul.messages import fact_of, facts_of, is_user_words, needs_a_word
+from kimi_tui.soul.record import NOT_BEGUN
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
-from kimi_tui.soul.stopped_calls import NOT_BEGUN
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions

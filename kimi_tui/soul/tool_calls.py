@@ -24,8 +24,8 @@ from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
 from kimi_tui.soul.messages import quoted, user_words
+from kimi_tui.soul.record import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.segments import label_of
-from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.tool_results import (
     NOT_RUN,

@@ -25,10 +25,9 @@ from kimi_tui.soul.messages import (
     summary_text,
     words_with_images,
 )
-from kimi_tui.soul.record import read_records, records_by_checkpoint
+from kimi_tui.soul.record import INTERRUPTED, read_records, records_by_checkpoint
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
-from kimi_tui.soul.stopped_calls import INTERRUPTED
 from kimi_tui.soul.tool_results import call_arguments, outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock

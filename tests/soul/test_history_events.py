@@ -12,8 +12,8 @@ from kimi_tui.soul.history import (
     events_from_messages,
 )
 from kimi_tui.soul.messages import dmail_message
+from kimi_tui.soul.record import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.segments import Segment
-from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.tool_results import tool_message
 from kimi_tui.tools.base import failure
 from kimi_tui.wire.events import ToolResult
