@@ -170,13 +170,13 @@ class DMailDelivery:
             StorageTrouble: the disk refused; nothing changed.
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
-        context, before = conversation.context, conversation.meter.used
+        context = conversation.context
         figure = conversation.figure_before(checkpoint_id)
-        first = context.checkpoint_of(checkpoint_id).message_index
         dmail = await self._compose(checkpoint_id, messages, files, author, images)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
+        first = context.checkpoint_of(checkpoint_id).message_index
         pinned = tuple(_name(context, first + place) for place in dmail.stay)
         marker = conversation.marks_checkpoints
         async with restorer.journaled(files.prepared, "dmail") as entry:
@@ -187,11 +187,9 @@ class DMailDelivery:
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
                 files=entry,
             )
-        await conversation.follow(first, figure, first)
+        await conversation.follow(reverted.messages_kept, figure, reverted.messages_kept)
         conversation.publish_reverted(
             reverted,
-            "dmail",
-            tokens_before=before,
             text=dmail.text,
             facts=dmail.facts,
             carried=tuple(map(words_with_images, filter(is_user_words, dmail.carried))),
