@@ -411,8 +411,6 @@ def preload() -> None:
         root, silent = logging.getLogger(), logging.NullHandler()
         root.addHandler(silent)
         try:
-            import tenacity
-
             with put_off(*_SHAPES):
                 from openai import AsyncOpenAI
 
@@ -420,7 +418,7 @@ def preload() -> None:
         finally:
             root.removeHandler(silent)
         logging.getLogger("openai").setLevel(logging.WARNING)
-        del tenacity, AsyncOpenAI, http_client
+        del AsyncOpenAI, http_client
 
 
 def request_headers(api_key: str) -> dict[str, str | Omit]:
