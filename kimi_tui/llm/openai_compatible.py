@@ -23,6 +23,7 @@ from kimi_tui.llm import errors, thinking
 from kimi_tui.llm.base_url import NO_HEADERS, check_origin, is_loopback
 from kimi_tui.llm.dialects import MAX_LEARNED_PER_REQUEST, Dialect, choose, for_model, quirks_of
 from kimi_tui.llm.errors import (
+    LEAST_WINDOW,
     APIStatusError,
     ContextOverflowError,
     LLMError,
@@ -30,14 +31,14 @@ from kimi_tui.llm.errors import (
     LLMNotSupported,
     ResponseContext,
 )
-from kimi_tui.llm.known_models import (
+from kimi_tui.llm.models import (
     DEFAULT_WINDOW,
-    LEAST_WINDOW,
+    base_urls,
     known_to_see,
     known_window,
     larger_window,
+    probe,
 )
-from kimi_tui.llm.models import base_urls, probe
 from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec, Usage
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader

@@ -28,9 +28,9 @@ from kimi_tui.llm.message import (
     TextPart,
     ThinkPart,
 )
-from kimi_tui.llm.program_words import CHECKPOINT_MARKER, COMPACTION_START
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tool_schema import sent_tools
+from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START
 
 if TYPE_CHECKING:
     from kimi_tui.llm.message import ContentPart, ToolCall

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
+from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import EMPTY_WORLD_LINE, Kind, WorldLineContent
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.jsonl import parse
@@ -51,7 +52,6 @@ from kimi_tui.soul.record import (
     records_by_checkpoint,
 )
 from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
-from kimi_tui.soul.stopped_calls import INTERRUPTED
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev

@@ -27,7 +27,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import text_tokens
-from kimi_tui.prompts import prompt
+from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.compaction import Compactor, advice_when_full
@@ -42,7 +42,6 @@ from kimi_tui.soul.errors import (
 from kimi_tui.soul.messages import fact_of, facts_of, is_user_words, needs_a_word
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
-from kimi_tui.soul.stopped_calls import NOT_BEGUN
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions

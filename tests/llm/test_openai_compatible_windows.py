@@ -10,8 +10,8 @@ from support.chat_server import ChatServer, say, status
 
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import ContextOverflowError, LLMError, ResponseContext, error_of_response
-from kimi_tui.llm.known_models import DEFAULT_WINDOW
 from kimi_tui.llm.message import user_message
+from kimi_tui.llm.models import DEFAULT_WINDOW
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import Completion, RetryPolicy, ToolSpec
 

@@ -107,7 +107,7 @@ def model_facts(
         thinks: whether it is known to, where the server does not say.
         shortly: the price as `$0.60/$2.50`.
     """
-    from kimi_tui.llm.known_models import known_to_see
+    from kimi_tui.llm.models import known_to_see
 
     window, is_guessed = model.likely_window
     can = model.capabilities
