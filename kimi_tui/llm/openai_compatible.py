@@ -260,6 +260,7 @@ class OpenAICompatible(ChatProvider):
             network,
             self._quirks,
             estimated_tokens=body.estimated_tokens,
+            most_tokens=body.most_tokens,
             window=self._info.window,
             window_is_known=self._info.window == self._reported_window,
             silence_s=self._stream_timeout_s,

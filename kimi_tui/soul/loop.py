@@ -367,9 +367,13 @@ class AgentLoop:
         return await self._act(point, calls)
 
     async def _make_room(self, provider: ChatProvider, n: int) -> None:
-        window = provider.info.window
+        meter, window = self._conversation.meter, provider.info.window
         trigger = self._conversation.limits.trigger(window)
-        if self._conversation.meter.used < trigger:
+        if meter.used < trigger:
+            return
+        if meter.fixed >= trigger:
+            # A server that counts otherwise, or adds so much of its own: there would be a compaction in every step.
+            self._publish_full(window)
             return
         try:
             await self._compactor.compact(provider, automatic=True, turn=self._words, step=n)
@@ -377,17 +381,18 @@ class AgentLoop:
             # The newest messages alone are this long; what fits the window may still be answered.
             self._publish_full(window)
             return
-        if self._conversation.meter.used >= trigger:
+        if min(meter.used, meter.by_pattern) >= trigger:
             raise CompactionFailed(
-                f"The conversation was compacted, but it still takes about {self._conversation.meter.used:,} "
-                f"of {window:,} tokens.",
+                f"The conversation was compacted, but it still takes about {meter.used:,} of {window:,} tokens.",
                 advice=advice_when_full(self._conversation),
             )
 
     def _publish_full(self, window: int) -> None:
-        if self._conversation.meter.used >= window:
+        meter = self._conversation.meter
+        # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
+        if min(meter.used, meter.by_pattern) >= window:
             raise CompactionFailed(
-                f"The newest messages alone take about {self._conversation.meter.used:,} of {window:,} tokens, "
+                f"The newest messages alone take about {meter.used:,} of {window:,} tokens, "
                 "and nothing older is left to compact.",
                 advice=advice_when_full(self._conversation),
             )

@@ -90,7 +90,7 @@ class TokenMeter:
             self._known_window = (last.limit, last.trigger, last.limit_estimated)
             if last.per_step:
                 self._growth.append((0, last.per_step))
-        guess = self._system + self._counted.total()
+        guess = self.by_pattern
         if last is not None and last.correction > 0:
             self._teach(last.correction)
         elif used and guess and last is not None and not last.estimated:
@@ -105,11 +105,15 @@ class TokenMeter:
     def _teach(self, factor: float) -> None:
         self.scale.factor, self._taught = _within(factor), True
 
+    @property
+    def by_pattern(self) -> int:
+        """What the next request will be by the pattern alone: no server has had a say in it."""
+        return self._system + self._counted.total()
+
     def estimate(self, texts: int | None = None) -> int:
         """What the next request will be, without any figure of the server; with messages of so many tokens by the pattern,
         those of the context without."""
-        texts = self._counted.total() if texts is None else texts
-        return self.scale.of_texts(self._system + texts)
+        return self.scale.of_texts(self.by_pattern if texts is None else self._system + texts)
 
     # -- the live context ------------------------------------------------------------------------
 
@@ -161,6 +165,11 @@ class TokenMeter:
         return tokens + self.scale.of_texts(self._counted.total(counted))
 
     @property
+    def fixed(self) -> int:
+        """What of `used` no compaction frees: all but the messages."""
+        return self.used - self.scale.of_texts(self._counted.total())
+
+    @property
     def is_estimated(self) -> bool:
         """Whether any of `used` is an estimate."""
         figure = self._figure
@@ -179,7 +188,7 @@ class TokenMeter:
         # What is no figure of the server, or is one for another prompt, teaches nothing.
         if usage.estimated or usage.prompt_cut:
             return
-        guess = self._system + self._counted.total()
+        guess = self.by_pattern
         log.info(
             "tokens: estimated %d, the server says %d, difference %+d (factor %.3f)",
             self.scale.of_texts(guess),

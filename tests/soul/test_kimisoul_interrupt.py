@@ -184,7 +184,7 @@ async def test_in_a_compaction_in_the_middle_of_a_turn(tmp_path: Path, summary: 
     async with stage(tmp_path, window=40_000, policy=patient) as on:
         for words in ("one", "two"):
             on.server.script(say(f"answer {words}", usage=(3_000, 10)))
-            await on.soul.run(words)
+            await on.soul.run(words * 2_000)
         heard = on.soul.wire.subscribe()
         on.server.script(call("Glob", {"pattern": "*"}, text="first", usage=(34_000, 10)), summary)
         turn = asyncio.create_task(on.soul.run("the task"))
