@@ -656,7 +656,7 @@ _WORTH_COMPARING = 5_000
 _WORTH_LEARNING = 500
 _LEAST_READ = 1_500
 """Tokens: less than the smallest default window of any server, so figures below this are counted otherwise."""
-_MOST_ADDED = 0.25
+_MOST_ADDED = 0.5
 """The share of the window that what a server adds to a prompt takes at most."""
 _SHARE_OF_OTHERS = 0.6
 """A server whose figures never exceeded this share of our estimate counts in another way: words, or not everything."""

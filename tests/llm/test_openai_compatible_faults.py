@@ -654,7 +654,7 @@ async def test_a_figure_that_no_prompt_can_have_is_not_believed(
     provider = connect()
     window = provider.info.window
     asked = [Message(role="user", content="Is it so?")]
-    for read in (10**12, 900_000, window // 2):
+    for read in (10**12, 900_000, window * 3 // 4):
         server.script(say("yes", usage=(read, 5, read // 10)))
         done = await complete(provider, "", [], asked, on_item=lambda item: None)
         assert done.usage.estimated
@@ -669,11 +669,11 @@ async def test_what_a_server_adds_to_a_prompt_is_believed_and_what_images_may_co
     picture = ImagePart(image_url=ImageURL(url="data:image/png;base64," + 200_000 * "A"))
     words = Message(role="user", content="Is it so?")
     for asked, read, believed in (
-        (words, 24_000, True),
-        (words, 27_000, False),
-        (Message(role="user", content=[picture]), 70_000, True),
-        (Message(role="user", content=[picture]), 90_000, False),
-        (Message(role="user", content="字" * 20_000), 80_000, True),
+        (words, 49_000, True),
+        (words, 52_000, False),
+        (Message(role="user", content=[picture]), 99_000, True),
+        (Message(role="user", content=[picture]), 120_000, False),
+        (Message(role="user", content="字" * 20_000), 99_000, True),
     ):
         server.script(say("yes", usage=(read, 5)))
         done = await complete(provider, "", [], [asked], on_item=lambda item: None)
