@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
 from kimi_tui.lenient_json import without_surrogates
-from kimi_tui.llm import thinking, tokens
-from kimi_tui.llm.dialects import REASONING_FIELDS, Dialect, family
+from kimi_tui.llm import tokens
+from kimi_tui.llm.dialects import REASONING_FIELDS, UNSET, Dialect, family
 from kimi_tui.llm.message import (
     ImagePart,
     Message,
@@ -408,7 +408,7 @@ class ChatRequest:
     tools: tuple[ToolSpec, ...]
     history: Sequence[Message]
     recipient: Recipient
-    thinking: str = thinking.UNSET
+    thinking: str = UNSET
     """The setting: on, off, an effort, or nothing."""
     session_id: str = ""
 
@@ -451,7 +451,7 @@ def build_request(
         fields["stream_options"] = {"include_usage": True}
     if dialect.cache_key and request.session_id:
         fields["prompt_cache_key"] = request.session_id
-    fields.update(thinking.fields(dialect.thinking, request.thinking, has_tools=bool(tools)))
+    fields.update(dialect.thinking.fields(request.thinking, has_tools=bool(tools)))
     fields.update(dialect.extra)
     for name in dropped - _ALWAYS_SENT:
         fields.pop(name, None)
