@@ -46,7 +46,7 @@ class TokenMeter:
     """The token figures of one session: of its live context, and the totals of all its calls.
 
     Args:
-        context: the live line; its messages are counted when a figure is asked for.
+        context: the live line; whoever appends to it has its messages counted by `keep_up`.
         system_prompt: sent with every request.
         tools: sent with every request.
 
@@ -102,13 +102,15 @@ class TokenMeter:
         self.scale.beside = _tokens_of(tools)
         self._system = text_tokens(system_prompt) + self.scale.beside
 
-    def _teach(self, factor: float) -> None:
-        self.scale.factor, self._taught = _within(factor), True
+    def _teach(self, factor: float, share: float = 1.0) -> None:
+        least, most = _FACTORS
+        self.scale.factor += share * (min(max(factor, least), most) - self.scale.factor)
+        self._taught = True
 
     @property
     def by_pattern(self) -> int:
         """What the next request will be by the pattern alone: no server has had a say in it."""
-        return self._system + self._counted.total()
+        return self._system + self._sums.total()
 
     def estimate(self, texts: int | None = None) -> int:
         """What the next request will be, without any figure of the server; with messages of so many tokens by the pattern,
@@ -117,13 +119,8 @@ class TokenMeter:
 
     # -- the live context ------------------------------------------------------------------------
 
-    @property
-    def _counted(self) -> TokenSums:
-        self._sums.follow(self._context.messages)
-        return self._sums
-
     async def keep_up(self, pace: Pace) -> None:
-        """Count what was appended, in slices: whoever asks for a figure next would count thousands of messages in one go."""
+        """Count what was appended, in slices: thousands of messages in one go would hold up the event loop."""
         messages = self._context.messages
         while (counted := self._sums.counted) < len(messages):
             await pace.rest()
@@ -149,7 +146,7 @@ class TokenMeter:
 
     def set_figure(self, tokens: int, *, estimated: bool, count: int | None = None) -> None:
         """So many tokens the first `count` messages take; all that there are without."""
-        counted = self._counted.counted
+        counted = self._sums.counted
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
 
     def begin_step(self) -> None:
@@ -162,22 +159,22 @@ class TokenMeter:
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
-        return tokens + self.scale.of_texts(self._counted.total(counted))
+        return tokens + self.scale.of_texts(self._sums.total(counted))
 
     @property
     def fixed(self) -> int:
         """What of `used` no compaction frees: all but the messages."""
-        return self.used - self.scale.of_texts(self._counted.total())
+        return self.used - self.scale.of_texts(self._sums.total())
 
     @property
     def is_estimated(self) -> bool:
         """Whether any of `used` is an estimate."""
         figure = self._figure
-        return figure is None or figure[2] or figure[1] < self._counted.counted
+        return figure is None or figure[2] or figure[1] < self._sums.counted
 
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
-        return self.scale.of_texts(self._counted.between(start, end)[0])
+        return self.scale.of_texts(self._sums.between(start, end)[0])
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -197,10 +194,9 @@ class TokenMeter:
             self.scale.factor,
         )
         if guess > 0 and usage.input > 0:
-            ratio = _within(usage.input / guess)
-            self._teach(self.scale.factor + _LEARNING * (ratio - self.scale.factor))
+            self._teach(usage.input / guess, _LEARNING)
         if self._last_input is not None and usage.input > self._last_input:
-            self._growth.append((self._counted.counted, usage.input - self._last_input))
+            self._growth.append((self._sums.counted, usage.input - self._last_input))
         self._last_input = usage.input
 
     def spent(self, usage: Usage) -> None:
@@ -217,7 +213,7 @@ class TokenMeter:
         if info is not None:
             window, window_estimated = info.window, info.window_estimated
             trigger = limits.trigger(window) if window else 0
-        tools, talk = self._counted.between()
+        tools, talk = self._sums.between()
         guess = self._system + talk + tools
         # The parts are estimates; scaled, so that they add up to what is shown.
         scale = used / guess if guess else 0.0
@@ -240,12 +236,8 @@ class TokenMeter:
             step_output=self._step[1] if self._step else None,
             correction=round(self.scale.factor, 4) if self._taught else 0.0,
             model=info.model if info is not None else "",
-            messages=self._counted.counted,
+            messages=self._sums.counted,
         )
-
-
-def _within(factor: float) -> float:
-    return min(max(factor, _FACTORS[0]), _FACTORS[1])
 
 
 class WorldLineTokens:
