@@ -31,6 +31,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.timeline.viewport import STYLES, Viewport
 
 if TYPE_CHECKING:
@@ -135,22 +136,11 @@ class Timeline(ScrollView, can_focus=True):
             self.uid = uid
 
     class Looked(Message):
-        """The user looks at what a rewind to the selected row would take.
+        """The user looks at what a rewind to the selected row would leave; None where nothing is looked at any more."""
 
-        Attributes:
-            target: the row's checkpoint, with the id -1 where the row stands for a whole line; None where nothing is
-                looked at any more.
-            used: tokens in the window there; None where that is now, or not known.
-            estimated: that is an estimate.
-        """
-
-        def __init__(
-            self, target: Target | None, used: int | None = None, *, estimated: bool = False
-        ) -> None:
+        def __init__(self, prospect: Prospect | None) -> None:
             super().__init__()
-            self.target = target
-            self.used = used
-            self.estimated = estimated
+            self.prospect = prospect
 
     class UndoPressed(Message):
         """The newest operation is to be undone."""
@@ -453,19 +443,12 @@ class Timeline(ScrollView, can_focus=True):
 
     def _look(self) -> None:
         """Show what a rewind to the selected row would take."""
-        view, model = self._view, self.model
+        view = self._view
         if view.selected is None:
             self.look_away()
-            return
-        view.looking = True
-        row = view.selected_row()
-        if row is None:
-            from kimi_tui.soul.rewind import Target
-
-            self.post_message(self.Looked(Target(-1)))
         else:
-            used, is_guess = _used_at(row, model)
-            self.post_message(self.Looked(_target_of(row), used, estimated=is_guess))
+            view.looking = True
+            self.post_message(self.Looked(_prospect_of(view.selected_row(), self.model)))
 
     def select(self, key: Key | None) -> None:
         """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
@@ -791,10 +774,12 @@ class Timeline(ScrollView, can_focus=True):
         self.refresh()
 
 
-def _target_of(row: Row) -> Target:
-    """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line."""
+def _target_of(row: Row | None) -> Target:
+    """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line, or is that of now (None)."""
     from kimi_tui.soul.rewind import Target
 
+    if row is None:
+        return Target(-1)
     checkpoint, line = row.checkpoint, row.line
     return Target(
         checkpoint.id if checkpoint is not None else -1,
@@ -803,11 +788,15 @@ def _target_of(row: Row) -> Target:
     )
 
 
-def _used_at(row: Row, model: TimelineModel) -> tuple[int | None, bool]:
-    """The tokens in the window after a rewind to this row, or on its line; whether that is an estimate, as in the preview."""
+def _prospect_of(row: Row | None, model: TimelineModel) -> Prospect:
+    """What a rewind to this row, or to its line, would leave, as the preview has it; nothing else than now for None."""
+    target = _target_of(row)
+    if row is None:
+        return Prospect(target)
     checkpoint, line = row.checkpoint, row.line
     if checkpoint is None:
-        return line.tokens_before or None if line is not None else None, True
+        return Prospect(target, line.tokens_before or None if line is not None else None, True)
     if line is not None:
-        return checkpoint.tokens, True
-    return model.used - model.frees(checkpoint), model.estimated or not checkpoint.measured
+        return Prospect(target, checkpoint.tokens, True)
+    is_guess = model.estimated or not checkpoint.measured
+    return Prospect(target, model.used - model.frees(checkpoint), is_guess)
