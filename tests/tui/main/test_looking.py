@@ -43,7 +43,7 @@ def grey(one: Desk, kind: type[Transcript] = Transcript) -> list[str]:
     """The visible rows of text that are grey, behind an edge."""
     found = one.screen.query_one(kind)
     lost = found.get_component_rich_style("transcript--lost").color
-    strips = found.render_lines(found.area)
+    strips = found.render_lines(found.size.region)
     return [
         strip.text.rstrip(" ▐")
         for strip in strips
@@ -193,7 +193,7 @@ async def test_where_the_timeline_floats_what_stays_is_at_full_strength(one: Des
     await one.pilot.resize_terminal(80, 24)
 
     def ink(words: str) -> set[object]:
-        strips = transcript.render_lines(transcript.area)
+        strips = transcript.render_lines(transcript.size.region)
         return {
             s.style.color for t in strips if words in t.text for s in t if s.style and "W" in s.text
         }
