@@ -20,7 +20,7 @@ from textual.widget import Widget
 from kimi_tui.projection.gauge import Freed, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import StyledText, joined, spans_width
+from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.span_painter import SpanPainter
@@ -376,16 +376,12 @@ def figure_spans(
         ]
     else:
         spans.append((" tokens", "quiet"))
-    length = spans_width(spans)
     asides: list[list[StyledText]] = [[(aside, "quiet")]] if aside and freed is None else []
     for extra in asides or _extras(status, glyphs, freed, to_send):
-        size = spans_width(extra)
-        if length + 2 + size <= width:
+        if spans_width(spans) + 2 + spans_width(extra) <= width:
             spans += [("  ", "quiet"), *extra]
-            length += 2 + size
             break
-    spans.append((" " * max(0, width - length), "quiet"))
-    return spans
+    return sides(spans, (), width)
 
 
 def foreseen_spans(
@@ -417,7 +413,7 @@ def foreseen_spans(
         if spans_width([*spans, *more]) <= width:
             spans += more
             break
-    return [*spans, (" " * max(0, width - spans_width(spans)), "quiet")]
+    return sides(spans, (), width)
 
 
 def _now_words(status: StatusUpdate) -> str:

@@ -17,7 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import Call, Checkpoint, Future, WorldLine
 from kimi_tui.tui import formatting as numbers
-from kimi_tui.tui.formatting import StyledText, fitted, joined, spans_width
+from kimi_tui.tui.formatting import StyledText, fitted, joined, sides, spans_width
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
 
@@ -107,12 +107,8 @@ def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
     label_at = label_at if is_told else columns.number - 1
     figure = numbers.tokens(look.used, estimated=look.estimated) if is_told else ""
     spans: list[StyledText] = [(glyphs.turn, "accent"), (" " * (label_at - 2), "quiet")]
-    spans += _ending(
-        [("now", "quiet" if look.is_grey else "strong")],
-        label_at,
-        columns,
-        (figure, "quiet" if look.is_grey else "strong"),
-    )
+    style = "quiet" if look.is_grey else "strong"
+    spans += sides([("now", style)], [(figure, style)], columns.figure_end - label_at)
     spans += _level_spans(look.used, columns, glyphs, look, is_now=True)
     return fitted(spans, columns.width - 1)
 
@@ -219,8 +215,8 @@ def _checkpoint_spans(
     if quiet:
         words = [(word, "quiet") for word, _ in words]
     if suffix:
-        words += [(" " * (width - spans_width(words) - len(suffix)), "quiet"), (suffix, "quiet")]
-    spans += _ending(words, label_at, columns, shown)
+        words = sides(words, [(suffix, "quiet")], width)
+    spans += sides(words, [shown], columns.figure_end - label_at)
     if row.line is None:
         tokens = look.used if is_now else max(checkpoint.tokens, checkpoint.tokens_end)
         if checkpoint.is_heading:
@@ -274,20 +270,12 @@ def _line(
     ]
     if rest:
         label.append((f"  {rest}", "lost"))
-    return spans + _ending(label, at, columns, (figure, "lost"))
+    return spans + sides(label, [(figure, "lost")], columns.figure_end - at)
 
 
 def _text_column(lanes: list[StyledText], columns: Columns) -> int:
     """Where the text begins: at the number's column, or two cells after each lane beyond the second."""
     return max(columns.number, spans_width(lanes) + 2) if columns.lanes > 1 else columns.number
-
-
-def _ending(
-    label: list[StyledText], label_at: int, columns: Columns, figure: StyledText
-) -> list[StyledText]:
-    """The label and the figure at its right edge."""
-    gap = columns.figure_end - label_at - spans_width(label) - cell_len(figure[0])
-    return [*label, (" " * max(0, gap), "quiet"), figure]
 
 
 def _level_spans(
