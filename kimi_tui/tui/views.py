@@ -105,11 +105,11 @@ class Views:
     def foresee(self, prospect: Prospect | None) -> None:
         """Have the chat grey what would go, and the gauge say what is in the window then; None for now."""
         if prospect is None:
-            self.gauge.foresee(None)
+            self.gauge.foreseen = None
             self._transcript.show_dropped(None)
             return
         target, used, is_guess, words_stay = prospect
-        self.gauge.foresee(used, estimated=is_guess)
+        self.gauge.foreseen = None if used is None else (used, is_guess)
         going = -1 if target.world_line else target.id
         self._transcript.show_dropped(going, words_stay=words_stay)
 

@@ -735,7 +735,7 @@ class MainScreen(Screen[None]):
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
         if self._frame.views is not None:
-            self._frame.views.gauge.send(area.chip_tokens)
+            self._frame.views.gauge.to_send = area.chip_tokens
         if (unsent := self.conversation.unsent) is not None:
             unsent.draft_changed()
         command = self.commands.argument_of(area.text)
