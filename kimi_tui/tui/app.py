@@ -306,7 +306,7 @@ class KimiApp(App[None], inherit_bindings=False):
         from kimi_tui.tui.transcript.painter import is_web_address
 
         if is_web_address(url):
-            self.run_worker(reported(self, self._browse(url)), group="browser")
+            self.run_worker(reported(self, partial(self._browse, url)), group="browser")
 
     async def _browse(self, url: str) -> None:
         from kimi_tui.tui.desktop import open_in_browser
@@ -341,7 +341,7 @@ class KimiApp(App[None], inherit_bindings=False):
             taken: what the model in use takes there.
         """
         if name:
-            work = self._use_by_name(name)
+            work = partial(self._use_by_name, name)
             self.run_worker(reported(self, work), group="model", exclusive=True)
             return
         from kimi_tui.tui.first_run.screens import ModelScreen
@@ -359,7 +359,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _use(self, pick: ModelPick | None) -> None:
         if pick is not None:
-            work = self._use_and_remember(*pick)
+            work = partial(self._use_and_remember, *pick)
             self.run_worker(reported(self, work), group="model", exclusive=True)
 
     async def _use_and_remember(
@@ -403,7 +403,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
         words = words or f"Copied {amount(text)}."
         if has_desktop(os.environ):
-            work = self._copy_on_desktop(text, taken, words)
+            work = partial(self._copy_on_desktop, text, taken, words)
             self.run_worker(reported(self, work), name="copy on the desktop")
             return
         self._say_copied(text, taken, words)
@@ -417,7 +417,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _say_copied(self, text: str, taken: str, words: str) -> None:
         if taken != text or (self._hindrance is None and asks_tmux(os.environ)):
-            work = self._tell_copied(text, taken, words)
+            work = partial(self._tell_copied, text, taken, words)
             self.run_worker(reported(self, work), name="tell what was copied")
             return
         if self._hindrance is None:
@@ -523,7 +523,9 @@ class KimiApp(App[None], inherit_bindings=False):
         current = next((one for one in OURS if themes[one].name == self.theme), OURS[-1])
         chosen = wanted or OURS[(OURS.index(current) + 1) % len(OURS)]
         self.show_theme(chosen)
-        self.run_worker(reported(self, self._keep_theme(chosen)), group="theme", exclusive=True)
+        self.run_worker(
+            reported(self, partial(self._keep_theme, chosen)), group="theme", exclusive=True
+        )
 
     def show_theme(self, name: str) -> None:
         """Use the colours of that name in this run."""

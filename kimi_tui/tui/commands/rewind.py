@@ -30,7 +30,7 @@ async def rewind(screen: MainScreen, argument: str) -> None:
         return
     found = number(argument)
     if found is None:
-        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        tell_no_number(screen, argument)
         return
     from kimi_tui.soul.rewind import Target
 
@@ -41,7 +41,7 @@ async def fork(screen: MainScreen, argument: str) -> None:
     """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
     found = number(argument) if argument else None
     if argument and found is None:
-        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        tell_no_number(screen, argument)
         return
     soul = await screen.conversation.opened()
     from kimi_tui.soul.rewind import END, Target

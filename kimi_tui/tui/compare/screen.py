@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -236,12 +237,14 @@ class CompareSides(RowsPane):
         draws = self._load_image is not None and is_high and draws_cells(self)
         picture = self._picture if draws else None
         rows = ComparisonRows(self.comparison, width, glyphs_of(self), known, picture)
-        self.run_worker(reported(self, self._measured(rows)), group="measure", exclusive=True)
+        self.run_worker(
+            reported(self, partial(self._measured, rows)), group="measure", exclusive=True
+        )
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
         if self._thumbnails is None and self._load_image is not None:
 
-            def start(work: Coroutine[None, None, None]) -> None:
+            def start(work: Callable[[], Coroutine[None, None, None]]) -> None:
                 self.run_worker(reported(self, work), group="thumbnails")
 
             self._thumbnails = Thumbnails(self._load_image, start, self._picture_came)

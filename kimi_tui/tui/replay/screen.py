@@ -106,7 +106,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
     def _open(self) -> None:
-        self.run_worker(reported(self, self._read()), name="read the session")
+        self.run_worker(reported(self, self._read), name="read the session")
 
     async def _read(self) -> None:
         try:
@@ -281,7 +281,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             return
         player.pause()
         self._forking = True
-        self.run_worker(reported(self, self._continue(recorded, player)), name="fork")
+        self.run_worker(reported(self, partial(self._continue, recorded, player)), name="fork")
 
     async def _continue(self, recorded: RecordedSession, player: Player) -> None:
         try:
