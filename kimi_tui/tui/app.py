@@ -46,10 +46,11 @@ from kimi_tui.tui.desktop import (
     tmux_option,
 )
 from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
-from kimi_tui.tui.frame import Footer, ShowsNotices
+from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead, Woken
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     AnswersOnce,
@@ -62,7 +63,6 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
-from kimi_tui.tui.state import STAYS_S
 from kimi_tui.tui.terminal_input import BackgroundTold, Graphics, TerminalInput, guess_light
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.dialogs.settings import ConfigurationFile
     from kimi_tui.tui.first_run.models import ModelPick
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
 
 

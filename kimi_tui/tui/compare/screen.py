@@ -34,13 +34,13 @@ from kimi_tui.tui.frame import (
     Header,
     Heading,
     Hint,
-    NoticingPane,
     roomiest,
     timeline_width,
 )
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
+from kimi_tui.tui.notices import Notice, NoticingPane
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -51,7 +51,7 @@ from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.wire.display import ImageBlock
 
 
@@ -574,7 +574,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
-        self._pane.notices.tell(text, level=level, advice=advice)
+        self._pane.tell(Notice.of(text, level=level, advice=advice))
 
     # --- keys
 

@@ -37,6 +37,7 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
+from kimi_tui.tui.notices import STAYS_S, Notice
 from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
@@ -54,7 +55,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import STAYS_S, MainState, Queued, Told
+from kimi_tui.tui.state import MainState, Queued
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -66,12 +67,12 @@ if TYPE_CHECKING:
     from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.frame import Level
     from kimi_tui.tui.main.hints import FirstTime, FirstTimes
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.session_setup import Found
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
@@ -157,7 +158,7 @@ class MainScreen(Screen[None]):
         self.transcript.reading = READING if launch.resume is not None else ""
         self.typed_at = 0.0
         self.n_changes = 0
-        self.told: deque[Told] = deque(maxlen=TOLD_LIMIT)
+        self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
         heading = heading_of(launch)._replace(title=self._opening)
         self._frame = SessionFrame(self, launch, size, heading, self.transcript, self._new_menu)
@@ -293,7 +294,9 @@ class MainScreen(Screen[None]):
         self.follow_prompt()
         self.start(self._learn_commands(opened.past.entries))
         self.transcript.reading = ""
-        self._tell_all((*self._launch.notices, *opened.notices))
+        if notices := (*self._launch.notices, *opened.notices):
+            # As one list: each would else cover the one before.
+            self.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files:
             self.start(rewind.offer_files(self))
         if not self._launch.demo:
@@ -415,26 +418,27 @@ class MainScreen(Screen[None]):
 
     # --- notices and faults
 
-    def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
-        """Show a notice for a few seconds; with a topic, until that is solved."""
-        self.told.append(Told(time.time(), text, advice, level))
+    def tell(
+        self,
+        text: str,
+        *,
+        level: Level = "info",
+        advice: str = "",
+        topic: str = "",
+        more: Sequence[str] = (),
+    ) -> None:
+        """Show a notice for a few seconds; with a topic, until that is solved; with `more`, several that came at once."""
+        notice = Notice.of(text, level=level, advice=advice, topic=topic, more=more)
+        self.told.append(notice)
         # Where the timeline floats it would cover what is said in the chat; what stays until solved is there afterwards.
         covered = self.timeline_pane.floats and not topic
         panes = (self.chat_pane, self.timeline_pane)
-        panes[not covered].clear_notices()
-        panes[covered].notices.tell(text, level=level, advice=advice, topic=topic)
+        panes[not covered].solve()
+        panes[covered].tell(notice)
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
-        self.chat_pane.solved(topic)
-
-    def _tell_all(self, notices: Sequence[str]) -> None:
-        """Show what a start has to tell; several of it as one list, where each would else cover the one before."""
-        if len(notices) == 1:
-            self.tell(notices[0], level="warning")
-        elif notices:
-            self.told += [Told(time.time(), words, "", "warning") for words in notices]
-            self.chat_pane.notices.tell_all(notices, level="warning")
+        self.chat_pane.solve(topic)
 
     def _view_broken(self, error: Exception) -> None:
         """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
@@ -623,7 +627,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
-        self.chat_pane.clear_notices()
+        self.chat_pane.solve()
         if self._prompt_modes is not None:
             self._prompt_modes.end_search(back=False)
         chosen = self._entry(event.text) if event.chosen is None else event.chosen

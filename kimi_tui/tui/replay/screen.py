@@ -23,6 +23,7 @@ from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
+from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import (
     AnswersOnce,
     ImageChosen,
@@ -36,7 +37,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
@@ -317,7 +318,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
-        self._frame.chat_pane.notices.tell(text, level=level, advice=advice)
+        self._frame.chat_pane.tell(Notice.of(text, level=level, advice=advice))
 
     def _tell(self, words: str) -> None:
         self.tell(words, level="warning")

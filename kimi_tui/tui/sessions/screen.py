@@ -29,8 +29,8 @@ from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, LineField, key_of
+from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
-from kimi_tui.tui.state import STAYS_S
 from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kimi_tui.session.listing import Said
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.sessions.shelf import Row, Shelf
 
 

@@ -56,7 +56,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
     await one.say("Tell me of plums")
     await one.sees("Plums are blue.")
     await one.idle()
-    one.screen.chat_pane.clear_notices()
+    one.screen.chat_pane.solve()
 
 
 def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
@@ -447,7 +447,9 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert area.text == "y yes"
         # It waits no more.
         await one.until(lambda: "waits behind the question" not in one.text())
-        assert not one.screen.chat_pane.notices.board
+        notices = one.screen.chat_pane.notices
+        assert notices is not None
+        assert not notices.board
 
 
 async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
