@@ -7,7 +7,7 @@ starts a program that its config names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -35,8 +35,6 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
     from kimi_tui.tui.faults import Report
-    from kimi_tui.tui.prompt.command import Command
-    from kimi_tui.tui.prompt.menu import CommandMenu, Offer
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
 
@@ -318,17 +316,11 @@ class ChatPane(NoticingPane):
 
     Args:
         transcript: all of it.
-        new_menu: makes the menu of commands when a slash is typed first; None for none.
     """
 
-    def __init__(
-        self, transcript: Transcript, new_menu: Callable[[], CommandMenu] | None = None
-    ) -> None:
+    def __init__(self, transcript: Transcript) -> None:
         super().__init__(transcript, id="chat-pane")
-        self._new_menu = new_menu
-        self._menu: CommandMenu | None = None
-        self._closed_for = ""
-        """The text for which no menu is made: it was closed before there was one."""
+        self._menu: Widget | None = None
 
     async def read(self, world_line: Widget) -> None:
         """Put a world line in front of the chat."""
@@ -340,26 +332,11 @@ class ChatPane(NoticingPane):
         self.remove_class("-reading")
         world_line.remove()
 
-    @property
-    def command(self) -> Command | None:
-        """The command that is chosen in the menu; None while there is none."""
-        return self._menu.chosen if self._menu is not None else None
-
-    @property
-    def menu(self) -> CommandMenu | None:
-        """The menu while it has something to choose from."""
-        return self._menu if self._menu is not None and self._menu.active else None
-
-    def follow(self, text: str, offers: Sequence[Offer] | None = None) -> CommandMenu | None:
-        """Show which commands the text in the prompt may become, or what is offered; returns the menu once there is one."""
-        is_wanted = bool(offers) or (text.startswith("/") and text != self._closed_for)
-        if self._menu is None and self._new_menu is not None and is_wanted:
-            self._menu = self._new_menu()
-            self.on_notices_grown()
-            self.mount(self._menu)
-        if self._menu is not None:
-            self._menu.follow(text, offers)
-        return self._menu
+    def put_menu(self, menu: Widget) -> None:
+        """Have the menu of the prompt stand over its last rows."""
+        self._menu = menu
+        self.on_notices_grown()
+        self.mount(menu)
 
     def on_notices_grown(self) -> None:
         """The menu stands above the notices."""
@@ -367,12 +344,6 @@ class ChatPane(NoticingPane):
             notices = self.notices
             rows = notices.size.height if notices is not None and notices.display else 0
             self._menu.styles.margin = (0, 0, rows, 0)
-
-    def close_menu(self, text: str) -> None:
-        """Offer no command until the prompt holds another text than this."""
-        self._closed_for = text
-        if self._menu is not None:
-            self._menu.close(text)
 
 
 class TimelinePane(NoticingPane):
@@ -454,7 +425,6 @@ class SessionFrame:
         size: of the terminal.
         heading: what the header says at first.
         transcript: the chat.
-        new_menu: makes the menu of commands when a slash is typed first; None for none.
 
     Attributes:
         header: the first row.
@@ -470,12 +440,11 @@ class SessionFrame:
         size: Size,
         heading: Heading,
         transcript: Transcript,
-        new_menu: Callable[[], CommandMenu] | None = None,
     ) -> None:
         self._screen = screen
         self._transcript = transcript
         self.header = Header(heading)
-        self.chat_pane = ChatPane(transcript, new_menu)
+        self.chat_pane = ChatPane(transcript)
         self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self.views: Views | None = None

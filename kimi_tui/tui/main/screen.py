@@ -28,6 +28,7 @@ from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
+from kimi_tui.tui.main.completion import Completion
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import (
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.session_setup import Found
     from kimi_tui.tui.notices import Level
-    from kimi_tui.tui.prompt.menu import CommandMenu
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
     from kimi_tui.tui.worldline import WorldLineTranscript
@@ -161,11 +161,12 @@ class MainScreen(Screen[None]):
         self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
         heading = heading_of(launch)._replace(title=self._opening)
-        self._frame = SessionFrame(self, launch, size, heading, self.transcript, self._new_menu)
+        self._frame = SessionFrame(self, launch, size, heading, self.transcript)
         self.header = self._frame.header
         self.chat_pane = self._frame.chat_pane
         self.timeline_pane = self._frame.timeline_pane
         self.prompt = PromptBar(key_of("send", self.keys))
+        self.completion = self.prompt.area.completion = Completion(self)
         self.footer = Footer()
         self.type_ahead = TypeAhead(self, self._hand_on)
         self._letters = LetterGate(self, self._write_here, self._act_on, self._tell_no_key)
@@ -628,11 +629,8 @@ class MainScreen(Screen[None]):
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
         self.chat_pane.solve()
-        if self._prompt_modes is not None:
-            self._prompt_modes.end_search(back=False)
-        chosen = self._entry(event.text) if event.chosen is None else event.chosen
-        if chosen:
-            self._run_entry(chosen)
+        if event.chosen:
+            self._run_entry(event.chosen)
         elif self._image_input is not None and self._image_input.reads:
             self.start(self._send_when_read(event.text))
         else:
@@ -677,17 +675,11 @@ class MainScreen(Screen[None]):
             self._learned.set()
             # Of what was sent before: now the commands of files are known, too.
             self._learn_uses(sent)
+            self.follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:
         await self._learned.wait()
         self.send(written)
-
-    def _entry(self, text: str) -> str:
-        """What the menu offers for a text, by name: also where it was typed and sent before the menu could open."""
-        if (menu := self.prompt.area.menu) is not None:
-            return menu.pick(text)
-        offered = self.commands.offered(text) if text != "/" else ()
-        return next((command.name for command in offered if command.is_begun_by(text)), "")
 
     def _run_entry(self, chosen: str) -> None:
         """Run an entry of the menu: a command's name, with a value behind a blank where it offered one."""
@@ -732,9 +724,6 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
-        if area.is_recalled and not area.is_searching:
-            # The arrows go on through what was sent.
-            self.chat_pane.close_menu(area.text)
         self.follow_prompt()
         if self._frame.views is not None:
             self._frame.views.gauge.send(area.chip_tokens)
@@ -748,21 +737,16 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        if self._prompt_modes is not None:
-            self.follow_prompt()
+        self.follow_prompt()
 
     def follow_prompt(self) -> None:
         """Offer what fits the text in the prompt, and say over it what it will be."""
-        area = self.prompt.area
-        text, waits = area.text, self.conversation.follow_ups
+        self.completion.follow()
+        text, waits = self.prompt.area.text, self.conversation.follow_ups
         is_busy = bool(text) and self.conversation.state.running
-        begun = text[:1] in ("!", "#") or "@" in text or is_busy or waits
-        begun = begun or "[Pasted " in text or BEGINS in text
-        if self._prompt_modes is None and not begun:
-            area.menu = self.chat_pane.follow(area.text)
-            return
-        area.menu = self.chat_pane.follow(area.text, self.prompt_modes.offers())
-        self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
+        is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
+        if self._prompt_modes or is_busy or waits or is_other or self.completion.is_searching:
+            self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
 
     @property
     def prompt_modes(self) -> PromptModes:
@@ -771,7 +755,6 @@ class MainScreen(Screen[None]):
             from kimi_tui.tui.main.prompt_modes import PromptModes
 
             self._prompt_modes = PromptModes(self)
-            self.prompt.area.offers = self._prompt_modes.offers
         return self._prompt_modes
 
     @property
@@ -800,12 +783,7 @@ class MainScreen(Screen[None]):
     async def _load_image(self, facts: ImageBlock) -> bytes | None:
         return await self.image_input.load(facts)
 
-    def _new_menu(self) -> CommandMenu:
-        from kimi_tui.tui.prompt.menu import CommandMenu
-
-        return CommandMenu(self.commands, self.keys, values=self._values)
-
-    def _values(self) -> Values:
+    def values(self) -> Values:
         """What may follow the commands now."""
         timeline = self.views.timeline.model
         live, lines = timeline.tree.live, timeline.tree.lines
@@ -820,22 +798,13 @@ class MainScreen(Screen[None]):
         )
 
     @on(PromptArea.TabPressed)
-    def _complete(self) -> None:
-        """Complete a command; in the empty prompt, go to the chat."""
+    def _tab_pressed(self) -> None:
+        """From the empty prompt go to the chat; while the agent works, queue what stands there for after the turn."""
         area = self.prompt.area
         if not area.text:
             self.focus_chat()
-            return
-        self.follow_prompt()
-        menu = area.menu
-        if menu is not None and (chosen := menu.completion) is not None:
-            area.put(f"/{chosen.name}" if " " in chosen.name else f"/{chosen.name} ")
         elif self.conversation.state.running and area.text.strip():
             self.conversation.follow_up(area.take())
-
-    @on(PromptArea.PastTaken)
-    def _past_taken(self) -> None:
-        self.prompt_modes.end_search(back=False)
 
     @on(PromptArea.ModeChanged)
     def _mode_changed(self) -> None:
@@ -860,13 +829,8 @@ class MainScreen(Screen[None]):
 
     def on_command_menu_clicked(self) -> None:
         """A row of the menu was clicked."""
-        menu = self.prompt.area.menu
-        if menu is not None and menu.offer is not None:
-            self.prompt.area.accept(menu.offer)
-            return
-        if (chosen := self.chat_pane.command) is not None:
-            self.prompt.area.take()
-            self._run_entry(chosen.name)
+        if chosen := self.completion.click():
+            self._run_entry(chosen)
 
     @on(PromptArea.RecallPressed)
     def _recall_pressed(self) -> None:
@@ -921,7 +885,7 @@ class MainScreen(Screen[None]):
     @property
     def draft(self) -> Draft:
         """What the user has written and not sent."""
-        searched = self._prompt_modes.draft if self._prompt_modes is not None else None
+        searched = self.completion.draft
         return self.prompt.area.draft if searched is None else searched
 
     def take_draft(self) -> Draft:
@@ -1357,10 +1321,7 @@ class MainScreen(Screen[None]):
 
         Twice in an idle, empty prompt: the timeline, to go back to a step.
         """
-        if self._prompt_modes is not None and self._prompt_modes.end_search(back=True):
-            return
-        if self.prompt.area.has_focus and self.chat_pane.menu is not None:
-            self.chat_pane.close_menu(self.prompt.area.text)
+        if self.completion.escape():
             return
         if self.transcript.has_focus:
             if not self.end_search():
