@@ -25,10 +25,10 @@ from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
 from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 from kimi_tui.tui.transcript.selection import select_piece
 
 TIME_CELLS = 10

@@ -20,6 +20,8 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.prompt.area import may_be_path
 
 if TYPE_CHECKING:
+    from textual.widgets.text_area import Selection
+
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.command import Command
@@ -71,8 +73,8 @@ class Completion:
         self._mention_at: int | None = None
         """Where the path begins that is being typed; None while none is."""
         self._closed_for: str | None = None
-        self._followed: tuple[str, str] | None = None
-        """The text, and its line up to the cursor, for which the menu offers what it does."""
+        self._followed: tuple[str, Selection] | None = None
+        """The text, and the cursor in it, for which the menu offers what it does."""
 
     # --- what is offered
 
@@ -95,7 +97,7 @@ class Completion:
         """Offer what fits what stands in the prompt now."""
         screen, area = self._screen, self._screen.prompt.area
         text = area.text
-        self._followed = text, area.typed
+        self._followed = text, area.selection
         if area.is_recalled and not self.is_searching:
             # The arrows go on through what was sent.
             self._close(text)
@@ -112,10 +114,14 @@ class Completion:
             screen.chat_pane.put_menu(self.menu)
         self.menu.follow(text, offers)
 
-    def _keep_up(self) -> None:
-        """What was typed last may not have been followed yet."""
+    @property
+    def is_behind(self) -> bool:
+        """Whether what was typed last was not followed yet."""
         area = self._screen.prompt.area
-        if self._followed != (area.text, area.typed):
+        return self._followed != (area.text, area.selection)
+
+    def _keep_up(self) -> None:
+        if self.is_behind:
             self.follow()
 
     def offers(self) -> Sequence[Offer] | None:

@@ -26,7 +26,8 @@ from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
+from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
+from kimi_tui.tui.letters import CursorLetters, LetterGate
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.completion import Completion
 from kimi_tui.tui.main.conversation import Conversation
@@ -737,7 +738,8 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        self.follow_prompt()
+        if self.completion.is_behind:
+            self.follow_prompt()
 
     def follow_prompt(self) -> None:
         """Offer what fits the text in the prompt, and say over it what it will be."""

@@ -402,6 +402,8 @@ class PromptArea(TextArea):
     def chip_tokens(self) -> int:
         """About how many tokens the chips that stand here take when they are sent."""
         text = self.text
+        if "[" not in text:  # with which every chip begins
+            return 0
         found = [self._pastes[chip] for chip in self._pastes if chip in text]
         # What stands for a message that was sent may hold images.
         images = self.images.tokens_in(self.message) if self.images is not None else 0
@@ -572,6 +574,8 @@ class PromptArea(TextArea):
 
     def _chip_at(self, column: int) -> tuple[str, int, int] | None:
         line = self.document.get_line(self.selection.end[0])
+        if "[" not in line:  # with which every chip begins
+            return None
         for chip in self._pastes:
             start = line.find(chip)
             if 0 <= start < column <= start + len(chip):

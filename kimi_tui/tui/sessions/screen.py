@@ -29,9 +29,9 @@ from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, LineField, key_of
+from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
-from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
