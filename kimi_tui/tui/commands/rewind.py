@@ -218,8 +218,8 @@ async def choose(
             ),
             line_name=screen.views.timeline.model.line_name(target.world_line),
             pending=pending,
-            write=screen.write_on,
-            typed_at=screen.typed_at,
+            write=screen.keystrokes.write_on,
+            typed_at=screen.keystrokes.written_at,
         )
         with screen.foreseen(target, found, words_stay=is_dmail):
             answer = await screen.ask_of_line(question)
@@ -260,8 +260,8 @@ async def offer_files(screen: MainScreen) -> None:
         replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
-        write=screen.write_on,
-        typed_at=screen.typed_at,
+        write=screen.keystrokes.write_on,
+        typed_at=screen.keystrokes.written_at,
         is_asked_for=False,
     )
     answer = await screen.ask_of_line(question)

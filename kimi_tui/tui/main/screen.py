@@ -26,8 +26,7 @@ from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
-from kimi_tui.tui.letters import CursorLetters, LetterGate
+from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.completion import Completion
 from kimi_tui.tui.main.conversation import Conversation
@@ -39,8 +38,9 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
+from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.notices import STAYS_S, Notice
-from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
+from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.image_chips import in_text
@@ -93,16 +93,12 @@ REFUSED = "refused"
 READING = "Reading the session"
 WARNED_S = 10.0
 TWICE_S = 1.0
-APART_S = 0.5
-"""Seconds between two keys behind which what is written elsewhere begins another word in the prompt."""
 TOLD_LIMIT = 200
 """Notices that are kept to be read again."""
 OFFERED = 50
 """Checkpoints, or world lines, that are offered behind a command."""
 QUIT = "quit"
 """Topic of the notice that the key just pressed quits when it comes again."""
-BEHIND = "behind"
-"""Topic of the notice that what was written waits behind a question."""
 QUITTING = ("ctrl+c", "ctrl+d")
 AS_MESSAGE = "A blank before the slash sends it as a message."
 
@@ -119,7 +115,7 @@ class MainScreen(Screen[None]):
         commands: all that can be run here.
         keys: those of the configuration, by action.
         conversation: the session that is shown.
-        typed_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
+        keystrokes: where what is typed lands.
         n_changes: how many operations have changed what is live or its files since the session was opened.
         told: the newest notices, oldest first.
     """
@@ -152,12 +148,10 @@ class MainScreen(Screen[None]):
         self._learned = asyncio.Event()
         """Whether the commands of files are among them."""
         self._launch = launch
-        self._last_key_at = last_key_at
         self._opening = OPENING if launch.resume is not None else ""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
         self.transcript.keys = self.keys
         self.transcript.reading = READING if launch.resume is not None else ""
-        self.typed_at = 0.0
         self.n_changes = 0
         self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
@@ -169,11 +163,7 @@ class MainScreen(Screen[None]):
         self.prompt = PromptBar(key_of("send", self.keys))
         self.completion = self.prompt.area.completion = Completion(self)
         self.footer = Footer()
-        self.type_ahead = TypeAhead(self, self._hand_on)
-        self._letters = LetterGate(self, self._write_here, self._act_on, self._tell_no_key)
-        self._cursor_letters = CursorLetters(
-            self, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
-        )
+        self.keystrokes = Keystrokes(self, last_key_at)
         self._approvals = ApprovalSlot(self, last_key_at)
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
@@ -181,8 +171,6 @@ class MainScreen(Screen[None]):
         self._image_input: ImageInput | None = None
         self._first_times: FirstTimes | None = None
         self._returned = rewind.ReturnedMessages()
-        self._writes_behind = False
-        """Whether what was pressed last was written behind a question: Enter ends that."""
         self._uses: list[str] = []
         """What was sent and the menu is not ordered by yet."""
         self._begun: Command | None = None
@@ -367,23 +355,23 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.start(work, self.type_ahead.opening() if opens else None)
+        self.conversation.start(work, self.keystrokes.ahead.opening() if opens else None)
 
     @contextmanager
     def leaving(self) -> Generator[None]:
         """What is typed in this context is meant for the session that it ends with; for this one where it ends with none."""
-        self.type_ahead.leave()
+        self.keystrokes.ahead.leave()
         self._is_left = False
         try:
             yield
         finally:
             if not self._is_left:
-                self.type_ahead.stay()
+                self.keystrokes.ahead.stay()
 
     def leave_for(self, launch: Launch) -> None:
         """Let another session take the place of this one."""
         self._is_left = True
-        self.type_ahead.leave()
+        self.keystrokes.ahead.leave()
         self.post_message(SessionChosen(launch))
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
@@ -720,7 +708,7 @@ class MainScreen(Screen[None]):
         self.transcript.warm_up()
         self._look_away()
         area = self.prompt.area
-        self.typed_at = time.monotonic() if area.text else 0.0
+        self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
@@ -912,47 +900,6 @@ class MainScreen(Screen[None]):
         else:
             self.prompt.area.put_sent(text)
 
-    def write_on(self, text: str, *, tells: bool = True) -> None:
-        """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
-        from kimi_tui.foreign_text import clean_pasted
-
-        text, before = clean_pasted(text), self.prompt.area.typed
-        is_apart = (at := self._last_key_at()) - self.typed_at > APART_S
-        joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
-        self.prompt.area.write(f" {text}" if is_apart and joins else text)
-        self.typed_at = max(self.typed_at, at)  # before it is heard that the text has changed
-        if self._approvals.panel is None:
-            self.return_to_now()
-            if tells:
-                self.tell("Nothing was done: what you write goes into the prompt.")
-            return
-        # The prompt is behind a question, whose answers are letters.
-        self._writes_behind = True
-        self._letters.run.go_on(self._last_key_at())
-        if self.focused is None or self._approvals.panel.has_focus_within:
-            self.set_focus(self.on_view)
-        words = "Nothing was done: what you write waits behind the question."
-        self.tell(words, topic=BEHIND)
-
-    def _write_here(self, text: str) -> None:
-        """Take what was typed on the timeline or in the chat, and is no key there."""
-        self._act_on_cursor("leave")
-        self.write_on(text, tells=len(text) > 1)
-
-    def _cursor_action(self, key: str) -> str:
-        return self.on_view.copy_action(key)
-
-    def _act_on_cursor(self, action: str) -> None:
-        self.on_view.act_on_cursor(action)
-
-    def _tell_no_key(self, letter: str) -> None:
-        """A letter was typed there alone that does nothing."""
-        key = key_of("help", self.keys)
-        self.tell(
-            f"{letter} is no key here.",
-            advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
-        )
-
     def return_message(self, change: LineChanged | None, text: str) -> None:
         """Put a message into the prompt that a rewind or a jump left out of the chat; `change` told of that.
 
@@ -979,6 +926,11 @@ class MainScreen(Screen[None]):
     def reading(self) -> int:
         """The number of the world line on view; 0 where now is shown."""
         return self._reader.world_line if self._reader is not None else 0
+
+    @property
+    def question(self) -> ApprovalPanel | None:
+        """The question in the place of the prompt; None where nothing is asked."""
+        return self._approvals.panel
 
     @property
     def on_view(self) -> Transcript:
@@ -1149,81 +1101,18 @@ class MainScreen(Screen[None]):
     # --- where the keys go
 
     async def takes_early(self, event: events.Key | events.Paste) -> bool:
-        """See to it that what is typed lands in the prompt, in its order, and acts on nothing that was not opened for it.
-
-        Called by the app before it hands a key on. Gives the prompt the keys where they would be lost.
-
-        Returns:
-            Whether the key has been taken, and is not to be handed on.
-        """
+        """Whether a key or paste waits or was taken, and is not to be handed on; called by the app before it does so."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self._quit_no_more()
         if self._first_times is not None:
             self._first_times.key_pressed()
-        if event.is_forwarded:
-            return False  # on its way back from what it was handed on to
-        if isinstance(event, events.Key) and self._is_copying:
-            return await self._cursor_letters.takes(event)
-        if not self.type_ahead.is_holding and self.is_active and await self._takes_text(event):
-            return True
-        if self.type_ahead.takes(event):
-            return True
-        if self.is_current and self.focused is None and self.prompt.area.display:
-            self.focus_prompt()
-        return False
-
-    @property
-    def _is_copying(self) -> bool:
-        """Whether keys move a cursor through what is on view."""
-        return self.is_current and self.focused is self.on_view and self.on_view.is_copying
-
-    async def _takes_text(self, event: events.Key | events.Paste) -> bool:
-        """Whether this is taken as text, or waits whether it is, where only keys are expected."""
-        focused, timeline, panel = self.focused, self.timeline_pane, self._approvals.panel
-        asks = panel is not None and (focused is None or focused is panel)
-        if not (asks or focused is self.on_view or timeline.acts):
-            return False
-        if isinstance(event, events.Paste):
-            from kimi_tui.foreign_text import clean_pasted
-
-            self.write_on(event.text, tells=False)
-            if may_be_path(event.text):
-                self.image_input.read_path(clean_pasted(event.text), event.text)
-            return True
-        if panel is not None and asks:
-            return await panel.takes(event)
-        if panel is not None and event.key == "enter" and self._writes_behind:
-            return True  # the end of what waits behind the question, however late
-        is_text = event.character and event.is_printable
-        if is_text and self.reading and self.reader.comes_early(event):
-            self.prompt.area.write(event.character or "")
-            return True
-        is_behind = self.reading or not self.prompt.display
-        if event.key == "slash" and focused is self.on_view and is_behind:
-            self.search("")  # no command can begin there
-            return True
-        if await self._letters.takes(event):
-            return True
-        self._writes_behind = False
-        return False
-
-    async def _hand_on(self, event: events.Key | events.Paste) -> None:
-        await app_of(self).on_event(event)
-
-    async def _act_on(self, event: events.Key) -> None:
-        """Do what a letter does that has waited whether it begins a word."""
-        view = self.on_view
-        if event.key in keys_of("chat.copy_mode", self.keys) and self.focused is view:
-            # At once: the keys behind it are those of the cursor.
-            view.action_copy_mode()
-        else:
-            await self._hand_on(event)
+        return await self.keystrokes.takes(event)
 
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
         self.transcript.uncovered()
         self._look_away()
-        if (panel := self._approvals.panel) is not None:
+        if (panel := self.question) is not None:
             panel.wait_anew()
 
     def _look_away(self) -> None:
@@ -1232,7 +1121,7 @@ class MainScreen(Screen[None]):
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
-        self.type_ahead.screen_opened()
+        self.keystrokes.ahead.screen_opened()
 
     def focus_timeline(self) -> None:
         """Open the timeline and give it the keys; or close it where it has them."""
@@ -1269,7 +1158,7 @@ class MainScreen(Screen[None]):
 
     def focus_prompt(self) -> None:
         """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
-        panel = self._approvals.panel
+        panel = self.question
         if panel is None and self.reading:
             self.reader.focus()
         else:
@@ -1310,7 +1199,7 @@ class MainScreen(Screen[None]):
 
     def action_go_round(self, step: int) -> None:
         """Give the keys to the next of prompt, chat and timeline, as far as they are on the screen, or to the one before."""
-        asks = self._approvals.panel is not None and self._approvals.panel.has_focus
+        asks = self.question is not None and self.question.has_focus
         if asks or (self.timeline_pane.has_keys and step < 0):
             self.focus_chat()
         elif self.on_view.has_focus and step > 0 and not self.has_class("-overlay"):
@@ -1360,7 +1249,7 @@ class MainScreen(Screen[None]):
 
     def on_approval_panel_too_early(self) -> None:
         """Say why nothing happened, in the question itself."""
-        panel, hints = self._approvals.panel, self._first_times
+        panel, hints = self.question, self._first_times
         if panel is not None and hints is not None and self.kimi.launch.config.hints:
             hints.happened("early", partial(setattr, panel, "hint"))
 
@@ -1369,7 +1258,7 @@ class MainScreen(Screen[None]):
         self._update_footer()
 
     def _update_footer(self) -> None:
-        panel = self._approvals.panel
+        panel = self.question
         if panel is not None and (panel.has_focus_within or self.focused is None):
             self.footer.hints = panel.hints
             return
@@ -1386,7 +1275,7 @@ class MainScreen(Screen[None]):
     @property
     def help_title(self) -> str:
         """What stands in the help over the keys that count now."""
-        panel = self._approvals.panel
+        panel = self.question
         if panel is not None and (panel.has_focus_within or self.focused is None):
             return "Approvals"
         return HELP_TITLES.get(self._place(), "")
