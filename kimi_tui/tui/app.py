@@ -31,7 +31,7 @@ from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
-from kimi_tui.tui.collector import COLLECTOR
+from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,

@@ -131,7 +131,8 @@ class Completion:
             found = self._found(area.text)
             self.finds = bool(found)
             return found
-        mentioned = None if area.text.startswith("!") else typed_mention(area.typed)
+        is_message = "@" in area.text and not area.text.startswith("!")
+        mentioned = typed_mention(area.typed) if is_message else None
         if mentioned is None:
             self._mention_at = None
             return None

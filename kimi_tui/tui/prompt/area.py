@@ -451,7 +451,8 @@ class PromptArea(TextArea):
         if self._vim is not None:
             self._vim.write()
         self.load_text("")
-        self.mode_changed()
+        if self._vim is not None:
+            self.mode_changed()
         if self.past is not None:
             self.past.rewind()
         return text
