@@ -36,9 +36,11 @@ _TRIAL_S = 10.0
 _END_S = 3.0
 _SAID = "held"
 _MOST_BYTES = 4096
+_MOST_BINDS = 800
+"""Each takes a descriptor, of which a process usually has 1024."""
 _LANDLOCK_GAPS = (
     "hooks and settings of git in the work folder are not held still",
-    "names of secret files can be listed",
+    "secret files in the work folder can be read, and the names of all can be listed",
     "modes and owners of your other files can be changed",
 )
 
@@ -103,8 +105,13 @@ class Sandbox:
         policy = policy_for(
             work_dir, self.settings, self.environ, network=network, memory=self._memory
         )
-        if policy.links and self.backend == "bwrap":
-            raise NoSandbox(f"{policy.links[0]} is a link, which bubblewrap cannot hold still")
+        if self.backend == "bwrap":
+            if link := next(filter(os.path.islink, policy.kept), None):
+                raise NoSandbox(f"{link} is a link, which bubblewrap cannot hold still")
+            if len(_bwrap_binds(policy)) > _MOST_BINDS:
+                raise NoSandbox(
+                    f"bubblewrap would have to hold more than {_MOST_BINDS} files still"
+                )
         return policy
 
     def confined(
@@ -134,7 +141,8 @@ class Sandbox:
         if self.backend in ("full", "landlock"):
             words = _words(policy, self.backend, self._tmp)
         elif self.backend == "bwrap":
-            words = ("level:filter", f"network:{'on' if policy.network else 'off'}")
+            opened = (f"open:{path}" for _, path in _bwrap_binds(policy))
+            words = ("level:filter", f"network:{'on' if policy.network else 'off'}", *opened)
             argv = [self.program, *bwrap_arguments(policy, self._tmp), "--", *argv]
         else:
             argv = [self.program, "-p", macos_profile(policy, self._tmp), *argv]
@@ -160,6 +168,14 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
     )
 
 
+def _bwrap_binds(policy: Policy) -> list[tuple[str, str]]:
+    """What bubblewrap lays over itself, each with the option for that; their order is that of the words `open`."""
+    return [
+        *(("--bind-fd", path) for path in (*policy.writable, *policy.pinned)),
+        *(("--ro-bind-fd", path) for path in policy.kept),
+    ]
+
+
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
     """The same policy for bubblewrap. Reads which sockets there are."""
     from kimi_tui.tools.sandbox.confine import FILTER_FD, sockets_of_others
@@ -171,14 +187,9 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
     for place in ("/tmp", "/var/tmp"):
         if os.path.isdir(place) and not os.path.islink(place):
             arguments += ["--bind", tmp, place]
-    for flag, paths in (
-        ("--bind", (*policy.writable, *policy.pinned)),
-        ("--ro-bind", policy.kept),
-    ):
-        for path in paths:
-            # One to a link would lie on what that leads to.
-            if not os.path.islink(path):
-                arguments += [flag, path, path]
+    for at, (flag, path) in enumerate(_bwrap_binds(policy), FILTER_FD + 1):
+        # Opened before (`confine.py`): on the way to it by its name there could be a link by then.
+        arguments += [flag, str(at), path]
     covered: list[str] = []
     for path in (*policy.hidden, *policy.sockets, *sockets_of_others([*policy.writable])):
         if any(path.startswith(f"{above}/") for above in covered) or not os.path.lexists(path):

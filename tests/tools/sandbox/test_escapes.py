@@ -9,6 +9,7 @@ import itertools
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ import pytest
 from kimi_tui.tools.process import RunningCommand, marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.supervisor import supervised
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
@@ -282,6 +284,63 @@ async def test_an_entry_that_a_command_made_a_link_is_not_written(
     await run_in(here, script, outside)
     assert os.listdir(outside.out / "other") == []
     assert (outside.home / "made/ok").exists()
+
+
+async def test_no_link_that_comes_after_the_look_is_followed(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    work, elsewhere = outside.work, outside.out / "elsewhere"
+    written(work / "a/b/.env", "x\n")
+    written(elsewhere / "b/.env", outside.secret)
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    script = "cat a/b/.env; echo evil > a/b/made"
+    confined = here.confined(["/bin/bash", "-c", script], work)
+    # As a command in the background does, between the look and the start.
+    (work / "a").rename(work / "c")
+    (work / "a").symlink_to(elsewhere)
+    command = RunningCommand(
+        confined.argv,
+        work_dir=work,
+        environ=confined.environ,
+        timeout_s=50,
+        on_output=lambda text: None,
+        confined_to=confined.words,
+        ends_all=True,
+    )
+    try:
+        with pytest.raises(OSError, match=f"{work}/a"):
+            await command.run()
+    finally:
+        here.remove_temporary()
+    assert os.listdir(elsewhere / "b") == [".env"]
+
+
+def test_all_of_a_command_ends_with_its_supervisor(sandbox: Sandbox, outside: Outside) -> None:
+    outside.work.mkdir(parents=True)
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    confined = here.confined(["/bin/sh", "-c", "setsid sleep 60 & echo on; wait"], outside.work)
+    orders, end = os.pipe()
+    heard, reports = os.pipe()
+    try:
+        with subprocess.Popen(
+            supervised(orders, reports, "", [*confined.words], [*confined.argv]),
+            cwd=outside.work,
+            env=confined.environ,
+            stdout=subprocess.PIPE,
+            pass_fds=(orders, reports),
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(3) == b"on\n"
+            process.kill()
+            # At its end nobody holds the output any more.
+            assert select.select([process.stdout], [], [], 20)[0]
+            assert process.stdout.read() == b""
+    finally:
+        for descriptor in (orders, end, heard, reports):
+            os.close(descriptor)
+        here.remove_temporary()
 
 
 async def test_a_socket_that_is_gone_again_is_in_nobodys_way(

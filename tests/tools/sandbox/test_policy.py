@@ -655,8 +655,8 @@ def test_bubblewrap_is_told_the_same(policy: Policy, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as ear:
         ear.bind(str(tmp_path / "home" / "sock"))
         arguments = " ".join(bwrap_arguments(policy, "/tmp/own"))
-    assert f"--bind {policy.work} {policy.work}" in arguments
-    assert f"--ro-bind {policy.work}/.git/hooks {policy.work}/.git/hooks" in arguments
+    assert re.search(rf"--bind-fd \d+ {policy.work} ", arguments)
+    assert re.search(rf"--ro-bind-fd \d+ {policy.work}/.git/hooks ", arguments)
     # A file that is read-only can be connected to all the same.
     covered = str(tmp_path / "home" / "sock")
     assert covered.startswith("/tmp/") or f"--ro-bind /dev/null {covered}" in arguments
