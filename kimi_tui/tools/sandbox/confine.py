@@ -14,8 +14,8 @@ Imported by the supervisor of a command, which is a fresh interpreter each time:
 takes its orders as words. A library for the three system calls of Landlock would cost 30 ms of imports a command, and one
 for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
 
-Words: `level:full`, `level:landlock`, `level:filter` (for a program that makes the namespaces itself: only the filter, for
-that program to read from `FILTER_FD`; and `open:PATH`, each for it to find at the next descriptor behind that one),
+Words: `level:full`, `level:landlock`, `level:filter` (for bubblewrap, which makes the namespaces itself: only the filter, for
+it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that),
 `network:on`, `tmp:FOLDER` (a private one that becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a
 writable one), `pin:FOLDER` (not to be renamed, on the way to one of these), `hide:PATH` and `socket:PATH` (hidden too,
 where it is still there); absolute and without links, shallow ones first. What a path leads to is opened once and without
@@ -30,13 +30,13 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
-FILTER_FD = 99
-"""Where the filter can be read with `level:filter`."""
+FILTER_FD, COVERS_FD = 99, 98
+"""Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
 
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
@@ -67,6 +67,7 @@ _KEPT_CAPS = (0, 1, 3, 5, 6, 7, 10)
 """Of root: owners and modes of files, signals, users, low ports. The rest rules the machine, or leaves a program its rights when
 it is written to."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_MOST_OF_SERVICES = 5000
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
@@ -197,7 +198,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
             raise OSError(errno.EINVAL, f"no such word: {kind}")
     online = said["network"] == "on"
     if said["level"] == "filter":
-        _hand_over(_filter(is_full=True, online=online, sockets=False), paths["open"])
+        _hand_over(_filter(is_full=True, online=online, sockets=False), paths)
         return
     abi = landlock_abi()
     if abi < 1:
@@ -349,15 +350,38 @@ def _own_processes() -> None:
 
 
 def sockets_of_others(writable: list[str]) -> list[str]:
-    """The names of all sockets in files: of the bus, of agents, of container engines. Behind them is the outside."""
+    """The names of all sockets in files: of the bus, of agents, of container engines. Behind them is the outside.
+
+    The kernel lists those of this network namespace, so in `/run` they are looked for: a service may have one of its own."""
     try:
         with open("/proc/net/unix", "rb") as file:
             lines = file.read().decode(errors="surrogateescape").split("\n")
     except OSError:
         return []
     names = {line[at:] for line in lines if (at := line.find(" /") + 1)}
-    real = {os.path.realpath(name) for name in names}
+    real = {os.path.realpath(name) for name in names} | {*_sockets_of_services("/run")}
     return sorted(name for name in real if not name.startswith("/tmp/") or _below(name, writable))
+
+
+def _sockets_of_services(top: str) -> "Iterator[str]":
+    # Folders of users and of removable media are mounts that may not answer; those of users are hidden.
+    passed_over = (f"{top}/user", f"{top}/media", f"{top}/mount")
+    waiting = [top]
+    n_seen = 0
+    while waiting and n_seen < _MOST_OF_SERVICES:
+        try:
+            listing = os.scandir(waiting.pop())
+        except OSError:
+            continue
+        with listing:
+            for item in listing:
+                n_seen += 1
+                if item.is_symlink() or item.path in passed_over:
+                    continue
+                if item.is_dir(follow_symlinks=False):
+                    waiting.append(item.path)
+                elif not item.is_file(follow_symlinks=False):
+                    yield item.path
 
 
 def _below(path: str, folders: list[str]) -> bool:
@@ -583,13 +607,21 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     return (_Filter * len(steps))(*(_Filter(*step) for step in steps))
 
 
-def _hand_over(code: "ctypes.Array[_Filter]", paths: list[str]) -> None:
-    held = os.memfd_create("filter")
-    os.write(held, bytes(code))
-    os.lseek(held, 0, os.SEEK_SET)
-    os.dup2(held, FILTER_FD)
-    os.close(held)
-    for at, path in enumerate(paths, FILTER_FD + 1):
+def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> None:
+    # Sockets come and go: what is gone when bubblewrap covers it, it does not start for.
+    sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
+    open_ones = (path for path in sockets if not _below(path, paths["hide"]))
+    covers = "".join(
+        f"--ro-bind\0{os.devnull}\0{path}\0" for path in open_ones if os.path.lexists(path)
+    )
+    for at, data in ((FILTER_FD, bytes(code)), (COVERS_FD, os.fsencode(covers))):
+        held = os.memfd_create("told")
+        with open(held, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(held, 0, os.SEEK_SET)
+        os.dup2(held, at)
+        os.close(held)
+    for at, path in enumerate(paths["open"], FILTER_FD + 1):
         place = _opened(path)
         os.dup2(place, at)
         os.close(place)

@@ -16,13 +16,13 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import links_to, open_regular, read_regular
+from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.guarded_links import PASSED_OVER, known_links, links_in, remember
 from kimi_tui.tools.process import word_set
 from kimi_tui.tools.sandbox.sockets import stray_sockets
@@ -461,8 +461,8 @@ class Watch:
         for git in self.repositories:
             path = os.path.join(git, "commondir")
             if path not in self.stamps and os.path.lexists(path):
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
+                with contextlib.suppress(OSError), _opened(git) as folder:
+                    os.unlink("commondir", dir_fd=folder)
                     removed.append(os.path.relpath(path, self.work))
         return removed
 
@@ -758,9 +758,9 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
         return
     modules = [*_modules(git)]
     for path in (git, *modules) if makes_hooks else ():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), _opened(path) as folder:
             # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
-            os.mkdir(os.path.join(path, "hooks"))
+            os.mkdir("hooks", dir_fd=folder)
     trees = _listed(os.path.join(git, "worktrees"))
     if len(trees) > _MOST_REPOSITORIES:
         raise NoSandbox(f"{git} has more than {_MOST_REPOSITORIES} working trees")
@@ -777,9 +777,24 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
                 yield path
             elif name == "config.worktree" and path == git and _has_own_settings(git):
                 # Where git would read it, an empty one: a missing one could be made.
-                with contextlib.suppress(OSError):
-                    os.close(open_regular(Path(inner), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+                with contextlib.suppress(OSError), _opened(path) as folder:
+                    create_file(name, folder, b"", mode=0o644)
                     yield inner
+
+
+@contextlib.contextmanager
+def _opened(folder: str) -> Generator[int]:
+    """A folder for what is made or removed in it. A command in the background can put a link in its place at any moment.
+
+    Raises:
+        OSError: there is no such folder, or a link on the way.
+    """
+    top, *parts = Path(folder).parts
+    held = open_folder(Path(top), parts)
+    try:
+        yield held
+    finally:
+        os.close(held)
 
 
 def _has_own_settings(git: str) -> bool:

@@ -169,6 +169,18 @@ def test_what_the_settings_of_git_name_is_held_still(
     assert policy_for(work, SandboxSettings(), environ).watch.remove_moves() == []
 
 
+def test_nothing_is_removed_behind_a_link(environ: dict[str, str], tmp_path: Path) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere/.git"
+    (work / "sub/.git").mkdir(parents=True)
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "commondir").write_text("mine\n")
+    watch = policy_for(work, SandboxSettings(), environ).watch
+    (work / "sub").rename(work / "other")
+    (work / "sub").symlink_to(elsewhere.parent)
+    assert watch.remove_moves() == []
+    assert (elsewhere / "commondir").exists()
+
+
 def test_nothing_that_a_repository_names_is_waited_for(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -651,21 +663,18 @@ async def test_with_the_network_a_command_reaches_it(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
-def test_bubblewrap_is_told_the_same(policy: Policy, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as ear:
-        ear.bind(str(tmp_path / "home" / "sock"))
-        arguments = " ".join(bwrap_arguments(policy, "/tmp/own"))
+def test_bubblewrap_is_told_the_same(policy: Policy) -> None:
+    arguments = " ".join(bwrap_arguments(policy, "/tmp/own"))
     assert re.search(rf"--bind-fd \d+ {policy.work} ", arguments)
     assert re.search(rf"--ro-bind-fd \d+ {policy.work}/.git/hooks ", arguments)
-    # A file that is read-only can be connected to all the same.
-    covered = str(tmp_path / "home" / "sock")
-    assert covered.startswith("/tmp/") or f"--ro-bind /dev/null {covered}" in arguments
     assert "--ro-bind-try /proc/sys /proc/sys" in arguments
     assert "--unshare-net" in arguments
     assert "--seccomp" in arguments
 
 
 def test_macos_is_told_the_same(policy: Policy) -> None:
+    # Other tests may have sockets with odd names at this moment.
+    policy = replace(policy, sockets=())
     rules = macos_profile(policy, "/tmp/own").split("\n")
     work = policy.work
 
