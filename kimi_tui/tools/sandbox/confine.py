@@ -124,6 +124,9 @@ _OPENS = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}
 _MAKES_FILE = os.O_CREAT | 0o20000000
 """Or one without a name, O_TMPFILE."""
 _CLONE = {"x86_64": (56, 272), "aarch64": (220, 97)}
+_FCNTL = {"x86_64": 72, "aarch64": 25}
+_HOLDS_OPENS_UP = (1024, 1040)
+"""F_SETLEASE, F_SETDELEG: whoever opens such a file, outside too, waits for the command."""
 _IOCTL = {"x86_64": 16, "aarch64": 29}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _SENDS = {"x86_64": ((44, 3), (46, 2), (307, 3)), "aarch64": ((206, 3), (211, 2), (269, 3))}
@@ -573,10 +576,8 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     for call, argument in _OPENS[machine]:
         mode = (_LD, 0, 0, 16 + 8 * (argument + 1))
         when(call, argument, [(_JSET, 0, 3, _MAKES_FILE), mode, *as_owner])
-    typing: list[tuple[int, int, int, int]] = []
-    for request in _TYPING:
-        typing += [(_JEQ, 0, 1, request), refuse]
-    when(_IOCTL[machine], 1, typing)
+    for call, requests in ((_IOCTL[machine], _TYPING), (_FCNTL[machine], _HOLDS_OPENS_UP)):
+        when(call, 1, [step for one in requests for step in ((_JEQ, 0, 1, one), refuse)])
     is_bare = not is_full and not online
     families = [_INET, _INET6, _NETLINK]
     if not is_bare or sockets:

@@ -710,14 +710,10 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
     if not os.path.isdir(git):
         return _stamped(git)
     stamps: dict[str, _Stamp] = {}
-    for name in ("commondir", "config", "config.worktree"):
-        # An empty one says nothing, and may be ours.
-        stamps |= {
-            path: stamp for path, stamp in _stamped(os.path.join(git, name)).items() if stamp[1]
-        }
+    stamps |= _filled(git, "commondir", "config", "config.worktree")
     stamps |= _hook_stamps(git) | _step_stamps(git)
     for tree in _listed(os.path.join(git, "worktrees"))[:_MOST_REPOSITORIES]:
-        stamps |= _step_stamps(tree)
+        stamps |= _step_stamps(tree) | _filled(tree, "config.worktree")
     with contextlib.suppress(NoSandbox):
         for module in _modules(git):
             stamps |= _stamped(os.path.join(module, "config"))
@@ -728,6 +724,14 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
                 # What was not there could not be held still.
                 stamps |= _stamped(path)
     return stamps
+
+
+def _filled(folder: str, *names: str) -> dict[str, _Stamp]:
+    """The stamps of files that say something. An empty one does not, and may be ours."""
+    stamps: dict[str, _Stamp] = {}
+    for name in names:
+        stamps |= _stamped(os.path.join(folder, name))
+    return {path: stamp for path, stamp in stamps.items() if stamp[1]}
 
 
 def _hook_stamps(git: str) -> dict[str, _Stamp]:
@@ -764,6 +768,7 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
     trees = _listed(os.path.join(git, "worktrees"))
     if len(trees) > _MOST_REPOSITORIES:
         raise NoSandbox(f"{git} has more than {_MOST_REPOSITORIES} working trees")
+    own_settings = (git, *trees) if _has_own_settings(git) else ()
     for path in (git, *modules, *trees):
         there = [one for one in (os.path.join(path, name) for name in _STEPS) if os.path.isdir(one)]
         steps = _identities(one for one in there if not os.path.islink(one))
@@ -775,7 +780,7 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
             elif os.path.islink(inner):
                 # A link itself cannot be held still; what holds it can.
                 yield path
-            elif name == "config.worktree" and path == git and _has_own_settings(git):
+            elif name == "config.worktree" and path in own_settings:
                 # Where git would read it, an empty one: a missing one could be made.
                 with contextlib.suppress(OSError), _opened(path) as folder:
                     create_file(name, folder, b"", mode=0o644)

@@ -46,17 +46,17 @@ SOCKETS = {"socket", "bound elsewhere"}
 SPACES = {"user space", "mounts", "child space", "child space anew", "enter", "mount"}
 KERNEL = {"keys", "key ring", "faults", "rings", "programs", "counters"}
 OWNER = {"owner", "owner made"}
-CALLS = {*SPACES, *KERNEL, *OWNER, *OF_ALL, "typing", "other network", "limits"}
+CALLS = {*SPACES, *KERNEL, *OWNER, *OF_ALL, "typing", "lease", "other network", "limits"}
 WHOLE = {
     *(*FILES, *META, *SECRET, *IN_WORK, "secret names", *SHARED, *TRACES, *BY_NUMBER),
-    *("seen", *CALLS),
+    *("seen", "rights of owners", *CALLS),
 }
 NETWORK = {*TCP, *UDP, "abstract", *SOCKETS}
 
 HELD: dict[str, set[str]] = {
     "namespaces": {
         *(*FILES, *META, *SECRET, *IN_WORK, "secret names", *SHARED, *TRACES),
-        *(*BY_NUMBER, "seen", *NETWORK),
+        *(*BY_NUMBER, "seen", "rights of owners", *NETWORK),
     },
     "landlock": {*FILES, *SECRET, *TRACES, "terminal", *TCP, "signal", "abstract"},
     "landlock in the whole": {*FILES, *TRACES, "signal", "abstract"},
@@ -88,7 +88,7 @@ class World:
         work, out, home = (base / part for part in ("work", "out", "home"))
         for path in (
             *(work / one for one in ("ok", "put", "swap", "owned", ".env", ".git/hooks/x.sample")),
-            *(out / one for one in ("file", "remove", "take", "swap")),
+            *(out / one for one in ("file", "remove", "take", "swap", "leased")),
             *(home / ".ssh/id", base / "tmp/x", base / "app/config.toml"),
         ):
             path.parent.mkdir(parents=True, exist_ok=True)

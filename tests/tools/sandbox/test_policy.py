@@ -258,6 +258,22 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     assert not found.may_write("sub/new/hooks/post-update")
 
 
+def test_settings_of_a_linked_working_tree_are_held_still_or_named(
+    linked: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    own = tmp_path / "work/.git/worktrees/linked/config.worktree"
+    found = policy_for(linked, SandboxSettings(), environ)
+    # Git reads it only where the repository says so; whoever makes it now may have that said later.
+    own.write_text("[core]\n\tfsmonitor = evil\n")
+    assert [os.path.basename(path) for path in found.watch.changed()] == ["config.worktree"]
+    own.unlink()
+    git("config", "extensions.worktreeConfig", "true", within=linked)
+    found = policy_for(linked, SandboxSettings(), environ)
+    assert not found.may_write(str(own))
+    assert own.read_text() == ""
+    assert found.watch.changed() == []
+
+
 def test_steps_begun_in_a_linked_working_tree_are_named(
     linked: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
