@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -63,7 +64,13 @@ from kimi_tui.tui.screens import (
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
 from kimi_tui.tui.state import STAYS_S
-from kimi_tui.tui.terminal_input import BackgroundTold, Graphics, TerminalInput, guess_light
+from kimi_tui.tui.terminal_input import (
+    BackgroundTold,
+    Graphics,
+    TerminalGone,
+    TerminalInput,
+    guess_light,
+)
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -622,6 +629,11 @@ class KimiApp(App[None], inherit_bindings=False):
     def _woken(self) -> None:
         """After a suspension the terminal's screen is empty, and Textual draws only what has changed."""
         self.refresh(layout=True)
+
+    @on(TerminalGone)
+    def _terminal_gone(self) -> None:
+        if self.return_code is None:
+            self._ended_by_the_system(128 + signal.SIGHUP)
 
     def _ended_by_the_system(self, code: int) -> None:
         self._ending.begin()
