@@ -630,6 +630,11 @@ class KimiApp(App[None], inherit_bindings=False):
         """After a suspension the terminal's screen is empty, and Textual draws only what has changed."""
         self.refresh(layout=True)
 
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw all of it where the window is as large as before: it was smaller for a moment, and has lost what was cut off."""
+        if self.screen_stack and event.size == self.screen.size:
+            self.screen.refresh()
+
     @on(TerminalGone)
     def _terminal_gone(self) -> None:
         if self.return_code is None:

@@ -313,6 +313,17 @@ def test_two_hundred_sizes_in_two_seconds(configured: Program, server: ChatServe
     assert "go on with" in _leave(terminal)
 
 
+def test_what_a_smaller_window_cut_off_is_drawn_again(configured: Program) -> None:
+    terminal = configured.start(size=(100, 30))
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.wait_quiet(0.5)
+    before = terminal.screen_text()
+    # As where panes are zoomed twice: the program hears of it once, and of no other size.
+    terminal.resize(60, 20)
+    terminal.resize(100, 30)
+    terminal.wait_for(before)
+
+
 def _leave(terminal: Terminal) -> str:
     """Quit; what stands on the terminal then."""
     before = terminal.n_bytes
