@@ -33,6 +33,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.tui.collector import COLLECTOR
+from kimi_tui.tui.compositor import draw_all
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
@@ -631,9 +632,9 @@ class KimiApp(App[None], inherit_bindings=False):
         self.refresh(layout=True)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw all of it where the window is as large as before: it was smaller for a moment, and has lost what was cut off."""
-        if self.screen_stack and event.size == self.screen.size:
-            self.screen.refresh()
+        """Draw all of it where the window is as large as before: it was another size for a moment, and shows what that left."""
+        for screen in self.screen_stack:
+            draw_all(screen, event.size)
 
     @on(TerminalGone)
     def _terminal_gone(self) -> None:
