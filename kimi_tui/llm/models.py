@@ -93,6 +93,10 @@ class _JsonClient:
                 advice="Check the base URL and the network.",
             ) from error
         except httpx2.ConnectError as error:
+            from kimi_tui.llm.http_client import tls_error
+
+            if (refused := tls_error(self._host, error)) is not None:
+                raise refused from error
             raise APIConnectionError(
                 errors.cannot_be_reached(self._host, error, self._secrets),
                 advice="Check the base URL and the network.",
