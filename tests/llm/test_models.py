@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import ssl
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,14 @@ from kimi_tui.llm.errors import (
     APITLSError,
     LLMError,
 )
-from kimi_tui.llm.known_models import DEFAULT_WINDOW, known_window
 from kimi_tui.llm.message import user_message
-from kimi_tui.llm.models import chat_models, local_servers, read_models
+from kimi_tui.llm.models import (
+    DEFAULT_WINDOW,
+    chat_models,
+    known_window,
+    local_servers,
+    read_models,
+)
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 
 # -- lists of models --
@@ -144,6 +150,23 @@ async def test_what_is_no_list_is_told(
             await chat_models(server.base_url, "sk-k", timeout_s=0.3)
     else:
         assert (await chat_models(server.base_url, "sk-k", timeout_s=0.3)).models == ()
+
+
+async def test_a_list_is_not_read_on_the_event_loop(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by: list[int] = []
+
+    def read(body: Any) -> list[models.FoundModel] | None:
+        read_by.append(threading.get_ident())
+        return read_models(body)
+
+    monkeypatch.setattr(models, "read_models", read)
+    assert (await chat_models(server.base_url, "sk-k")).models
+    assert threading.get_ident() not in read_by
+    server.route("GET", "/v1/models", reply({"data": "none"}))
+    with pytest.raises(APIStatusError, match="answered, but not with a list of models"):
+        await chat_models(server.base_url, "sk-k")
 
 
 async def test_nobody_there(server: ChatServer) -> None:
