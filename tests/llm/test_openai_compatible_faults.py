@@ -198,6 +198,11 @@ FINAL: dict[str, tuple[Answer, type[LLMError], str]] = {
         APIStatusError,
         "Log in",
     ),
+    "web page without a title": (
+        status(200, "<html>Log in", content_type="text/html"),
+        APIStatusError,
+        r"answered with a web page and not with a model's answer\.\Z",
+    ),
     "error with 200": (
         reply({"error": {"message": "No such model", "code": 404}}),
         APIStatusError,

@@ -405,6 +405,17 @@ class ReturnedMessages:
         else:
             self._early = _Returned(change, text)
 
+    def command_behind(self, written: str) -> str:
+        """The slash command that was typed behind the message of the newest operation; empty where there is none.
+
+        That message stands in the prompt before anyone can write, and what is written goes behind it.
+        """
+        waiting = self._done[-1].text if self._done else ""
+        if not waiting or not written.startswith(waiting):
+            return ""
+        behind = written[len(waiting) :].strip()
+        return behind if behind.startswith("/") and "\n" not in behind else ""
+
     def said(self) -> None:
         """A turn has begun: what was undone cannot be done again, and no message waits in the prompt any more."""
         self._undone.clear()

@@ -639,6 +639,11 @@ class MainScreen(Screen[None]):
             self.tell("A command follows the slash.", advice="The arrows choose one of the list.")
             self.keep(text)
             return
+        behind = self._returned.command_behind(text)
+        if behind and self.commands.parse(behind).command is not None:
+            # The message waits on, for whoever edits it and for an undo, which takes it away again.
+            self.prompt.area.put_sent(text.removesuffix(behind).rstrip())
+            text = written = behind
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
