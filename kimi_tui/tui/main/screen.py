@@ -1035,7 +1035,8 @@ class MainScreen(Screen[None]):
         if on_timeline and not prospect.words_stay:
             yield
             return
-        self.foresee(prospect)
+        if prospect != self._foreseen:
+            self.foresee(prospect)
         try:
             yield
         finally:
