@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
+from support.stored_sessions import store_session
 
 from kimi_tui.tools.file_list import FileList
 from kimi_tui.tui.main.completion import mention, typed_mention
@@ -149,3 +150,18 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         assert area.text == "run it"
         await one.idle()
         assert server.requests == []
+
+
+async def test_files_are_those_of_the_folder_of_the_session(home: Path) -> None:
+    for folder, name in (("app", "own.py"), ("elsewhere", "other.py")):
+        (home / folder).mkdir()
+        (home / folder / name).write_text("x")
+    session = store_session(home, home / "app", "Fix the import", "Done.")
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, work=home / "elsewhere", resume=session) as one,
+    ):
+        await one.ready()
+        await one.pilot.press("@")
+        await one.until(lambda: offered(one) != "")
+        assert offered(one) == "@own.py "
