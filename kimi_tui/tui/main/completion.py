@@ -59,15 +59,15 @@ class Completion:
 
     Attributes:
         menu: what is offered; None before the first offer.
-        draft: what stood in the prompt before it was searched for what was sent; None while it is not.
-        finds: whether anything that was sent has what is looked for.
+        draft: what stood in the prompt before what was sent was searched; None while it is not.
     """
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
         self.menu: CommandMenu | None = None
         self.draft: Draft | None = None
-        self.finds = False
+        self._finds = False
+        """Whether anything that was sent has what is looked for."""
         self._others: Sequence[str] = ()
         """What was sent in other folders."""
         self._mention_at: int | None = None
@@ -129,7 +129,7 @@ class Completion:
         area, conversation = self._screen.prompt.area, self._screen.conversation
         if self.is_searching:
             found = self._found(area.text)
-            self.finds = bool(found)
+            self._finds = bool(found)
             return found
         is_message = "@" in area.text and not area.text.startswith("!")
         mentioned = typed_mention(area.typed) if is_message else None
@@ -261,6 +261,17 @@ class Completion:
         self._others = others
         if self.is_searching:
             self._screen.follow_prompt()
+
+    @property
+    def search_words(self) -> str:
+        """What is said over the field while what was sent is searched; else empty."""
+        if not self.is_searching:
+            return ""
+        if self._finds:
+            return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
+        if self._screen.prompt.area.text.strip():
+            return "Nothing that was sent has these words; Esc goes back"
+        return "Nothing was sent yet; Esc goes back"
 
     def _found(self, query: str) -> list[Offer]:
         from kimi_tui.tui.prompt.menu import Offer

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
@@ -486,7 +487,8 @@ class Conversation:
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
-            self._files = FileList(self._launch.work_dir, os.environ)
+            # A session may be of another folder than the one that the program was started in.
+            self._files = FileList(Path(self._screen.transcript.work_dir), os.environ)
         if self._files_stale and not self._scans_files:
             self._files_stale = False
             self._scans_files = True

@@ -70,12 +70,13 @@ class PromptModes:
         area = self._screen.prompt.area
         if area.text.strip() not in ("", self._to_note):
             self._to_note = ""
-        where = short(Path(self._screen.transcript.work_dir))
-        if self._screen.completion.is_searching:
-            return self._search_words()
-        if area.chip is not None and self._is_in_chip():
-            what = "the image" if area.chip[0].startswith(BEGINS) else "what was pasted"
+        if words := self._screen.completion.search_words:
+            return words
+        if (chip := area.chip) is not None and area.selection.end[1] < chip[2]:
+            what = "the image" if chip[0].startswith(BEGINS) else "what was pasted"
             return f"Enter or Space opens {what}, Backspace removes it"
+        work_dir = Path(self._screen.transcript.work_dir)
+        where = short(work_dir)
         if self._screen.conversation.lists_files and typed_mention(area.typed) is not None:
             return f"Listing the files of {where} …"
         if is_command(area.text):
@@ -83,25 +84,13 @@ class PromptModes:
             later = " after the turn" if self._screen.conversation.state.running else ""
             return f"Your own command{later}, in no sandbox; {told}. It runs in {where}"
         if is_note(area.text):
-            return f"Adds a line to {short(Path(self._screen.transcript.work_dir) / NOTES)}"
+            return f"Adds a line to {short(work_dir / NOTES)}"
         state = self._screen.conversation.state
         if state.running and area.text and not area.text.startswith("/"):
             if state.waits_for_own:
                 return "Enter sends it after your command"
             return "Enter steers; Tab queues it for after the turn"
         return ""
-
-    def _search_words(self) -> str:
-        if self._screen.completion.finds:
-            return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
-        if self._screen.prompt.area.text.strip():
-            return "Nothing that was sent has these words; Esc goes back"
-        return "Nothing was sent yet; Esc goes back"
-
-    def _is_in_chip(self) -> bool:
-        area = self._screen.prompt.area
-        chip = area.chip
-        return chip is not None and area.selection.end[1] < chip[2]
 
     # --- commands and notes
 

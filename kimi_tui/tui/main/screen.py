@@ -628,7 +628,11 @@ class MainScreen(Screen[None]):
             self.send(event.text)
 
     def send(self, written: str) -> None:
-        """Run a command that was written out, or say the text."""
+        """Do what a line of the prompt stands for.
+
+        With `/` a command, with `!` one of the user's own for the shell, with `#` a note; with nothing the agent goes on.
+        All else is said to the agent, and all of these with a blank before them.
+        """
         text = sent_text(written)
         if not text:
             self.conversation.go_on()
@@ -671,7 +675,7 @@ class MainScreen(Screen[None]):
             self._learned.set()
             # Of what was sent before: now the commands of files are known, too.
             self._learn_uses(sent)
-            self.follow_prompt()
+        self.follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:
         await self._learned.wait()
