@@ -7,14 +7,12 @@ so that what was streamed until then can be stored.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.llm import tokens
@@ -41,6 +39,9 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 _log = logging.getLogger(__name__)
 
@@ -246,45 +247,71 @@ async def complete(
         LLMError: it failed for good.
         asyncio.CancelledError: cancelled; the connection is closed.
     """
+    from tenacity import AsyncRetrying, RetryError, retry_if_exception
+
     answer = collector or Collector(provider.info.provider, provider.info.model)
     retries = _Retries(policy, known=known)
-    for attempt in count(2):
-        try:
-            return await _ask_once(provider, system, tools, history, answer, on_item)
-        except LLMError as error:
-            wait_s = retries.wait_s(error)
-            if wait_s is None:
-                if isinstance(error, APIStatusError) and retries.wait_too_long(error):
-                    raise _not_retried(error) from None
-                raise
-            notice = RetryNotice(
-                attempt=attempt,
-                max_attempts=policy.max_attempts,
-                wait_s=wait_s,
-                reason=error.message,
-                status=error.status if isinstance(error, APIStatusError) else None,
-                left_s=retries.left_s(error) or 0.0,
-            )
-            _log.warning(
-                "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
-                provider.info.model,
-                notice.status or type(error).__name__,
-                error.message,
-                notice.attempt,
-                notice.max_attempts,
-                notice.wait_s,
-            )
+
+    def wait_s(state: RetryCallState) -> float:
+        return retries.wait_s(_failure(state))
+
+    notices: list[RetryNotice] = []
+
+    def before_sleep(state: RetryCallState) -> None:
+        error = _failure(state)
+        notice = RetryNotice(
+            attempt=state.attempt_number + 1,
+            max_attempts=policy.max_attempts,
+            wait_s=state.upcoming_sleep,
+            reason=error.message,
+            status=error.status if isinstance(error, APIStatusError) else None,
+            left_s=retries.left_s(error) or 0.0,
+        )
+        notices.append(notice)
+        _log.warning(
+            "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
+            provider.info.model,
+            notice.status or type(error).__name__,
+            error.message,
+            notice.attempt,
+            notice.max_attempts,
+            notice.wait_s,
+        )
         answer.clear()
         on_retry(notice)
+
+    async def sleep(seconds: float) -> None:
         if retry_now is None:
-            await asyncio.sleep(wait_s)
-            continue
+            await asyncio.sleep(seconds)
+            return
         retry_now.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
+        try:
+            async with asyncio.timeout(seconds):
                 await retry_now.wait()
-            on_retry(replace(notice, wait_s=0.0))
-    raise AssertionError  # the loop returns or raises
+        except TimeoutError:
+            return
+        on_retry(replace(notices[-1], wait_s=0.0))
+
+    try:
+        async for attempt in AsyncRetrying(
+            stop=lambda state: retries.are_over(_failure(state)),
+            wait=wait_s,
+            retry=retry_if_exception(
+                lambda error: is_retryable(error) and not retries.wait_too_long(error)
+            ),
+            before_sleep=before_sleep,
+            sleep=sleep,
+            reraise=True,
+        ):
+            with attempt:
+                return await _ask_once(provider, system, tools, history, answer, on_item)
+    except APIStatusError as error:
+        if retries.wait_too_long(error):
+            raise _not_retried(error) from None
+        raise
+    except RetryError as error:  # cannot happen with reraise, but says so to the type checker
+        raise LLMError("The model could not be asked.") from error
+    raise LLMError("The model could not be asked.")
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -325,22 +352,23 @@ class _Retries:
         self._until = self._until or now + self._policy.patience_s
         return max(0.0, self._until - now)
 
-    def wait_s(self, error: BaseException) -> float | None:
-        """The wait before the next attempt; None where this failure was the last one."""
-        if not is_retryable(error) or self.wait_too_long(error):
-            return None
+    def wait_s(self, error: BaseException) -> float:
+        """The wait before the next attempt."""
         policy, left_s = self._policy, self.left_s(error)
         if left_s is not None:
             self._n_overloads += 1
-            n, most_s, is_over = self._n_overloads, min(policy.longest_wait_s, left_s), left_s <= 0
+            n, most_s = self._n_overloads, min(policy.longest_wait_s, left_s)
         else:
             self._n_others += 1
-            n, most_s, is_over = self._n_others, policy.max_s, self._n_others >= policy.max_attempts
-        if is_over:
-            return None
+            n, most_s = self._n_others, policy.max_s
         grown = policy.initial_s * 2.0 ** min(n - 1, 60)
         asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
         return max(min(most_s, grown), asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
+
+    def are_over(self, error: BaseException) -> bool:
+        """Whether this failure was the last one; asked after `wait_s`."""
+        left_s = self.left_s(error)
+        return self._n_others >= self._policy.max_attempts if left_s is None else left_s <= 0
 
     def wait_too_long(self, error: BaseException) -> bool:
         """Whether the server asks for a longer wait than there is patience for."""
@@ -349,6 +377,12 @@ class _Retries:
         left_s = self.left_s(error)
         most_s = self._policy.longest_wait_s if left_s is None else left_s
         return (error.retry_after_s or 0.0) > most_s
+
+
+def _failure(state: RetryCallState) -> LLMError:
+    outcome = state.outcome
+    error = outcome.exception() if outcome is not None else None
+    return error if isinstance(error, LLMError) else LLMError("The call failed.")
 
 
 def _not_retried(error: APIStatusError) -> APIStatusError:
@@ -429,11 +463,12 @@ async def _usage(
     if reported is not None and reported.input and reported.output:
         return reported
 
-    def estimated() -> Usage:
+    def count() -> Usage:
         output = tokens.message_tokens(message)
         if reported is not None and reported.input:
             return Usage(reported.input, output, reported.cached, estimated=True)
-        return Usage(tokens.estimate_request(system, tools, history), output, estimated=True)
+        guess = tokens.estimate_request(system, tools, history)
+        return Usage(guess, output, estimated=True, input_estimated=True)
 
     # Megabytes of history take tens of milliseconds to count.
-    return await asyncio.to_thread(estimated)
+    return await asyncio.to_thread(count)

@@ -127,6 +127,8 @@ def preload() -> None:
         root, silent = logging.getLogger(), logging.NullHandler()
         root.addHandler(silent)
         try:
+            import tenacity
+
             with put_off(*_SHAPES):
                 from openai import AsyncOpenAI
 
@@ -134,7 +136,7 @@ def preload() -> None:
         finally:
             root.removeHandler(silent)
         logging.getLogger("openai").setLevel(logging.WARNING)
-        del AsyncOpenAI, http_client
+        del tenacity, AsyncOpenAI, http_client
 
 
 def _request_headers(api_key: str) -> dict[str, str | Omit]:

@@ -52,6 +52,7 @@ from kimi_tui.wire.queue import Wire
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
+
 GATHERED_S = 0.1
 """For so many seconds events are gathered before they are written together."""
 PART_S = 1.0

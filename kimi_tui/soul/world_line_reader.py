@@ -18,7 +18,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.history import rebuild_world_line
+from kimi_tui.soul.history import rebuild_world_line, session_history
 from kimi_tui.soul.messages import (
     dmail_text,
     images_in,
@@ -255,7 +255,7 @@ class WorldLineReader:
         other = await asyncio.to_thread(self.session.world_line, world_line)
         shared = await asyncio.to_thread(shared_checkpoints, line, other)
         live, points = line.checkpoints, other.checkpoints
-        facts = await asyncio.to_thread(lambda: RecordedFacts(read_records(self.session)))
+        facts = await asyncio.to_thread(lambda: RecordedFacts(session_history(self.session)))
         figure = self.figures.get(live[shared].uid) if 0 < shared < len(live) else None
         return WorldLineComparison(
             world_line=world_line,

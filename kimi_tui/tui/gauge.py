@@ -124,9 +124,7 @@ class Gauge(Widget):
     def model(self, model: GaugeModel) -> None:
         self._model = model
         self._freed_serial = model.freed.serial
-        for timer in self._fall_timers:
-            timer.stop()
-        self._freed_bar = self._freed_figure = None
+        self._end_marks()
         self.changed(motion=False)
 
     def changed(self, *, motion: bool = True) -> None:
@@ -138,6 +136,7 @@ class Gauge(Widget):
         model = self._model
         if model.freed.serial != self._freed_serial:
             self._freed_serial = model.freed.serial
+            self._end_marks()
             if motion and model.freed.before > model.freed.after:
                 self._mark_freed(model.freed)
         elif self._freed_figure not in (None, model.freed):
@@ -189,9 +188,12 @@ class Gauge(Widget):
     def _stop_moving(self) -> None:
         app_of(self).animator.force_stop_animation(self, "shown")
 
-    def _mark_freed(self, freed: Freed) -> None:
+    def _end_marks(self) -> None:
         for timer in self._fall_timers:
             timer.stop()
+        self._freed_bar = self._freed_figure = None
+
+    def _mark_freed(self, freed: Freed) -> None:
         self._freed_bar = self._freed_figure = freed
         self._fall_timers = [
             self.set_timer(FREED_BAR_S, self._end_freed_bar),

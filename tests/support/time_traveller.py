@@ -31,7 +31,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
-from kimi_tui.tools.send_dmail import SendDMail
+from kimi_tui.tools.session_tools import SendDMail
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import EventRecord, TurnEnd
 from kimi_tui.wire.queue import Subscription

@@ -168,6 +168,11 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
         story.step(cost=0)
         app.feed(story.records[first:])
         assert "◆ −18.4k" in app.gauge_text
+        # The line of which that was told is not shown any more.
+        first = len(story.records)
+        story.jump(max(story.stored), op="undo")
+        app.feed(story.records[first:])
+        assert "18.4k" not in app.gauge_text
 
 
 async def test_what_leaves_the_bar_as_it_is_does_not_move() -> None:
