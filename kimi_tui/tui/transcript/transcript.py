@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.style import Style
@@ -420,7 +421,7 @@ class Transcript(ScrollView, can_focus=True):
             return ()
         if self._thumbnails is None:
 
-            def start(work: Coroutine[None, None, None]) -> None:
+            def start(work: Callable[[], Coroutine[None, None, None]]) -> None:
                 self.run_worker(reported(self, work), group="thumbnails")
 
             self._thumbnails = Thumbnails(self.load_image, start, self._picture_came)
@@ -614,7 +615,9 @@ class Transcript(ScrollView, can_focus=True):
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
     def _import_ahead(self) -> None:
-        self.run_worker(reported(self, asyncio.to_thread(import_for_answers)), group="warm-up")
+        self.run_worker(
+            reported(self, partial(asyncio.to_thread, import_for_answers)), group="warm-up"
+        )
 
     # --- frames
 
@@ -1210,7 +1213,7 @@ class Transcript(ScrollView, can_focus=True):
         view = self._current_view()
         if view is not None and view.late is not None:
             self.run_worker(
-                reported(self, self._open_when_whole(view)), group="link", exclusive=True
+                reported(self, partial(self._open_when_whole, view)), group="link", exclusive=True
             )
         else:
             self._open_next(view)
@@ -1292,13 +1295,13 @@ class Transcript(ScrollView, can_focus=True):
             self._selection_copied(end.value)
         else:
             first = self.flow.index_of(self.selected_marks[0])
-            copied = self._copied_in_slices(in_slices(work, COPY_SLICE_S), first or 0)
+            copied = partial(self._copied_in_slices, work, first or 0)
             self.run_worker(reported(self, copied), group="copy", exclusive=True)
         self.screen.clear_selection()
         return True
 
-    async def _copied_in_slices(self, copied: Awaitable[str], first: int) -> None:
-        self._selection_copied(await copied)
+    async def _copied_in_slices(self, copied: Generator[None, None, str], first: int) -> None:
+        self._selection_copied(await in_slices(copied, COPY_SLICE_S))
         # What was laid out for it may be higher than it was taken for.
         self._note(first)
         self._draw()
