@@ -331,9 +331,9 @@ def command_that_ran(asked_for: str, message: str) -> str:
 
 def shell_argv(command: str, env: ToolEnv) -> list[str]:
     """The command for bash without any start-up file, or for sh where there is no bash."""
-    for bash in ("/bin/bash", "/usr/bin/bash", find_program("bash", env.environ, env.work_dir)):
-        if bash and os.access(bash, os.X_OK):
-            return [bash, "--noprofile", "--norc", "-c", command]
+    usual = (place for place in ("/bin/bash", "/usr/bin/bash") if os.access(place, os.X_OK))
+    if bash := next(usual, None) or find_program("bash", env.environ, env.work_dir):
+        return [bash, "--noprofile", "--norc", "-c", command]
     return ["/bin/sh", "-c", command]
 
 
