@@ -255,6 +255,7 @@ class Conversation:
         figure = Figure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks_checkpoints)
+        await self.meter.keep_up(Pace())
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
 

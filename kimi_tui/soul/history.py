@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
+from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import EMPTY_WORLD_LINE, Kind, WorldLineContent
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.jsonl import parse
@@ -41,7 +42,6 @@ from kimi_tui.soul.messages import (
 )
 from kimi_tui.soul.record import (
     END_BYTES,
-    INTERRUPTED,
     LARGE_END_BYTES,
     KimiCliRecord,
     RecordedUnit,

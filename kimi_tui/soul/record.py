@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.session import Session
 from kimi_tui.soul.tasks import Pace, run_to_completion
@@ -51,9 +52,6 @@ from kimi_tui.wire.queue import Wire
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
-INTERRUPTED = "The user stopped this call before it ended. It may have taken effect in part: look before you rely on it."
-NOT_BEGUN = "Not run: the user stopped the agent before this call began."
-"""What the result of a tool call says that the user stopped."""
 
 GATHERED_S = 0.1
 """For so many seconds events are gathered before they are written together."""

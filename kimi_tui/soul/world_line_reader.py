@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
+from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
@@ -25,7 +26,7 @@ from kimi_tui.soul.messages import (
     summary_text,
     words_with_images,
 )
-from kimi_tui.soul.record import INTERRUPTED, read_records, records_by_checkpoint
+from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
 from kimi_tui.soul.tool_results import call_arguments, outcome_of

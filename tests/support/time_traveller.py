@@ -11,7 +11,6 @@ from typing import Any
 
 from kimi_tui.llm.errors import APIStatusError
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.program_words import CHECKPOINT_MARKER
 from kimi_tui.llm.provider import (
     ChatProvider,
     Finished,
@@ -27,6 +26,7 @@ from kimi_tui.llm.provider import (
 from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.prompts import CHECKPOINT_MARKER
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
