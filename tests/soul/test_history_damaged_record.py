@@ -204,7 +204,10 @@ async def test_wherever_the_record_of_a_killed_program_ends_all_that_the_context
             used = [(p.uid, p.kind, p.tokens, p.measured) for p in views.timeline.tree.live]
             blocks = views.chat.blocks
             said = [
-                (type(one).__name__, one.text.strip())
+                (
+                    type(one).__name__,
+                    (one if isinstance(one, UserBlock) else one.stream).text.strip(),
+                )
                 for one in blocks
                 if isinstance(one, (UserBlock, ThoughtBlock, AgentBlock))
             ]
@@ -216,5 +219,6 @@ async def test_wherever_the_record_of_a_killed_program_ends_all_that_the_context
         for cut in range(begun, len(whole)):
             path.write_bytes(b"".join(whole[:cut]))
             for _ in range(2):
-                assert await shown() == expected, whole[cut]
+                found = await shown()
+                assert found == expected, whole[cut]
         await on.open()
