@@ -207,13 +207,13 @@ def _possible_ends(
     """What a record may lack behind its newest step, the shortest first; none where it lacks what is further up."""
     context, rebuilt = session.context, rebuild_history(session, stored)
     begun = _begun(stored, len(stored))
+    told = _made_in(stored)
     starts = [place for place, one in enumerate(rebuilt) if isinstance(one.event, _BEGINS)]
-    starts = starts[-_MOST_MISSING:]
-    known = {
-        record.event.uid
-        for record in (*stored, *rebuilt[starts[0] if starts else 0 :])
-        if isinstance(record.event, CheckpointCreated)
-    }
+    # What the record has already is not told twice, as in that of a fork, whose other lines went on without it.
+    starts = [
+        place for place in starts[-_MOST_MISSING:] if told.isdisjoint(_made_in(rebuilt[place:]))
+    ]
+    known = told | _made_in(rebuilt[starts[0] :] if starts else ())
     if any(point.uid not in known for point in context.checkpoints):
         return
     for place in reversed(starts):
@@ -312,6 +312,11 @@ def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Ev
                 yield event
             case _:
                 pass
+
+
+def _made_in(records: Iterable[EventRecord]) -> set[str]:
+    """The uids of the checkpoints that were made there."""
+    return {one.event.uid for one in records if isinstance(one.event, CheckpointCreated)}
 
 
 def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:

@@ -222,3 +222,18 @@ async def test_wherever_the_record_of_a_killed_program_ends_all_that_the_context
                 found = await shown()
                 assert found == expected, whole[cut]
         await on.open()
+
+
+async def test_the_record_of_a_fork_is_told_nothing_twice(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"), say("three"))
+        for words in ("first", "second", "third"):
+            await on.soul.run(words)
+        await on.soul.rewind(Target(4))
+        forked = await on.soul.fork(Target(2))
+        await on.soul.aclose()
+        on.session = on.store.find(forked.session_id)
+        before = (on.session.dir / "wire.jsonl").read_bytes()
+        await on.open()
+        assert (await on.soul.statistics()).turns == 3
+        assert (on.session.dir / "wire.jsonl").read_bytes() == before
