@@ -503,7 +503,7 @@ def _classified(
     body_facts: _ErrorBody, text: str, context: ResponseContext, *, in_stream: bool = False
 ) -> LLMError:
     status = context.status
-    said = _shown(body_facts.sentence, context) or f"no reason given ({status})"
+    said = _shown(body_facts.sentence, context) or "no reason given"
     where = f"{context.host}: " if in_stream and status == 200 else f"{context.host} {status}: "
     sentence = where + said
     if context.request_id:

@@ -453,6 +453,7 @@ async def test_a_redirect_is_not_followed(connect: Connect, server: ChatServer) 
         with pytest.raises(APIStatusError) as caught:
             await ask(connect())
         assert thief.base_url in caught.value.advice
+        assert caught.value.message.endswith(" 308: no reason given")
         assert not thief.requests
 
 

@@ -141,10 +141,10 @@ async def test_on_the_screen() -> None:
         assert app.gauge_text == (
             "  " + "━" * 14 + "─" * 48 + "≡" + "─" * 14 + "    47.5k / 262k  18%  ≡ in ~10 steps"
         )
-        app.gauge.view(210_000)
+        app.gauge.viewed = 210_000
         await pilot.pause()
         assert "210k / 262k  80%" in app.gauge_text
-        app.gauge.view(None)
+        app.gauge.viewed = None
         await pilot.pause()
         assert "47.5k" in app.gauge_text
 

@@ -13,6 +13,7 @@ from kimi_tui.tui.commands.session import WAY_BACK, files_said, fork_at, tell_no
 from kimi_tui.tui.faults import apart
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.prompt.command import line_and_number, number
+from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -30,7 +31,7 @@ async def rewind(screen: MainScreen, argument: str) -> None:
         return
     found = number(argument)
     if found is None:
-        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        tell_no_number(screen, argument)
         return
     from kimi_tui.soul.rewind import Target
 
@@ -41,7 +42,7 @@ async def fork(screen: MainScreen, argument: str) -> None:
     """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
     found = number(argument) if argument else None
     if argument and found is None:
-        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        tell_no_number(screen, argument)
         return
     soul = await screen.conversation.opened()
     from kimi_tui.soul.rewind import END, Target
@@ -218,10 +219,11 @@ async def choose(
             ),
             line_name=screen.views.timeline.model.line_name(target.world_line),
             pending=pending,
-            write=screen.write_on,
-            typed_at=screen.typed_at,
+            write=screen.keystrokes.write_on,
+            typed_at=screen.keystrokes.written_at,
         )
-        with screen.foreseen(target, found, words_stay=is_dmail):
+        prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
+        with screen.foreseen(prospect):
             answer = await screen.ask_of_line(question)
         if answer is None:
             return None
@@ -260,8 +262,8 @@ async def offer_files(screen: MainScreen) -> None:
         replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
-        write=screen.write_on,
-        typed_at=screen.typed_at,
+        write=screen.keystrokes.write_on,
+        typed_at=screen.keystrokes.written_at,
         is_asked_for=False,
     )
     answer = await screen.ask_of_line(question)
@@ -306,7 +308,8 @@ async def write_dmail(
         text = await _written(screen, dialog)
     else:
         found = await soul.preview_dmail(target.id, "", "person")
-        with screen.foreseen(target, found, words_stay=True):
+        prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=True)
+        with screen.foreseen(prospect):
             text = await _written(screen, dialog)
     if text:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import events, on
@@ -229,7 +230,7 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
             return
         self._checked = (url, key)
         self._status.update(Content.styled(f"asking {url} …", "$ink-quiet"))
-        work = reported(self, self._ask(url, key), self._failed)
+        work = reported(self, partial(self._ask, url, key), self._failed)
         self.run_worker(work, group="check", exclusive=True)
 
     def _is_sound(self, url: str) -> bool:
@@ -322,7 +323,7 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
         return SERVERS[self._server.chosen].name
 
     def _finish(self, choice: Choice) -> None:
-        work = reported(self, self._save(choice), self._failed)
+        work = reported(self, partial(self._save, choice), self._failed)
         self.run_worker(work, group="save", exclusive=True)
 
     async def _save(self, choice: Choice) -> None:
@@ -413,7 +414,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
     def action_look(self) -> None:
         """Ask the usual ports again."""
         self._words.update(Content.styled("looking …", "$ink-quiet"))
-        self.run_worker(reported(self, self._look(), self._failed), group="look", exclusive=True)
+        self.run_worker(reported(self, self._look, self._failed), group="look", exclusive=True)
 
     async def _look(self) -> None:
         async for servers in local_servers():
@@ -425,7 +426,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
         server, index = self._options[self._list.chosen]
         provider = server.name.lower().replace(" ", "-").replace(".", "")
         choice = choice_of(server.models[index], provider, server.base_url)
-        work = reported(self, self._save(choice), self._failed)
+        work = reported(self, partial(self._save, choice), self._failed)
         self.run_worker(work, group="save", exclusive=True)
 
     async def _save(self, choice: Choice) -> None:
@@ -524,7 +525,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._show()
         if isinstance(self._launch.choice, Choice):
             self._say("Asking the server which models it has …")
-            self.run_worker(reported(self, self._ask(self._launch.choice), self._say))
+            self.run_worker(reported(self, partial(self._ask, self._launch.choice), self._say))
         else:
             self._say()
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.collector import COLLECTOR
+from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed

@@ -166,7 +166,7 @@ class Player:
         self._target = self.clock.position
         if self._settled.is_set():
             self._settled.clear()
-            self._owner.run_worker(reported(self._owner, self._seek_target()), name="seek")
+            self._owner.run_worker(reported(self._owner, self._seek_target), name="seek")
 
     async def settled(self) -> None:
         """Wait until the moment is shown that was asked for last."""
@@ -222,7 +222,7 @@ class Player:
         if n_steps:
             at = f"at #{head.id}" if head is not None else "at the beginning"
             timeline.entitle(f"{at}, of {counted(max(n_steps, head.id if head else 0), 'step')}")
-        self._views.gauge.remark("" if at_end else f"then; now {tokens(replay.used_at_end)}")
+        self._views.gauge.aside = "" if at_end else f"then; now {tokens(replay.used_at_end)}"
 
     # --- playing
 

@@ -27,8 +27,8 @@ from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.commands.session import JOBS_USE
 from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
-from kimi_tui.tui.frame import Notices
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.notices import Notices
 from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
 

@@ -14,10 +14,10 @@ from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tools.file_list import FileList
+from kimi_tui.tui.main.completion import mention, typed_mention
 from kimi_tui.tui.main.prompt_modes import append_note, edited, is_note
 from kimi_tui.tui.main.unsent import FOLLOW_UPS
 from kimi_tui.tui.prompt.history import append_history, history_file
-from kimi_tui.tui.prompt.menu import mention, typed_mention
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def offered(one: Desk) -> str:
     """The text of what the menu has chosen."""
-    menu = one.screen.prompt.area.menu
+    menu = one.screen.completion.menu
     return menu.offer.text if menu is not None and menu.offer is not None else ""
 
 
@@ -89,7 +89,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(
         area.put("look at @ here")
         area.move_cursor((0, 9))
         await one.until(lambda: offered(one) != "")
-        offers = one.screen.prompt_modes.offers() or ()
+        offers = one.screen.completion.offers() or ()
         assert "@ignored.log " not in [offer.text for offer in offers]
         assert "src/<U+0430>.txt" in [offer.shown for offer in offers]
         await one.pilot.press(*"src", "enter")

@@ -557,7 +557,7 @@ def spoil_the_line(home: Path) -> None:
 async def test_all_that_is_wrong_with_a_session_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kimi_tui.tui.frame.STAYS_S", 0.5)
+    monkeypatch.setattr("kimi_tui.tui.notices.STAYS_S", 0.5)
     async with ChatServer() as server:
         server.script(say("One."))
         async with desk(home, server.base_url) as one:
