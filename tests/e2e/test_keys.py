@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
