@@ -611,7 +611,7 @@ def test_the_settings_open_what_they_name(environ: dict[str, str], tmp_path: Pat
     work = tmp_path / "work"
     work.mkdir()
     settings = SandboxSettings(
-        writable=("~/made", "~/.ssh"), readable=("~/.config/gh",), network=True
+        writable=("~/made", "~/.ssh", "~", "/"), readable=("~/.config/gh",), network=True
     )
     (tmp_path / "home" / "made").mkdir()
     found = policy_for(work, settings, environ)
