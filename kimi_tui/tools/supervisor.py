@@ -178,7 +178,8 @@ def _confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
 
 def _report(reports: int, line: str) -> None:
     try:
-        os.write(reports, f"{line}\n".encode())
+        # A path that is no text may be in it.
+        os.write(reports, f"{line}\n".encode(errors="replace"))
     except OSError:
         # Nobody listens any more; the end of the orders tells so too.
         return

@@ -626,3 +626,7 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> No
         place = _opened(path)
         os.dup2(place, at)
         os.close(place)
+    for path in paths["hide"]:
+        # Renamed since it was looked for, it would be open to the command.
+        if not _under_private(path):
+            os.close(_opened(path))

@@ -89,6 +89,13 @@ def typed():
     return call >= 0 or ctypes.get_errno() not in (errno.EPERM, errno.EACCES)
 
 
+def bounds():
+    """Rights of root that a program could get, but for those that are left to root."""
+    with open("/proc/self/status") as status:
+        left = next(int(line.split()[1], 16) for line in status if line.startswith("CapBnd"))
+    return left & ~sum(1 << number for number in confine._KEPT_CAPS)
+
+
 def lease():
     """On a file outside that is its user's own: who opens it waits."""
     held = os.open(f"{OUT}/leased", os.O_RDONLY)
@@ -203,6 +210,11 @@ ATTEMPTS = {
     "counters": lambda: call(298, 241, None, 0, -1, -1, 0),
     "typing": typed,
     "lease": lease,
+    "bounds": bounds,
+    "kernel settings": lambda: (
+        os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)) or True
+    ),
+    "disk": lambda: os.close(os.open(WORLD["disk"], os.O_RDONLY)) or True,
     "rights of owners": lambda: not os.statvfs("/").f_flag & os.ST_NOSUID,
     "owner": as_owner,
     "owner made": mode_made,

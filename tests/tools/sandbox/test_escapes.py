@@ -359,6 +359,42 @@ async def test_a_service_with_a_network_of_its_own_is_not_reached(
         shutil.rmtree(place)
 
 
+async def test_a_secret_that_was_renamed_since_the_look_is_not_read(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    written(outside.work / ".env", outside.secret)
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    confined = here.confined(["/bin/sh", "-c", "cat env .env"], outside.work)
+    (outside.work / ".env").rename(outside.work / "env")
+    command = RunningCommand(
+        confined.argv,
+        work_dir=outside.work,
+        environ=confined.environ,
+        timeout_s=50,
+        on_output=lambda text: None,
+        confined_to=confined.words,
+        ends_all=True,
+    )
+    try:
+        with pytest.raises(OSError, match=r"\.env"):
+            await command.run()
+    finally:
+        here.remove_temporary()
+
+
+async def test_commands_talk_to_themselves_and_are_where_they_were(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir(parents=True)
+    talk = "import socket as s; e = s.create_server(('127.0.0.1', 0)); s.create_connection(e.getsockname()); print('heard')"
+    own = "import os; print(os.getsid(0) > 0)"
+    script = f'python3 -c "{talk}"; pwd -P; echo x > here; python3 -c "{own}"'
+    # A session that begins outside has no number: signals to a whole group would go there.
+    assert (await run_in(sandbox, script, outside)).split() == ["heard", str(outside.work), "True"]
+    assert (outside.work / "here").exists()
+
+
 def test_all_of_a_command_ends_with_its_supervisor(sandbox: Sandbox, outside: Outside) -> None:
     outside.work.mkdir(parents=True)
     environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}

@@ -49,7 +49,7 @@ OWNER = {"owner", "owner made"}
 CALLS = {*SPACES, *KERNEL, *OWNER, *OF_ALL, "typing", "lease", "other network", "limits"}
 WHOLE = {
     *(*FILES, *META, *SECRET, *IN_WORK, "secret names", *SHARED, *TRACES, *BY_NUMBER),
-    *("seen", "rights of owners", *CALLS),
+    *("seen", "rights of owners", "bounds", *CALLS),
 }
 NETWORK = {*TCP, *UDP, "abstract", *SOCKETS}
 
@@ -75,8 +75,16 @@ HELD: dict[str, set[str]] = {
     "whole with the network": {*WHOLE, *SOCKETS, "abstract"},
     "landlock alone": {*FILES, *SECRET, *TRACES, "terminal", *CALLS, *NETWORK, "signal"},
 }
-ROOT_HELD = {*TRACES, "processors", "class"}
-"""By what root gives up: then other programs of root have more rights."""
+OF_ROOT = {"kernel settings", "disk"}
+"""What nobody else can at all."""
+ROOT_HELD = {
+    "capabilities": {*TRACES, "processors", "class", "bounds"},
+    "namespaces": {"kernel settings"},
+    "landlock": OF_ROOT,
+    "landlock in the whole": OF_ROOT,
+    "whole": OF_ROOT,
+}
+"""What more there is where root runs it. By what it gives up other programs of root have more rights than it."""
 
 
 class World:
@@ -152,6 +160,9 @@ class World:
             "keep": policy.kept,
             "hide": policy.hidden,
             "sockets": policy.sockets,
+            "disk": next(
+                (str(path) for path in Path("/dev").iterdir() if path.is_block_device()), ""
+            ),
             "tmp": str(base / "tmp"),
         }
 
@@ -196,9 +207,28 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 def test_every_attempt_gets_out_where_nothing_holds_it(world: World) -> None:
     got_out = world.got_out("none")
+    if world.user == 0:
+        assert set().union(*ROOT_HELD.values()) - {"disk"} <= got_out
+        assert "disk" in got_out or not world.told["disk"]
     missing = set().union(*HELD.values()) - got_out
     # What would reach more than this test is not attempted.
     assert missing == (set() if world.told["is_made_up"] else {"nice of all"})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mounts that are shared")
+def test_what_is_covered_is_covered_for_the_command_alone(world: World) -> None:
+    told = json.dumps({**world.told, "layer": "namespaces"})
+    script = 'cat /proc/self/mountinfo; "$0" "$1" "$2" > /dev/null; echo behind; cat /proc/self/mountinfo'
+    shared = ["unshare", "--mount", "--propagation", "shared", "sh", "-c", script]
+    said = subprocess.run(
+        [*shared, sys.executable, str(HERE / "layers.py"), told],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    before, _, behind = said.stdout.partition("behind\n")
+    assert before == behind
 
 
 @pytest.mark.parametrize("layer", HELD)
@@ -206,5 +236,5 @@ def test_a_layer_alone_holds_what_it_is_for(layer: str, world: World) -> None:
     number = layer.rpartition(" ")[2]
     if number.isdecimal() and int(number) > confine.landlock_abi():
         pytest.skip("the kernel's Landlock is older")
-    held = ROOT_HELD if layer == "capabilities" and world.user == 0 else HELD[layer]
+    held = HELD[layer] | (ROOT_HELD.get(layer, set()) if world.user == 0 else set())
     assert world.got_out(layer) & held == set()

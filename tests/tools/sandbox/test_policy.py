@@ -206,7 +206,7 @@ def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
     work = tmp_path / "work"
     found = policy_for(linked, SandboxSettings(), environ)
     assert found.may_write(str(work / ".git/objects"))
-    for name in ("hooks", "config", "worktrees/linked/gitdir"):
+    for name in ("hooks", "config", "worktrees/linked/gitdir", "worktrees/linked/commondir"):
         assert not found.may_write(str(work / ".git" / name)), name
     assert not found.may_write(".git")
     # A repository's own word for where it is counts for nothing.
@@ -321,6 +321,28 @@ def test_what_guarded_links_lead_to_is_guarded(environ: dict[str, str], tmp_path
         # A command can remove the links, and the next one would find what they led to.
         for name in (work / ".env", work / "Makefile", tmp_path / "home/.bashrc"):
             name.unlink(missing_ok=True)
+
+
+def test_secrets_are_found_to_a_depth_of_four_folders(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "a/b/c/d/e").mkdir(parents=True)
+    for name in ("a/b/c/d/.env", "a/b/c/d/e/.env"):
+        (work / name).write_text("x\n")
+    found = policy_for(work, SandboxSettings(), environ)
+    assert not found.may_read("a/b/c/d/.env")
+    assert found.may_read("a/b/c/d/e/.env")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there it goes by the name")
+@pytest.mark.parametrize("name", [".env", ".git/config"])
+def test_what_is_covered_no_more_is_named(policy: Policy, name: str) -> None:
+    assert policy.replaced() == []
+    new = Path(policy.work, "new")
+    new.write_text("x\n")
+    new.replace(Path(policy.work, name))
+    assert policy.replaced() == [os.path.join(policy.work, name)]
 
 
 def test_no_link_in_the_work_folder_opens_what_the_settings_name(
@@ -611,7 +633,7 @@ def test_the_settings_open_what_they_name(environ: dict[str, str], tmp_path: Pat
     work = tmp_path / "work"
     work.mkdir()
     settings = SandboxSettings(
-        writable=("~/made", "~/.ssh"), readable=("~/.config/gh",), network=True
+        writable=("~/made", "~/.ssh", "~", "/"), readable=("~/.config/gh",), network=True
     )
     (tmp_path / "home" / "made").mkdir()
     found = policy_for(work, settings, environ)
