@@ -137,11 +137,8 @@ async def _dmail(soul: KimiSoul, options: Namespace) -> int:
     if files is None:
         return FAILED
     if options.dry_run:
-        preview = await soul.preview(target)
-        # What it drops includes what it carries over; what is there then is that, and the D-Mail itself.
-        there = await soul.preview_dmail(options.n, options.text, "person")
-        meant = replace(preview, tokens_after=there.tokens_after)
-        result = result_of_preview(meant, options.files)
+        preview = await soul.preview_dmail(options.n, options.text, "person")
+        result = result_of_preview(replace(preview, files=files), options.files)
         return print_result(options, result, f"Would send the D-Mail to #{options.n}")
     outcome = await soul.dmail(target, options.text, options.files)
     said = f"The D-Mail is at #{options.n}, where the agent reads it in its next turn"

@@ -467,7 +467,8 @@ async def _usage(
         output = tokens.message_tokens(message)
         if reported is not None and reported.input:
             return Usage(reported.input, output, reported.cached, estimated=True)
-        return Usage(tokens.estimate_request(system, tools, history), output, estimated=True)
+        guess = tokens.estimate_request(system, tools, history)
+        return Usage(guess, output, estimated=True, input_estimated=True)
 
     # Megabytes of history take tens of milliseconds to count.
     return await asyncio.to_thread(count)

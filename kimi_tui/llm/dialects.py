@@ -13,6 +13,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from kimi_tui import lenient_json
 from kimi_tui.llm.base_url import host_of
 from kimi_tui.llm.errors import LLMError
 
@@ -23,10 +24,18 @@ ThinkingForm = Literal[
     "unknown", "type", "type_kept", "enable_thinking", "effort", "effort_object", "template"
 ]
 
+OFF = "off"
+ON = "on"
+UNSET = ""
+"""Nobody said anything of thinking: nothing is sent, and the model does what it does by itself."""
+DEFAULT = "default"
+"""What the user says to go back to that."""
+_NOT_KNOWN = "is not known to take a setting for thinking, so nothing is sent"
+
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How a model is asked to think before it answers. The default: it is not known, so nothing is sent.
+    """How a model is asked to think before it answers, and what the user may set. The default: it is not known, so nothing is sent.
 
     Attributes:
         form: the field that says it: `type` is `thinking: {type}` (`type_kept` also keeps earlier reasoning),
@@ -43,6 +52,114 @@ class Thinking:
     on: str = ""
     always: bool = False
     not_with_tools: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What can be set, as the user types it; empty where nothing can."""
+        if self.always:
+            return self.efforts
+        return (ON, OFF, *self.efforts) if self.form != "unknown" else ()
+
+    def checked(self, word: str, model: str) -> str:
+        """The setting that a word of the user means.
+
+        Args:
+            word: `on`, `off`, `default` or an effort, in any case.
+            model: the model's name, for the error.
+
+        Raises:
+            LLMError: the model does not take that; the text names what it takes.
+        """
+        word = word.strip().lower()
+        taken = self.choices
+        if word == DEFAULT:
+            return UNSET
+        if word in taken or (word == ON and self.always):
+            return word
+        if word == OFF and self.always:
+            more = f" It takes {_listed(taken)}." if taken else ""
+            raise LLMError(f"{model} always thinks.{more}")
+        if not taken:
+            what = "always thinks; nothing can be set" if self.always else _NOT_KNOWN
+            raise LLMError(f"{model} {what}.")
+        raise LLMError(f"{model} does not take {word[:40]!r}; it takes {_listed(taken)}.")
+
+    def fields(self, setting: str, *, has_tools: bool) -> dict[str, Any]:
+        """The fields of a request for this setting; a setting that the model does not take is passed over."""
+        if self.not_with_tools and has_tools:
+            return {"reasoning_effort": "none"}
+        if setting == UNSET or (self.always and setting in (ON, OFF)):
+            return {}
+        is_on = setting != OFF
+        effort = setting if setting in self.efforts else self.on if is_on else ""
+        match self.form:
+            case "type" | "type_kept":
+                kind: dict[str, Any] = {"type": "enabled" if is_on else "disabled"}
+                if is_on and self.form == "type_kept":
+                    kind["clear_thinking"] = False
+                return {"thinking": kind, **({"reasoning_effort": effort} if effort else {})}
+            case "enable_thinking":
+                return {"enable_thinking": is_on}
+            case "effort":
+                effort = effort if is_on else "none"
+                return {"reasoning_effort": effort} if effort else {}
+            case "effort_object":
+                return {"reasoning": {"effort": effort if is_on else "none"}}
+            case "template":
+                arguments: dict[str, Any] = {} if self.always else {"enable_thinking": is_on}
+                if effort:
+                    arguments["reasoning_effort"] = effort
+                return {"chat_template_kwargs": arguments} if arguments else {}
+            case "unknown":
+                return {}
+
+    def in_use(self, setting: str, dropped: Set[str], *, has_tools: bool) -> tuple[bool, str]:
+        """Whether the model is asked to think, and the effort that is named to it.
+
+        Args:
+            setting: what was set.
+            dropped: fields that the server refused, which are not sent any more.
+            has_tools: the request names tools.
+        """
+        if self.not_with_tools and has_tools:
+            return False, ""
+        fields = self.fields(setting, has_tools=has_tools)
+        sent = {name: value for name, value in fields.items() if name not in dropped}
+        effort = setting if setting in self.efforts and _names_effort(sent, setting) else ""
+        if self.always:
+            return True, effort
+        if setting == OFF:
+            # A server that refuses the field thinks as it likes.
+            return bool(fields) and not sent, ""
+        return setting != UNSET and bool(sent), effort
+
+
+def thinking_in_words(model: str, thinks: bool, effort: str, taken: tuple[str, ...]) -> str:
+    """What holds of thinking, and what the model takes, as one line.
+
+    Args:
+        model: its name.
+        thinks: it is asked to, or always does.
+        effort: how much, if that is said to it.
+        taken: what can be set.
+    """
+    how = f" ({effort})" if effort else ""
+    if not taken:
+        return f"{model} thinks{how}; nothing can be set." if thinks else f"{model} {_NOT_KNOWN}."
+    always = " always" if thinks and ON not in taken else ""
+    holds = f"{always} thinks{how}" if thinks else " is not asked to think"
+    return f"{model}{holds}. /thinking takes {_listed(taken)}."
+
+
+def _names_effort(sent: dict[str, Any], effort: str) -> bool:
+    """Whether one of the fields, or one inside them, says this effort."""
+    return any(
+        value == effort or effort in lenient_json.mapping(value).values() for value in sent.values()
+    )
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 _THREE_EFFORTS = ("low", "medium", "high")

@@ -19,7 +19,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from kimi_tui import lenient_json
-from kimi_tui.llm.known_models import LEAST_WINDOW
+
+LEAST_WINDOW = 1_024
+"""Tokens. What is named as smaller is no window of a model that anybody works with, but something else."""
 
 
 class LLMError(Exception):

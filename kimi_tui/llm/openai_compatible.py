@@ -19,10 +19,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.lazy_packages import put_off
-from kimi_tui.llm import errors, thinking
+from kimi_tui.llm import errors
 from kimi_tui.llm.base_url import NO_HEADERS, check_origin, is_loopback
-from kimi_tui.llm.dialects import MAX_LEARNED_PER_REQUEST, Dialect, choose, for_model, quirks_of
+from kimi_tui.llm.dialects import (
+    MAX_LEARNED_PER_REQUEST,
+    OFF,
+    ON,
+    UNSET,
+    Dialect,
+    choose,
+    for_model,
+    quirks_of,
+)
 from kimi_tui.llm.errors import (
+    LEAST_WINDOW,
     APIStatusError,
     ContextOverflowError,
     LLMError,
@@ -30,14 +40,14 @@ from kimi_tui.llm.errors import (
     LLMNotSupported,
     ResponseContext,
 )
-from kimi_tui.llm.known_models import (
+from kimi_tui.llm.models import (
     DEFAULT_WINDOW,
-    LEAST_WINDOW,
+    base_urls,
     known_to_see,
     known_window,
     larger_window,
+    probe,
 )
-from kimi_tui.llm.models import base_urls, probe
 from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec, Usage
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader
@@ -102,6 +112,7 @@ class OpenAICompatible(ChatProvider):
         if not model:
             raise LLMNotSet("No model is set.", advice="Choose one with --model or in the config.")
         self._host = check_origin(base_url, api_key, headers)
+        self._is_local = is_loopback(self._host)
         self._base_url = base_url.rstrip("/")
         self._api_key = api_key
         self._headers = headers
@@ -130,42 +141,37 @@ class OpenAICompatible(ChatProvider):
     @property
     def info(self) -> ModelInfo:
         """The model as known now."""
-        thinks, effort = thinking.in_use(
-            self.dialect.thinking,
-            self._thinking_set,
-            frozenset(self._quirks.dropped),
-            has_tools=self.use_tools,
+        dialect, can = self.dialect, self._info.capabilities
+        thinks, effort = dialect.thinking.in_use(
+            self._thinking_set, self._quirks.dropped, has_tools=self.use_tools
         )
-        can = (
-            self._info.capabilities
-            if self.dialect.images
-            else self._info.capabilities - {"image_in"}
-        )
+        if not dialect.images:
+            can -= {"image_in"}
         return replace(self._info, thinking=thinks, effort=effort, capabilities=can)
 
     @property
     def _thinking_set(self) -> str:
         """The setting in use: where there is none, a model that is configured as thinking is asked to think."""
-        if self._thinking == thinking.UNSET and "thinking" in self._info.capabilities:
-            return thinking.ON
+        if self._thinking == UNSET and "thinking" in self._info.capabilities:
+            return ON
         return self._thinking
 
     @property
     def thinking_choices(self) -> tuple[str, ...]:
         """See `ChatProvider.thinking_choices`."""
         known = self.dialect.thinking
-        return () if known.not_with_tools and self.use_tools else thinking.choices(known)
+        return () if known.not_with_tools and self.use_tools else known.choices
 
     def set_thinking(self, word: str) -> None:
         """See `ChatProvider.set_thinking`."""
         known = self.dialect.thinking
-        if known.not_with_tools and self.use_tools and word.strip().lower() != thinking.OFF:
+        if known.not_with_tools and self.use_tools and word.strip().lower() != OFF:
             raise LLMError(
                 f"{self._info.model} takes tools here only without thinking; /tools off lets it think."
             )
-        self._thinking = thinking.checked(word, known, self._info.model)
+        self._thinking = known.checked(word, self._info.model)
         # What it refused before, it may take now that it is wanted by name.
-        names = thinking.fields(known, self._thinking, has_tools=False)
+        names = known.fields(self._thinking, has_tools=False)
         self._quirks.dropped.difference_update(names)
 
     @property
@@ -211,11 +217,11 @@ class OpenAICompatible(ChatProvider):
         """Replace a configured effort that this model does not take by `on`; returns the notices that say so."""
         word = self._thinking
         known = self.dialect.thinking
-        if word in (thinking.UNSET, thinking.ON, thinking.OFF) or word in known.efforts:
+        if word in (UNSET, ON, OFF) or word in known.efforts:
             return ()
-        self._thinking = thinking.ON
+        self._thinking = ON
         try:
-            thinking.checked(word, known, self._info.model)
+            known.checked(word, self._info.model)
         except LLMError as error:
             return (f"Thinking: {error.message}",)
         return ()
@@ -225,8 +231,7 @@ class OpenAICompatible(ChatProvider):
     ) -> AsyncIterator[StreamItem]:
         """Ask once; see `ChatProvider.generate`."""
         self._check_images(history)
-        is_local = is_loopback(self._host) and not self._dialect_is_set
-        if is_local or len(base_urls(self._base_url)) > 1:
+        if (self._is_local and not self._dialect_is_set) or len(base_urls(self._base_url)) > 1:
             # A local server says within milliseconds what it is, and the dialect depends on it. Of a base URL that seems
             # to lack its end nobody knows yet where the API is.
             await self.prepare()
@@ -259,6 +264,7 @@ class OpenAICompatible(ChatProvider):
             network,
             self._quirks,
             estimated_tokens=body.estimated_tokens,
+            most_tokens=body.most_tokens,
             window=self._info.window,
             window_is_known=self._info.window == self._reported_window,
             silence_s=self._stream_timeout_s,

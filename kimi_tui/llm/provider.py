@@ -81,7 +81,8 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. `cached` is part of `input`. `estimated` is true where the server sent no figures.
+    """Tokens of one call. `cached` is part of `input`. `estimated` is true where the server did not send both figures,
+    `input_estimated` where it did not send that of the input either.
 
     `prompt_cut` is true where the figures show that the server cut the prompt without a word (it saw far less than
     was sent): the user should know.
@@ -92,6 +93,7 @@ class Usage:
     cached: int = 0
     estimated: bool = False
     prompt_cut: bool = False
+    input_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
 from kimi_tui.lenient_json import without_surrogates
-from kimi_tui.llm import thinking, tokens
-from kimi_tui.llm.dialects import REASONING_FIELDS, Dialect, family
+from kimi_tui.llm import tokens
+from kimi_tui.llm.dialects import REASONING_FIELDS, UNSET, Dialect, family
 from kimi_tui.llm.message import (
     ImagePart,
     Message,
     TextPart,
     ThinkPart,
 )
-from kimi_tui.llm.program_words import CHECKPOINT_MARKER, COMPACTION_START
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tool_schema import sent_tools
+from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START
 
 if TYPE_CHECKING:
     from kimi_tui.llm.message import ContentPart, ToolCall
@@ -395,6 +395,8 @@ def _short_id(text: str) -> str:
 _BASE64 = f"{_BASE62}+/=".encode()
 _COUNTED_CHARS = 200_000
 _CHARS_A_TOKEN = 4
+_MOST_OF_IMAGE = 50_000
+"""Tokens: more than any server counts for one."""
 _ALWAYS_SENT = {"model", "messages", "stream", "tools"}
 
 
@@ -406,7 +408,7 @@ class ChatRequest:
     tools: tuple[ToolSpec, ...]
     history: Sequence[Message]
     recipient: Recipient
-    thinking: str = thinking.UNSET
+    thinking: str = UNSET
     """The setting: on, off, an effort, or nothing."""
     session_id: str = ""
 
@@ -419,11 +421,13 @@ class EncodedRequest:
         data: the JSON body.
         optional: the fields a server might refuse, those of messages too.
         estimated_tokens: of the messages.
+        most_tokens: more than any tokenizer makes of it: none makes two tokens of a byte.
     """
 
     data: bytes
     optional: frozenset[str]
     estimated_tokens: int
+    most_tokens: int
 
 
 def build_request(
@@ -447,7 +451,7 @@ def build_request(
         fields["stream_options"] = {"include_usage": True}
     if dialect.cache_key and request.session_id:
         fields["prompt_cache_key"] = request.session_id
-    fields.update(thinking.fields(dialect.thinking, request.thinking, has_tools=bool(tools)))
+    fields.update(dialect.thinking.fields(request.thinking, has_tools=bool(tools)))
     fields.update(dialect.extra)
     for name in dropped - _ALWAYS_SENT:
         fields.pop(name, None)
@@ -459,10 +463,19 @@ def build_request(
     }
     if any(isinstance(message.get("content"), list) for message in messages):
         in_messages.add("image_url")
+    data = _encoded(fields)
+    images = [
+        len(part["image_url"]["url"])
+        for message in messages
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if part["type"] == "image_url"
+    ]
     return EncodedRequest(
-        _encoded(fields),
+        data,
         frozenset(fields.keys() - _ALWAYS_SENT | in_messages),
         _estimated(request, messages),
+        len(data) - sum(images) + len(images) * _MOST_OF_IMAGE,
     )
 
 

@@ -66,7 +66,6 @@ from kimi_tui.llm.errors import (
     LLMError,
 )
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.program_words import CHECKPOINT_MARKER
 from kimi_tui.llm.provider import (
     Capability,
     ChatProvider,
@@ -80,6 +79,7 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
+from kimi_tui.prompts import CHECKPOINT_MARKER
 
 
 class _Strict(BaseModel):

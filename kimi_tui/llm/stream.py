@@ -656,8 +656,8 @@ _WORTH_COMPARING = 5_000
 _WORTH_LEARNING = 500
 _LEAST_READ = 1_500
 """Tokens: less than the smallest default window of any server, so figures below this are counted otherwise."""
-_MOST_TIMES, _MOST_HIDDEN = 16, 1_000_000
-"""No prompt is so many times what we estimate it at, even with so many tokens that the server adds: it names another figure."""
+_MOST_ADDED = 0.5
+"""The share of the window that what a server adds to a prompt takes at most."""
 _SHARE_OF_OTHERS = 0.6
 """A server whose figures never exceeded this share of our estimate counts in another way: words, or not everything."""
 
@@ -771,6 +771,7 @@ class AnswerReader:
         network: makes errors of failures of the connection.
         lessons: of this server and model; one is learned here.
         estimated_tokens: of the messages of the request, without its tools.
+        most_tokens: more than the whole request can be, whatever tokenizer the server has.
         window: of the model.
         window_is_known: the size comes from the server itself.
         silence_s: after so long without an event the stream is given up, whatever bytes come.
@@ -784,6 +785,7 @@ class AnswerReader:
         quirks: LearnedQuirks,
         *,
         estimated_tokens: int,
+        most_tokens: int,
         window: int,
         window_is_known: bool,
         silence_s: float,
@@ -793,6 +795,7 @@ class AnswerReader:
         self._network = network
         self._quirks = quirks
         self._estimated_tokens = estimated_tokens
+        self._most_tokens = most_tokens
         self._window = window
         self._window_is_known = window_is_known
         self._silence_s = silence_s
@@ -946,13 +949,14 @@ class AnswerReader:
 
         A cut prompt fills the window. Figures that are far smaller than what was sent and than the window come from
         another way of counting, as do figures that never were nearer to our estimate; and one who read more than the
-        window cut nothing, but named a wrong window. What no prompt like this can hold is left out, as if unsaid.
+        window cut nothing, but named a wrong window. What no prompt of this length can be is left out, as if unsaid.
         """
         if not isinstance(item, Usage) or not item.input:
             return item
         sent = self._estimated_tokens
-        if item.input > _MOST_TIMES * sent + _MOST_HIDDEN:
-            # Believed, it would fill every window for good, and nothing that is compacted would help.
+        if item.input > self._most_tokens + _MOST_ADDED * self._window:
+            # Believed, it would fill the window for good, and nothing that is compacted would help. If it is true all the
+            # same, the server will refuse what is too long, and that is compacted.
             return replace(item, input=0, cached=0)
         before = self._quirks.counted_share
         far_less = sent > _WORTH_COMPARING and _LEAST_READ <= item.input <= sent // 2

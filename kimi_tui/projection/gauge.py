@@ -16,8 +16,9 @@ from kimi_tui.wire.events import (
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What an operation took away, in tokens. `serial` counts such operations, so that a new one is known from an old one.
+    """What an operation took away, in tokens; nothing where another line took the place of the one that it was taken from.
 
+    `serial` counts operations, so that a new one is known from an old one.
     `estimated` says that `after` is no server's figure.
     """
 
@@ -57,8 +58,9 @@ class GaugeModel:
                 self._is_guess = self._is_guess and kind != "user"
                 return False
             case LineChanged(op="jump" | "undo" | "redo"):
+                # What the line that was left had lost says nothing of this one.
                 self._is_guess = False
-                return False
+                self.freed = Freed(serial=self.freed.serial + 1)
             case ContextReverted() as event:
                 self._drop(event.reason, event.tokens_before, event.tokens_after)
             case CompactionEnd() as event if not event.error:

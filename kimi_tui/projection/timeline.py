@@ -24,7 +24,7 @@ from kimi_tui.projection.timeline_tree import (
     WorldLine,
 )
 from kimi_tui.projection.tool_calls import target
-from kimi_tui.projection.world_lines import LeftLine, WorldLines
+from kimi_tui.projection.world_lines import LeftLine, LineEdit, WorldLines
 from kimi_tui.tool_names import short_name
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
@@ -509,14 +509,20 @@ class TimelineModel:
 
     # --- reverts, compactions and changes of the line
 
-    def _reverted(self, event: ContextReverted, at: float) -> None:
+    def _edit(
+        self, event: ContextReverted | CompactionEnd | LineChanged, at: float
+    ) -> LineEdit[Checkpoint] | None:
+        """Figures and lines after an operation; what it does to the live line, None where nothing."""
         self._settled = (0, 0)
         self._figures.apply(event)
+        return self._world_lines.apply(event, at)
+
+    def _reverted(self, event: ContextReverted, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))
         self._steps.cut()
-        self.used = event.tokens_after
         head = self.tree.head
-        edit = self._world_lines.apply(event, at)
+        edit = self._edit(event, at)
+        self.used = event.tokens_after
         if edit is not None or (event.reason == "dmail" and not event.uid):
             self._last_cut = event
         elif head is not None and head.kind == "dmail":
@@ -540,10 +546,8 @@ class TimelineModel:
         self._touch_head()
 
     def _compacted(self, event: CompactionEnd, at: float) -> None:
-        self._settled = (0, 0)
-        self._figures.apply(event)
         checkpoint, self._compaction = self._compaction, None
-        edit = self._world_lines.apply(event, at)
+        edit = self._edit(event, at)
         if event.error or checkpoint is None:
             return
         change = event.tokens_after - event.tokens_before
@@ -564,11 +568,9 @@ class TimelineModel:
         checkpoint.touch()
 
     def _switched(self, event: LineChanged, at: float) -> None:
-        self._settled = (0, 0)
-        self._figures.apply(event)
         self._relabel(self._steps.settle(self.tree.head))
         self._steps.cut()
-        edit = self._world_lines.apply(event, at)
+        edit = self._edit(event, at)
         if edit is None:
             return
         self._last_cut = None

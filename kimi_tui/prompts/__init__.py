@@ -1,17 +1,34 @@
 """The text that the model reads: Markdown files beside this module, and `prompt`, which fills in their places.
 
-A place is written `${NAME}`; what is filled in is taken as it is and never read as a template again.
+A place is written `${NAME}`; what is filled in is taken as it is and never read as a template again. Those texts by which
+stored messages and results are known again stand here: who reads sessions need not read a file for them.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
-from importlib.resources import files
 from string import Template
+
+CHECKPOINT_MARKER = re.compile(r"\s*<system>CHECKPOINT (\d{1,9})</system>\s*")
+"""The whole text of a user message that names a checkpoint to the model; group 1 is the checkpoint's id."""
+
+COMPACTION_START = (
+    "<system>Previous context has been compacted. Here is the compaction output:</system>"
+)
+"""How the user message begins that stands for everything a compaction took."""
+
+INTERRUPTED = "The user stopped this call before it ended. It may have taken effect in part: look before you rely on it."
+"""The result of a tool call that the user stopped."""
+NOT_BEGUN = "Not run: the user stopped the agent before this call began."
+"""The result of one that had not begun by then."""
 
 
 @cache
 def _template(name: str) -> Template:
+    # Imported with the first prompt: a list of sessions needs none.
+    from importlib.resources import files
+
     return Template(files("kimi_tui.prompts").joinpath(f"{name}.md").read_text(encoding="utf-8"))
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -479,16 +478,48 @@ class Context:
             self._prefix.begin(live.identity, keep, live.size)
 
     async def _change(self, change: Change) -> Reverted:
-        async with self._exclusive():
-            entry = replace(
-                change.entry,
-                from_checkpoint=self.n_checkpoints - 1,
-                tokens_before=self.token_count,
-            )
-            # What follows may be most of a long line, and reading it for the index takes as long as opening it.
-            plan = await asyncio.to_thread(self._planned, change, entry)
+        # Nothing else happens to the files within this, and all that was appended is written first.
+        async with self._sync_lock, self._lock:
+            live = self._live
+            live.settle_tail()
+            self._foreign = self._foreign or await asyncio.to_thread(live.is_foreign)
+            await asyncio.to_thread(self._save)
+            self._index_appended()
+            if live.unsaved_bytes or live.must_rewrite:
+                self._notify()
+                raise live.trouble or StorageTrouble("Could not save the conversation.")
+            try:
+                entry = replace(
+                    change.entry,
+                    from_checkpoint=self.n_checkpoints - 1,
+                    tokens_before=self.token_count,
+                )
+                # What follows may be most of a long line, and reading it for the index takes as long as opening it.
+                plan = await asyncio.to_thread(self._planned, change, entry)
+                wanted = None if plan.source else live.identity
+                async with self._prefix.taken(wanted, plan.keep) as prefix:
+                    holder = self._holder(prefix)
+                    entry = await asyncio.to_thread(
+                        switch, live, self.journal, plan, holder, prefix
+                    )
+            except ChangedByOthers as error:
+                # In the moment since it was looked at; the next one finds it set aside.
+                self._foreign = True
+                raise StorageTrouble(
+                    "Another program is writing to this session's file. Nothing was changed."
+                ) from error
+            except StorageTrouble:
+                raise
+            except OSError as error:
+                raise StorageTrouble.of("change the conversation", error) from error
+            finally:
+                self._notify()
             left, kept = self.index, self.index.messages_before(plan.shared)
-            entry = await self._switch(plan)
+            self._cache.cut(plan.shared)
+            self._take_over(plan.index, self._cache)
+            # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
+            # Its size alone would not tell: records of other names are as long.
+            self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
             self._tokens.cut(kept)
             n = entry.n
             if not entry.stored:
@@ -572,55 +603,6 @@ class Context:
                 return position + mine.rfind(b"\n", 0, same) + 1
             position += size
         return position
-
-    @asynccontextmanager
-    async def _exclusive(self) -> AsyncGenerator[None]:
-        """Nothing else happens to the files within this, and all that was appended is written. For `_switch`.
-
-        Raises:
-            StorageTrouble: The disk refused, before or within.
-        """
-        async with self._sync_lock, self._lock:
-            self._live.settle_tail()
-            self._foreign = self._foreign or await asyncio.to_thread(self._live.is_foreign)
-            await asyncio.to_thread(self._save)
-            self._index_appended()
-            if self._live.unsaved_bytes or self._live.must_rewrite:
-                self._notify()
-                raise self._live.trouble or StorageTrouble("Could not save the conversation.")
-            try:
-                yield
-            except StorageTrouble:
-                raise
-            except OSError as error:
-                raise StorageTrouble.of("change the conversation", error) from error
-
-    async def _switch(self, plan: Plan) -> Entry:
-        """Carry out an operation; only within `_exclusive`. Returns it as journaled.
-
-        Raises:
-            StorageTrouble: The disk refused; nothing changed.
-        """
-        live = None if plan.source else self._live.identity
-        try:
-            async with self._prefix.taken(live, plan.keep) as prefix:
-                entry = await asyncio.to_thread(
-                    switch, self._live, self.journal, plan, self._holder(prefix), prefix
-                )
-        except ChangedByOthers as error:
-            # In the moment since it was looked at; the next one finds it set aside.
-            self._foreign = True
-            raise StorageTrouble(
-                "Another program is writing to this session's file. Nothing was changed."
-            ) from error
-        finally:
-            self._notify()
-        self._cache.cut(plan.shared)
-        self._take_over(plan.index, self._cache)
-        # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
-        # Its size alone would not tell: records of other names are as long.
-        self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
-        return entry
 
     # -- the files -------------------------------------------------------------------------------------
 
@@ -785,5 +767,7 @@ def _is_long(additions: Sequence[Addition]) -> bool:
     """Whether encoding these takes longer than the event loop may be held up."""
     from kimi_tui.llm.message import Message
 
-    messages = (one for one in additions if isinstance(one, Message))
-    return any(len(message.tool_calls or ()) > _MANY_CALLS for message in messages)
+    for one in additions:
+        if isinstance(one, Message) and one.tool_calls and len(one.tool_calls) > _MANY_CALLS:
+            return True
+    return False

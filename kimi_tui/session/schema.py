@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from pydantic_core import ValidationError
 
 from kimi_tui import lenient_json
-from kimi_tui.llm.program_words import CHECKPOINT_MARKER, COMPACTION_START
+from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START
 from kimi_tui.session.jsonl import encode
 
 if TYPE_CHECKING:

@@ -693,7 +693,7 @@ class Compactor:
         conversation, world_line = self._conversation, reverted.world_line
         try:
             await conversation.follow(kept)
-            await self._publish_points(reverted, before, first, renamed)
+            await self._publish_points(reverted, first, renamed)
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
             conversation.publish(
@@ -704,7 +704,6 @@ class Compactor:
     async def _publish_points(
         self,
         reverted: Reverted,
-        before: int,
         first: Renamed,
         renamed: Sequence[Renamed],
     ) -> None:
@@ -716,7 +715,7 @@ class Compactor:
         points = list(conversation.context.checkpoints)
         place = next(i for i, point in enumerate(points) if point.uid == first.uid)
         if points[place].id:
-            conversation.publish_reverted(reverted, "compaction", tokens_before=before)
+            conversation.publish_reverted(reverted)
         pace = Pace()
         for start in range(place, len(points), _PUBLISHED_AT_ONCE):
             some = range(start, min(start + _PUBLISHED_AT_ONCE, len(points)))

@@ -245,6 +245,7 @@ class Conversation:
         figure = Figure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks_checkpoints)
+        await self.meter.keep_up(Pace())
         self._update_mailbox()
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
@@ -267,7 +268,10 @@ class Conversation:
     async def answered(self, message: Message, usage: Usage) -> None:
         """Store the answer of a step between its two usages (input, input + output), also when cancelled meanwhile."""
         sent, estimated = usage.input, usage.estimated
-        if usage.prompt_cut:
+        if usage.input_estimated:
+            # The meter knows what the server said of the messages before these, and how it counts.
+            sent = self.meter.used
+        elif usage.prompt_cut:
             # What the server read of it is no measure of what the context holds.
             sent, estimated = max(sent, self.meter.estimate()), True
         self.meter.called(usage, sent)
@@ -324,9 +328,7 @@ class Conversation:
     def publish_reverted(
         self,
         reverted: Reverted,
-        reason: Operation,
         *,
-        tokens_before: int,
         text: str = "",
         prompt: str = "",
         facts: str = "",
@@ -334,17 +336,18 @@ class Conversation:
         pinned: tuple[str, ...] = (),
         author: Literal["agent", "person"] = "agent",
     ) -> None:
-        """Publish that the context was cut."""
+        """Publish that the context was cut, as it was journaled; further facts are those of a D-Mail."""
+        entry = reverted.entry
         self.publish(
             ContextReverted(
-                reason=reason,
-                checkpoint_id=reverted.entry.checkpoint_id,
-                uid=reverted.entry.uid,
-                from_checkpoint=reverted.entry.from_checkpoint,
+                reason=entry.op,
+                checkpoint_id=entry.checkpoint_id,
+                uid=entry.uid,
+                from_checkpoint=entry.from_checkpoint,
                 world_line=reverted.world_line,
-                messages_dropped=reverted.entry.messages_dropped,
-                tool_calls_dropped=reverted.entry.tool_calls_dropped,
-                tokens_before=tokens_before,
+                messages_dropped=entry.messages_dropped,
+                tool_calls_dropped=entry.tool_calls_dropped,
+                tokens_before=entry.tokens_before,
                 tokens_after=self.meter.used,
                 text=text,
                 prompt=prompt,

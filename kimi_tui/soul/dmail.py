@@ -21,6 +21,7 @@ from bisect import bisect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import NamedTuple
 
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import ImagePart, Message, user_message
@@ -60,10 +61,10 @@ from kimi_tui.soul.segments import checkpoint_created, label_of, segments
 from kimi_tui.soul.tasks import shielded
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
 from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
-from kimi_tui.tools.guarded_links import GuardedLink
 from kimi_tui.tools.paths import links_around, locate, protected_reason
 from kimi_tui.tools.shell import command_that_ran
 from kimi_tui.wire.events import ContextReverted, Notice
+from kimi_tui.workspace.protected_names import GuardedLink
 from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
 
 _MAX_FILES = 40
@@ -91,6 +92,15 @@ class DMailRestore:
 
 
 NO_FILES = DMailRestore()
+
+
+class Delivered(NamedTuple):
+    """A D-Mail stands in the context: the revert, how many messages went (not those that were carried over), and what
+    became of the files."""
+
+    reverted: Reverted
+    messages_dropped: int
+    files: tuple[FileOutcome, ...]
 
 
 class DMailDelivery:
@@ -145,7 +155,7 @@ class DMailDelivery:
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
         images: Sequence[ImagePart] = (),
-    ) -> tuple[Reverted, tuple[FileOutcome, ...]]:
+    ) -> Delivered:
         """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
 
         Args:
@@ -155,21 +165,18 @@ class DMailDelivery:
             author: who wrote them.
             images: what goes with them.
 
-        Returns:
-            the revert, and what became of the files.
-
         Raises:
             UnknownCheckpoint: there is none of that id.
             StorageTrouble: the disk refused; nothing changed.
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
-        context, before = conversation.context, conversation.meter.used
+        context = conversation.context
         figure = conversation.figure_before(checkpoint_id)
-        first = context.checkpoint_of(checkpoint_id).message_index
         dmail = await self._compose(checkpoint_id, messages, files, author, images)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
+        first = context.checkpoint_of(checkpoint_id).message_index
         pinned = tuple(_name(context, first + place) for place in dmail.stay)
         marker = conversation.marks_checkpoints
         async with restorer.journaled(files.prepared, "dmail") as entry:
@@ -180,11 +187,9 @@ class DMailDelivery:
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
                 files=entry,
             )
-        await conversation.follow(first, figure, first)
+        await conversation.follow(reverted.messages_kept, figure, reverted.messages_kept)
         conversation.publish_reverted(
             reverted,
-            "dmail",
-            tokens_before=before,
             text=dmail.text,
             facts=dmail.facts,
             carried=tuple(map(words_with_images, filter(is_user_words, dmail.carried))),
@@ -206,7 +211,8 @@ class DMailDelivery:
         conversation.publish_line_changed(
             "dmail", reverted.world_line, 0, context.checkpoints[-1].uid
         )
-        return reverted, outcome
+        gone = reverted.entry.messages_dropped - len(dmail.carried)
+        return Delivered(reverted, gone, outcome)
 
     async def preview(
         self, checkpoint_id: int, text: str, author: Author = "agent"
@@ -617,17 +623,17 @@ class UserDMails:
         restore = NO_FILES
         if plan is not None:
             restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
-        reverted, outcomes = await self.delivery.deliver(
+        sent = await self.delivery.deliver(
             point.id, [text], restore, author="person", images=images
         )
         return RewindOutcome(
-            checkpoint_id=reverted.entry.checkpoint_id,
-            world_line=reverted.entry.n,
-            messages_dropped=reverted.entry.messages_dropped,
+            checkpoint_id=point.id,
+            world_line=sent.reverted.entry.n,
+            messages_dropped=sent.messages_dropped,
             tokens_before=before,
             tokens_after=conversation.meter.used,
             prompt="",
-            files=outcomes,
+            files=sent.files,
         )
 
     async def _jump_to_world_line(self, target: Target) -> None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
+from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import EMPTY_WORLD_LINE, Kind, WorldLineContent
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.jsonl import parse
@@ -51,7 +52,6 @@ from kimi_tui.soul.record import (
     records_by_checkpoint,
 )
 from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
-from kimi_tui.soul.stopped_calls import INTERRUPTED
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev
@@ -72,6 +72,16 @@ log = logging.getLogger(__name__)
 _SWITCHES = frozenset({"jump", "undo", "redo"})
 _BESIDE_SUMMARY = frozenset({Kind.SUMMARY, Kind.MARKER, Kind.ASIDE})
 _SAID = (ev.SteerTaken, ev.TextPart, ev.ThinkPart, ev.ToolResult)
+# What the record of a killed program may lack begins with one of these.
+_BEGINS = (
+    ev.TurnBegin,
+    ev.StepBegin,
+    CheckpointCreated,
+    ev.ContextReverted,
+    ev.CompactionBegin,
+    ev.LineChanged,
+)
+_MOST_MISSING = 16
 _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
@@ -107,6 +117,14 @@ def read_history(session: Session, *, end: bool = False) -> History:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"{what} of what was shown (wire.jsonl) could not be read; passed over.")
     is_whole = _fits(stored, session)
+    if end and not is_whole and (missing := _missing_end(stored, session)):
+        for record in missing:
+            session.record.append(encode_record(record))
+        stored += missing
+        is_whole, ended_at = True, max(ended_at, missing[-1].at)
+    if end and is_whole and (figures := _missing_figures(stored, session)) is not None:
+        session.record.append(encode_record(figures))
+        stored.append(figures)
     half = _half_answer(stored, session) if end and is_whole else None
     for ending in closing_events(stored, ended_at) if end else ():
         # Where the record is behind the conversation, the turn that it tells of last may have gone on.
@@ -142,6 +160,96 @@ def _fits(records: list[EventRecord], session: Session) -> bool:
     except Exception:
         log.exception("the record cannot be followed")
         return False
+
+
+def _missing_end(stored: Sequence[EventRecord], session: Session) -> list[EventRecord]:
+    """What happened between the record's last write and the end of a program that was killed, by the context files.
+
+    Each operation is in the context before it is published, so the record may lack the newest, and what followed it.
+
+    Returns:
+        the records that lead from where the record ends to where the context stands, with numbers and times that rise;
+        none where no few of them do.
+    """
+    if not stored:
+        return []
+    seq, at = stored[-1].seq, stored[-1].at
+    try:
+        for end in _possible_ends(stored, session):
+            if fits([*stored, *end], session):
+                return [
+                    one._replace(seq=number, at=max(at, one.at))
+                    for number, one in enumerate(end, seq + 1)
+                ]
+    except Exception:
+        log.exception("what the record lacks cannot be found")
+    return []
+
+
+def _possible_ends(
+    stored: Sequence[EventRecord], session: Session
+) -> Iterator[Sequence[EventRecord]]:
+    """What a record may lack, the shortest first."""
+    rebuilt = rebuild_history(session, stored)
+    begun = _begun(stored, len(stored))
+    starts = [place for place, one in enumerate(rebuilt) if isinstance(one.event, _BEGINS)]
+    for place in reversed(starts[-_MOST_MISSING:]):
+        # A turn and a step are told of just before their checkpoint, and that once.
+        if begun == _begun(rebuilt, place):
+            yield rebuilt[place:]
+    # The line left by an undo or a jump may be the beginning of the one that is live now: no file tells of that.
+    context = session.context
+    changes = [entry for entry in context.journal.entries if entry.changes_line]
+    if not changes or (newest := changes[-1]).op not in _SWITCHES:
+        return
+    uids = [point.uid for point in context.checkpoints]
+    for n in stored_world_lines(context.folder):
+        names = [point.uid for point in session.world_lines.index(n).checkpoints]
+        if names[: len(uids)] == uids:
+            goes = names[len(uids)] if len(names) > len(uids) else ""
+            left = newest.n if newest.stored else 0
+            changed = ev.LineChanged(newest.op, left, n, goes)
+            yield [EventRecord(0, ev.iso_seconds(newest.at), changed)]
+
+
+def _missing_figures(stored: Sequence[EventRecord], session: Session) -> EventRecord | None:
+    """The figures of the newest answer, where the context has them and the record, written a moment later, has not."""
+    index, points = session.context.index, session.context.checkpoints
+    usages = index.usages_between(points[-1].offset, index.size) if points else []
+    last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
+    if len(usages) != 2 or last is None:
+        return None
+    for record in reversed(stored):
+        match record.event:
+            case ev.StatusUpdate(step_output=output) if output is not None:
+                return None
+            case CheckpointCreated(kind="step", was="", uid=uid) if uid == points[-1].uid:
+                break
+            case CheckpointCreated():
+                return None
+            case _:
+                pass
+    sent, used = usages
+    figures = last._replace(
+        used=used,
+        estimated=index.is_estimated_before(index.size),
+        talk=max(0, used - last.system - last.tools),
+        total_input=last.total_input + sent,
+        total_output=last.total_output + used - sent,
+        step_input=sent,
+        step_output=used - sent,
+        messages=index.n_messages,
+    )
+    return EventRecord(stored[-1].seq + 1, stored[-1].at, figures)
+
+
+def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
+    """The turn and the step that are told of directly before a place, and have no checkpoint yet."""
+    found: list[type[Event]] = []
+    while end and isinstance(event := records[end - 1].event, TurnBegin | StepBegin):
+        found.append(type(event))
+        end -= 1
+    return found
 
 
 def session_history(session: Session) -> list[EventRecord]:

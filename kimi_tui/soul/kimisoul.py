@@ -172,7 +172,6 @@ class KimiSoul:
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
         # What runs now, as a task of its own.
         self._job: asyncio.Task[Any] | None = None
-        self._begun = asyncio.Event()
         self._stoppable = False
         self._stopping = False
         self._closed = False
@@ -375,10 +374,10 @@ class KimiSoul:
         if job is None:
             return
         if self._stoppable and not self._stopping:
-            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun:
-            # what the user said is in the context first.
+            # Once: a second cancel would cut short the tidying up after the first. And never before it has begun, which
+            # it does within this turn of the event loop: what the user said is in the context first.
             self._stopping = True
-            await self._begun.wait()
+            await asyncio.sleep(0)
             job.cancel()
         await asyncio.wait([job])
 
@@ -858,9 +857,7 @@ class KimiSoul:
         if self._job is not None or self._closed:
             work.close()
             raise SoulBusy("The agent is working. Stop it first with Esc.")
-        self._begun.clear()
-        job = asyncio.create_task(self._begin(work), name="soul")
-        self._job = job
+        self._job = job = asyncio.create_task(work, name="soul")
         self._stoppable, self._stopping = stoppable, False
         try:
             # The shield keeps a caller's own cancel from tearing the job apart: it is stopped in order below.
@@ -872,10 +869,6 @@ class KimiSoul:
         finally:
             if self._job is job:
                 self._job = None
-
-    async def _begin(self, work: Coroutine[Any, Any, T]) -> T:
-        self._begun.set()
-        return await work
 
     # -- a turn, from the first word to the last save --------------------------------------------
 

@@ -18,7 +18,7 @@ from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
     ChatProvider,
-    Completion,
+    ModelInfo,
     RetryNotice,
     StreamItem,
     TextDelta,
@@ -27,7 +27,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import text_tokens
-from kimi_tui.prompts import prompt
+from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.compaction import Compactor, advice_when_full
@@ -42,7 +42,6 @@ from kimi_tui.soul.errors import (
 from kimi_tui.soul.messages import fact_of, facts_of, is_user_words, needs_a_word
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
-from kimi_tui.soul.stopped_calls import NOT_BEGUN
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
@@ -138,48 +137,29 @@ class Steering:
         self._queued[:0] = steers
 
 
-class ModelCall:
-    """The call of one step: published while it streams, and at hand as far as it came if it is stopped.
+class StreamedAnswer:
+    """The answer of one step on its way: published while it streams, and at hand as far as it came if it is stopped.
 
     Args:
-        conversation: what is sent, and where events are published.
-        provider: the model, from `ModelSlot.call`.
+        conversation: where events are published.
+        info: the model that answers.
         n: the step's number.
         checkpoint_uid: names the tool calls.
+
+    Attributes:
+        collector: what has come.
     """
 
     def __init__(
-        self, conversation: Conversation, provider: ChatProvider, n: int, checkpoint_uid: str
+        self, conversation: Conversation, info: ModelInfo, n: int, checkpoint_uid: str
     ) -> None:
         self._conversation = conversation
         self._wire = conversation.wire
-        self._provider = provider
         self._n = n
         self._uid = checkpoint_uid
-        self._collector = Collector(provider.info.provider, provider.info.model)
-        self._begin()
-
-    async def ask(self) -> Completion:
-        """The whole answer.
-
-        Raises:
-            LLMError: it failed for good.
-            asyncio.CancelledError: stopped; `so_far` has what came.
-        """
-        conversation = self._conversation
-        return await conversation.model.ask(
-            self._provider,
-            conversation.system,
-            conversation.toolset.specs(),
-            conversation.sent,
-            on_item=self._on_item,
-            on_retry=self._on_retry,
-            collector=self._collector,
-        )
-
-    def so_far(self) -> Message | None:
-        """What was streamed before it was stopped, marked as interrupted; None if nothing came."""
-        return self._collector.message(interrupted=True)
+        self.collector = Collector(info.provider, info.model)
+        self._published: dict[int, ToolCallDelta] = {}
+        self._nameless: dict[int, ToolCallDelta] = {}
 
     def open_calls(self) -> list[tuple[str, str]]:
         """Keys and provider's ids of the tool calls that were published."""
@@ -187,11 +167,8 @@ class ModelCall:
             (call_key(self._uid, position), call.id) for position, call in self._published.items()
         ]
 
-    def _begin(self) -> None:
-        self._published: dict[int, ToolCallDelta] = {}
-        self._nameless: dict[int, ToolCallDelta] = {}
-
-    def _on_item(self, item: StreamItem) -> None:
+    def publish(self, item: StreamItem) -> None:
+        """Publish one more item."""
         match item:
             case TextDelta(text) if text:
                 self._wire.publish(TextPart(text))
@@ -223,8 +200,10 @@ class ModelCall:
         self._published[position] = item
         self._wire.publish(ToolCall(key, item.name, item.arguments, item.id))
 
-    def _on_retry(self, notice: RetryNotice) -> None:
-        self._begin()
+    def begin_anew(self, notice: RetryNotice) -> None:
+        """What came so far is void: the call is repeated."""
+        self._published.clear()
+        self._nameless.clear()
         self._conversation.publish_retry(self._n, notice)
 
 
@@ -388,9 +367,13 @@ class AgentLoop:
         return await self._act(point, calls)
 
     async def _make_room(self, provider: ChatProvider, n: int) -> None:
-        window = provider.info.window
+        meter, window = self._conversation.meter, provider.info.window
         trigger = self._conversation.limits.trigger(window)
-        if self._conversation.meter.used < trigger:
+        if meter.used < trigger:
+            return
+        if meter.fixed >= trigger:
+            # A server that counts otherwise, or adds so much of its own: there would be a compaction in every step.
+            self._publish_full(window)
             return
         try:
             await self._compactor.compact(provider, automatic=True, turn=self._words, step=n)
@@ -398,17 +381,18 @@ class AgentLoop:
             # The newest messages alone are this long; what fits the window may still be answered.
             self._publish_full(window)
             return
-        if self._conversation.meter.used >= trigger:
+        if min(meter.used, meter.by_pattern) >= trigger:
             raise CompactionFailed(
-                f"The conversation was compacted, but it still takes about {self._conversation.meter.used:,} "
-                f"of {window:,} tokens.",
+                f"The conversation was compacted, but it still takes about {meter.used:,} of {window:,} tokens.",
                 advice=advice_when_full(self._conversation),
             )
 
     def _publish_full(self, window: int) -> None:
-        if self._conversation.meter.used >= window:
+        meter = self._conversation.meter
+        # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
+        if min(meter.used, meter.by_pattern) >= window:
             raise CompactionFailed(
-                f"The newest messages alone take about {self._conversation.meter.used:,} of {window:,} tokens, "
+                f"The newest messages alone take about {meter.used:,} of {window:,} tokens, "
                 "and nothing older is left to compact.",
                 advice=advice_when_full(self._conversation),
             )
@@ -441,29 +425,38 @@ class AgentLoop:
 
     async def _ask(self, n: int, provider: ChatProvider) -> tuple[Checkpoint, list[Call]]:
         """The first half of a step: its checkpoint, and the tool calls of the model's answer, which is in the context then."""
-        needs = needs_a_word(self._conversation.context.messages)
-        point = await self._conversation.checkpoint("step", first=int(needs))
+        conversation = self._conversation
+        needs = needs_a_word(conversation.context.messages)
+        point = await conversation.checkpoint("step", first=int(needs))
         if needs:
             # Behind the checkpoint: who goes back to it, goes back to before this word.
-            await self._conversation.append([user_message(prompt("go_on"))])
-        call = ModelCall(self._conversation, provider, n, point.uid)
+            await conversation.append([user_message(prompt("go_on"))])
+        answer = StreamedAnswer(conversation, provider.info, n, point.uid)
         try:
-            completion = await call.ask()
+            completion = await conversation.model.ask(
+                provider,
+                conversation.system,
+                conversation.toolset.specs(),
+                conversation.sent,
+                on_item=answer.publish,
+                on_retry=answer.begin_anew,
+                collector=answer.collector,
+            )
         except asyncio.CancelledError:
-            await self._keep_partial(call, point)
+            await self._keep_partial(answer, point)
             raise
         message = completion.message
         calls = _calls(message, point)
         try:
-            await self._conversation.answered(message, completion.usage)
+            await conversation.answered(message, completion.usage)
         except asyncio.CancelledError:
             await self._stop(ToolBatch(self._tools, calls))
             raise
-        self._conversation.publish_status()
+        conversation.publish_status()
         self._publish_cut(completion.usage)
         if completion.finish in _ENDINGS:
             text, advice = _ENDINGS[completion.finish]
-            self._conversation.wire.publish(Notice("warning", text, advice))
+            conversation.wire.publish(Notice("warning", text, advice))
         return point, calls
 
     async def _act(self, point: Checkpoint, calls: Sequence[Call]) -> StepEnd:
@@ -513,14 +506,14 @@ class AgentLoop:
             )
         self._published_cut = usage.prompt_cut
 
-    async def _keep_partial(self, call: ModelCall, point: Checkpoint) -> None:
-        message = call.so_far()
+    async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
+        message = answer.collector.message(interrupted=True)
         if message is not None:
             # Whole calls stay, and a call needs a result.
             calls = _calls(message, point)
             results = await _results([CallResult(one, failure(NOT_BEGUN)) for one in calls])
             await self._conversation.append([message, *results])
-        for key, call_id in call.open_calls():
+        for key, call_id in answer.open_calls():
             self._conversation.wire.publish(
                 ToolResult(key, True, "", NOT_BEGUN, interrupted=True, id=call_id)
             )

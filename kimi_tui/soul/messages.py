@@ -16,8 +16,7 @@ from kimi_tui.llm.message import (
     Message,
     TextPart,
 )
-from kimi_tui.llm.program_words import CHECKPOINT_MARKER, COMPACTION_START
-from kimi_tui.prompts import prompt
+from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START, prompt
 from kimi_tui.session.images import hash_of, image_part
 from kimi_tui.session.schema import (
     Internal,

@@ -138,23 +138,22 @@ class Operations:
             return await self._jump(target, prepared)
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
-        before, figure = conversation.meter.used, conversation.figure_before(point.id)
+        figure = conversation.figure_before(point.id)
         prompt, images = await self._prompt_at(target)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
-        await self._follow(reverted, point.message_index, figure)
-        conversation.publish_reverted(reverted, "rewind", tokens_before=before, prompt=prompt)
+        await self._follow(reverted, figure)
+        conversation.publish_reverted(reverted, prompt=prompt)
         outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
         change = conversation.publish_line_changed(
             "rewind", reverted.world_line, 0, reverted.entry.uid
         )
-        return self._outcome(reverted, before, change, prompt, outcomes, images)
+        return self._outcome(reverted, change, prompt, outcomes, images)
 
     async def _jump(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
         """Make another world line the live one, and bring back what was prepared of its files."""
         conversation, world_line = self.conversation, target.world_line
         checkpoint_id = None if target.is_end else target.id
-        before = conversation.meter.used
         # Before anything changes: what cannot be read then stops all of it.
         prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
         figure = None if checkpoint_id is None else await self._figure_at(target)
@@ -162,25 +161,24 @@ class Operations:
             reverted = await session_operations.jump(
                 conversation.context, world_line, checkpoint_id, files=entry
             )
-        await self._follow(reverted, reverted.messages_kept, figure)
+        await self._follow(reverted, figure)
         # First the other line, then its files: they are told of on that one.
         change = conversation.publish_line_changed(
             "jump", reverted.world_line, world_line, reverted.entry.uid
         )
         outcomes = await self.restorer.carry_out(prepared, "")
-        return self._outcome(reverted, before, change, prompt, outcomes, images)
+        return self._outcome(reverted, change, prompt, outcomes, images)
 
     async def clear(self) -> str:
         """Carry out `KimiSoul.clear`."""
         conversation = self.conversation
         if not conversation.context.messages:
             raise NothingToClear
-        before = conversation.meter.used
         reverted = await conversation.context.clear(reason="clear")
-        await self._follow(reverted, 0)
+        await self._follow(reverted)
         # The numbers mean other checkpoints now.
         conversation.denwa.forget_deliveries()
-        conversation.publish_reverted(reverted, "clear", tokens_before=before)
+        conversation.publish_reverted(reverted)
         conversation.publish_line_changed("clear", reverted.world_line, 0, reverted.entry.uid)
         return "Cleared: the agent begins anew, and remembers nothing of what was said."
 
@@ -201,9 +199,8 @@ class Operations:
 
     async def undo(self, line_name: str) -> str:
         """Carry out `KimiSoul.undo`."""
-        context = self.conversation.context
+        conversation, context = self.conversation, self.conversation.context
         wanted = session_operations.next_undo(context)
-        before = self.conversation.meter.used
         toll = await preview_of_undo(self.conversation, self.session.world_lines, wanted, "")
         stays = await self._stays(wanted, toll)
         points = await self._points_of(wanted)
@@ -213,11 +210,15 @@ class Operations:
         left = (toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
         said = ""
         if undone.reverted is not None:
-            await self._follow(undone.reverted, undone.reverted.messages_kept, _held(wanted))
+            await self._follow(undone.reverted, _held(wanted))
             number = undone.reverted.entry.n
             said = toll_words(toll.steps, toll.messages, number, left[2], name=line_name)
         if undone.reverted is not None and wanted.grows_line:
-            self._publish_taken_back(undone.reverted, before, left)
+            # What was only put at the end of the live world line is gone from it again.
+            conversation.publish_reverted(undone.reverted)
+            conversation.publish_line_changed(
+                "undo", undone.reverted.world_line, 0, undone.reverted.entry.uid, left
+            )
         else:
             self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
@@ -238,7 +239,7 @@ class Operations:
         async with self.restorer.journaled(prepared, "redo") as entry:
             redone = await session_operations.redo(context, files=entry)
         if redone.reverted is not None:
-            await self._follow(redone.reverted, redone.reverted.messages_kept, _held(undoing))
+            await self._follow(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
         return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
@@ -279,13 +280,6 @@ class Operations:
         if not target.world_line:
             return self.conversation.context.world_line
         return await asyncio.to_thread(self.session.world_lines.read, target.world_line)
-
-    def _publish_taken_back(self, reverted: Reverted, before: int, also: Toll) -> None:
-        """Publish that what was only put at the end of the live world line is gone from it again."""
-        self.conversation.publish_reverted(reverted, "undo", tokens_before=before)
-        self.conversation.publish_line_changed(
-            "undo", reverted.world_line, 0, reverted.entry.uid, also
-        )
 
     def _publish_brought_back(
         self,
@@ -359,16 +353,16 @@ class Operations:
         point = known_checkpoint(line.index, target.id)
         return await asyncio.to_thread(self.conversation.figure_of, point, line)
 
-    async def _follow(self, reverted: Reverted, kept: int, figure: Figure | None = None) -> None:
-        """Let the live conversation follow; of its first `kept` messages nothing changed, and `figure` is of all it holds."""
+    async def _follow(self, reverted: Reverted, figure: Figure | None = None) -> None:
+        """Let the live conversation follow; `figure` is of all that it holds now."""
         if reverted.entry.stored:
             self.session.world_lines.remember(reverted.entry.n, reverted.left)
-        await self.conversation.follow(kept, figure, self.conversation.context.index.n_messages)
+        count = self.conversation.context.index.n_messages
+        await self.conversation.follow(reverted.messages_kept, figure, count)
 
     def _outcome(
         self,
         reverted: Reverted,
-        before: int,
         change: LineChanged,
         prompt: str,
         files: tuple[FileOutcome, ...] = (),
@@ -378,7 +372,7 @@ class Operations:
             checkpoint_id=reverted.entry.checkpoint_id,
             world_line=reverted.entry.n,
             messages_dropped=reverted.entry.messages_dropped,
-            tokens_before=before,
+            tokens_before=reverted.entry.tokens_before,
             tokens_after=self.conversation.meter.used,
             prompt=prompt,
             files=files,

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.session import Session
-from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
@@ -51,6 +51,7 @@ from kimi_tui.wire.queue import Wire
 
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
+
 
 GATHERED_S = 0.1
 """For so many seconds events are gathered before they are written together."""

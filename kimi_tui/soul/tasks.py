@@ -38,8 +38,8 @@ def shielded(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
     """Have each call of a coroutine function run to its end, also when it is cancelled: see `run_to_completion`."""
 
     @wraps(work)
-    async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await run_to_completion(work(*args, **kwargs))
+    def whole(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return run_to_completion(work(*args, **kwargs))
 
     return whole
 

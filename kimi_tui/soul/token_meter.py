@@ -46,7 +46,7 @@ class TokenMeter:
     """The token figures of one session: of its live context, and the totals of all its calls.
 
     Args:
-        context: the live line; its messages are counted when a figure is asked for.
+        context: the live line; whoever appends to it has its messages counted by `keep_up`.
         system_prompt: sent with every request.
         tools: sent with every request.
 
@@ -90,7 +90,7 @@ class TokenMeter:
             self._known_window = (last.limit, last.trigger, last.limit_estimated)
             if last.per_step:
                 self._growth.append((0, last.per_step))
-        guess = self._system + self._counted.total()
+        guess = self.by_pattern
         if last is not None and last.correction > 0:
             self._teach(last.correction)
         elif used and guess and last is not None and not last.estimated:
@@ -102,24 +102,25 @@ class TokenMeter:
         self.scale.beside = _tokens_of(tools)
         self._system = text_tokens(system_prompt) + self.scale.beside
 
-    def _teach(self, factor: float) -> None:
-        self.scale.factor, self._taught = _within(factor), True
+    def _teach(self, factor: float, share: float = 1.0) -> None:
+        least, most = _FACTORS
+        self.scale.factor += share * (min(max(factor, least), most) - self.scale.factor)
+        self._taught = True
+
+    @property
+    def by_pattern(self) -> int:
+        """What the next request will be by the pattern alone: no server has had a say in it."""
+        return self._system + self._sums.total()
 
     def estimate(self, texts: int | None = None) -> int:
         """What the next request will be, without any figure of the server; with messages of so many tokens by the pattern,
         those of the context without."""
-        texts = self._counted.total() if texts is None else texts
-        return self.scale.of_texts(self._system + texts)
+        return self.scale.of_texts(self.by_pattern if texts is None else self._system + texts)
 
     # -- the live context ------------------------------------------------------------------------
 
-    @property
-    def _counted(self) -> TokenSums:
-        self._sums.follow(self._context.messages)
-        return self._sums
-
     async def keep_up(self, pace: Pace) -> None:
-        """Count what was appended, in slices: whoever asks for a figure next would count thousands of messages in one go."""
+        """Count what was appended, in slices: thousands of messages in one go would hold up the event loop."""
         messages = self._context.messages
         while (counted := self._sums.counted) < len(messages):
             await pace.rest()
@@ -145,7 +146,7 @@ class TokenMeter:
 
     def set_figure(self, tokens: int, *, estimated: bool, count: int | None = None) -> None:
         """So many tokens the first `count` messages take; all that there are without."""
-        counted = self._counted.counted
+        counted = self._sums.counted
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
 
     def begin_step(self) -> None:
@@ -158,17 +159,22 @@ class TokenMeter:
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
-        return tokens + self.scale.of_texts(self._counted.total(counted))
+        return tokens + self.scale.of_texts(self._sums.total(counted))
+
+    @property
+    def fixed(self) -> int:
+        """What of `used` no compaction frees: all but the messages."""
+        return self.used - self.scale.of_texts(self._sums.total())
 
     @property
     def is_estimated(self) -> bool:
         """Whether any of `used` is an estimate."""
         figure = self._figure
-        return figure is None or figure[2] or figure[1] < self._counted.counted
+        return figure is None or figure[2] or figure[1] < self._sums.counted
 
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
-        return self.scale.of_texts(self._counted.between(start, end)[0])
+        return self.scale.of_texts(self._sums.between(start, end)[0])
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -179,7 +185,7 @@ class TokenMeter:
         # What is no figure of the server, or is one for another prompt, teaches nothing.
         if usage.estimated or usage.prompt_cut:
             return
-        guess = self._system + self._counted.total()
+        guess = self.by_pattern
         log.info(
             "tokens: estimated %d, the server says %d, difference %+d (factor %.3f)",
             self.scale.of_texts(guess),
@@ -188,10 +194,9 @@ class TokenMeter:
             self.scale.factor,
         )
         if guess > 0 and usage.input > 0:
-            ratio = _within(usage.input / guess)
-            self._teach(self.scale.factor + _LEARNING * (ratio - self.scale.factor))
+            self._teach(usage.input / guess, _LEARNING)
         if self._last_input is not None and usage.input > self._last_input:
-            self._growth.append((self._counted.counted, usage.input - self._last_input))
+            self._growth.append((self._sums.counted, usage.input - self._last_input))
         self._last_input = usage.input
 
     def spent(self, usage: Usage) -> None:
@@ -208,7 +213,7 @@ class TokenMeter:
         if info is not None:
             window, window_estimated = info.window, info.window_estimated
             trigger = limits.trigger(window) if window else 0
-        tools, talk = self._counted.between()
+        tools, talk = self._sums.between()
         guess = self._system + talk + tools
         # The parts are estimates; scaled, so that they add up to what is shown.
         scale = used / guess if guess else 0.0
@@ -231,12 +236,8 @@ class TokenMeter:
             step_output=self._step[1] if self._step else None,
             correction=round(self.scale.factor, 4) if self._taught else 0.0,
             model=info.model if info is not None else "",
-            messages=self._counted.counted,
+            messages=self._sums.counted,
         )
-
-
-def _within(factor: float) -> float:
-    return min(max(factor, _FACTORS[0]), _FACTORS[1])
 
 
 class WorldLineTokens:

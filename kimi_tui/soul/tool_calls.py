@@ -19,13 +19,12 @@ from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner
 from kimi_tui.llm.message import user_message
-from kimi_tui.prompts import prompt
+from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.segments import label_of
-from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.tool_results import (
     NOT_RUN,

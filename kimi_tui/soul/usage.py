@@ -19,7 +19,7 @@ from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import Entry
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.record import read_records
+from kimi_tui.soul.history import read_history
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -350,11 +350,16 @@ def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> S
         session: the session; its record must be written out.
         prices: by model; where there are none, there is no cost.
     """
-    records = read_records(session)
+    history = read_history(session)
     ledger = Ledger(prices)
-    for record in records:
+    for record in history.stored:
         ledger.follow(record.event)
-    counted = with_journal(statistics(records), session.context.journal.entries)
+    counted = statistics(history.stored)
+    if history.shown is not history.stored:
+        # The figures of the cards that the chat shows of them.
+        drawn = statistics(history.shown)
+        counted = replace(counted, dmails=drawn.dmails, dmail_tokens_saved=drawn.dmail_tokens_saved)
+    counted = with_journal(counted, session.context.journal.entries)
     is_fork = bool(session.state.forked_from)
     return replace(counted, cost=ledger.total_cost(), is_fork=is_fork)
 
@@ -364,7 +369,9 @@ def with_journal(counted: Statistics, entries: Iterable[Entry]) -> Statistics:
     by_kind: dict[str, list[tuple[int, int]]] = {"dmail": [], "compaction": [], "rewind": []}
     for entry in entries:
         if entry.op in by_kind:
-            by_kind[entry.op].append((entry.tokens_before, entry.tokens_after))
+            # One that only put something at the end took nothing away.
+            after = entry.tokens_before if entry.grows_line else entry.tokens_after
+            by_kind[entry.op].append((entry.tokens_before, after))
     dmails, compactions, rewinds = by_kind["dmail"], by_kind["compaction"], by_kind["rewind"]
     if len(dmails) > counted.dmails:
         saved = sum(max(0, before - after) for before, after in dmails)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
+from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
@@ -17,7 +18,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.history import rebuild_world_line
+from kimi_tui.soul.history import rebuild_world_line, session_history
 from kimi_tui.soul.messages import (
     dmail_text,
     images_in,
@@ -28,7 +29,6 @@ from kimi_tui.soul.messages import (
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
-from kimi_tui.soul.stopped_calls import INTERRUPTED
 from kimi_tui.soul.tool_results import call_arguments, outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
@@ -255,7 +255,7 @@ class WorldLineReader:
         other = await asyncio.to_thread(self.session.world_line, world_line)
         shared = await asyncio.to_thread(shared_checkpoints, line, other)
         live, points = line.checkpoints, other.checkpoints
-        facts = await asyncio.to_thread(lambda: RecordedFacts(read_records(self.session)))
+        facts = await asyncio.to_thread(lambda: RecordedFacts(session_history(self.session)))
         figure = self.figures.get(live[shared].uid) if 0 < shared < len(live) else None
         return WorldLineComparison(
             world_line=world_line,

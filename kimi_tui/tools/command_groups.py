@@ -26,7 +26,6 @@ from unicodedata import category
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tools.base import ToolProblem
-from kimi_tui.tools.guarded_links import GuardedLink
 from kimi_tui.tools.paths import holds_secrets, links_around, locate
 from kimi_tui.tools.process import (
     child_environment,
@@ -35,7 +34,7 @@ from kimi_tui.tools.process import (
     repository_around,
 )
 from kimi_tui.tools.sandbox.policy import has_parts_elsewhere
-from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.protected_names import GuardedLink, secrets
 
 Kind = Literal["reads", "project", "never", "unknown", "unclear"]
 """It only reads; it runs code of the folder; it is a wrapper, an interpreter or has code in its arguments; it or one of its words is

@@ -3,7 +3,7 @@
 `locate` resolves links and says whether a path is inside the work folder; opening is done by `files`. Protected are
 files that run later or that steer agents, shells and editors: changing one always needs the user's own yes. They are
 known by the names of their real path and of the one the model wrote (`workspace.protected_names`), whether they exist or not,
-and by those of links that lead to them (`guarded_links`).
+and by those of links that lead to them (`links_in`).
 Where secrets are held even reading asks every time, inside the work folder too.
 """
 
@@ -19,11 +19,12 @@ from pathlib import Path
 from kimi_tui import app_paths
 from kimi_tui.filesystem import links_to
 from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolEnv, ToolProblem
-from kimi_tui.tools.guarded_links import GuardedLink, links_in
 from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
 from kimi_tui.workspace.protected_names import (
+    GuardedLink,
     NameList,
     folded,
+    links_in,
     run_values,
     runs_later,
     secret_places,

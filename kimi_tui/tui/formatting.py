@@ -278,6 +278,13 @@ def fitted(spans: Iterable[StyledText], width: int) -> list[StyledText]:
     return result
 
 
+def sides(left: Iterable[StyledText], right: Iterable[StyledText], width: int) -> list[StyledText]:
+    """Pieces at the left and at the right edge of `width` cells, with the blanks between them in the style `quiet`."""
+    left, right = [*left], [*right]
+    gap = width - spans_width(left) - spans_width(right)
+    return [*left, (" " * max(0, gap), "quiet"), *right]
+
+
 # --- statistics of a session
 
 

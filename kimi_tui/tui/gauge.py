@@ -20,7 +20,7 @@ from textual.widget import Widget
 from kimi_tui.projection.gauge import Freed, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.formatting import StyledText, joined, spans_width
+from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.span_painter import SpanPainter
@@ -93,6 +93,14 @@ class Gauge(Widget):
 
     timeline_width: reactive[int] = reactive(0)
     """The width of the timeline beside the chat, 0 where it is not there: the figures stand under it."""
+    viewed: reactive[int | None] = reactive[int | None](None)
+    """How full the window was at another moment, which is shown with how full it is now beside it; None for now."""
+    foreseen: reactive[tuple[int, bool] | None] = reactive[tuple[int, bool] | None](None)
+    """What would be left in the window after a rewind, and whether that is an estimate: shown beside what is in it now."""
+    aside: reactive[str] = reactive("")
+    """What is said beside the figures, where there is room, in place of the forecast."""
+    to_send: reactive[int] = reactive(0)
+    """Tokens of what stands in the prompt: they count in the forecast."""
     shown: reactive[float] = reactive(0.0, init=False, repaint=False)
     """Tokens drawn as used: goes after the model's in a short motion."""
 
@@ -106,11 +114,6 @@ class Gauge(Widget):
         self._freed_bar: Freed | None = None
         self._freed_figure: Freed | None = None
         self._fall_timers: list[Timer] = []
-        self._viewed: int | None = None
-        self._after: int | None = None
-        self._is_guess = False
-        self._aside = ""
-        self._to_send = 0
         self._painter = SpanPainter(self, "gauge")
         self._strip: Strip | None = None
         self._moved_at = 0.0
@@ -124,9 +127,7 @@ class Gauge(Widget):
     def model(self, model: GaugeModel) -> None:
         self._model = model
         self._freed_serial = model.freed.serial
-        for timer in self._fall_timers:
-            timer.stop()
-        self._freed_bar = self._freed_figure = None
+        self._end_marks()
         self.changed(motion=False)
 
     def changed(self, *, motion: bool = True) -> None:
@@ -138,6 +139,7 @@ class Gauge(Widget):
         model = self._model
         if model.freed.serial != self._freed_serial:
             self._freed_serial = model.freed.serial
+            self._end_marks()
             if motion and model.freed.before > model.freed.after:
                 self._mark_freed(model.freed)
         elif self._freed_figure not in (None, model.freed):
@@ -151,47 +153,18 @@ class Gauge(Widget):
             moves = 0 < model.status.limit <= abs(used - self._target) * bar
             self._target = used
             if still or not moves:
-                self._stop_moving()
+                app_of(self).animator.force_stop_animation(self, "shown")
                 self.shown = float(used)
             else:
                 self.animate("shown", float(used), duration=MOVE_S, easing="out_cubic")
         self.refresh()
 
-    def view(self, used: int | None) -> None:
-        """Show how full the window was at another moment, and say how full it is now; None goes back to now."""
-        self._viewed = used
-        self.refresh()
-
-    def foresee(self, used: int | None, *, estimated: bool = False) -> None:
-        """Show what would be left in the window after a rewind, beside what is in it now; None for now alone."""
-        if (used, estimated) != (self._after, self._is_guess):
-            self._after, self._is_guess = used, estimated
-            self.refresh()
-
-    def remark(self, words: str) -> None:
-        """Say this beside the figures, where there is room, in place of the forecast."""
-        if words != self._aside:
-            self._aside = words
-            self.refresh()
-
-    def send(self, tokens: int) -> None:
-        """Count so many tokens of what stands in the prompt in the forecast."""
-        if tokens != self._to_send:
-            self._to_send = tokens
-            self.refresh()
-
-    def skip_motion(self) -> None:
-        """End any motion in its final state."""
-        if self.shown != self._target:
-            self._stop_moving()
-            self.shown = float(self._target)
-
-    def _stop_moving(self) -> None:
-        app_of(self).animator.force_stop_animation(self, "shown")
-
-    def _mark_freed(self, freed: Freed) -> None:
+    def _end_marks(self) -> None:
         for timer in self._fall_timers:
             timer.stop()
+        self._freed_bar = self._freed_figure = None
+
+    def _mark_freed(self, freed: Freed) -> None:
         self._freed_bar = self._freed_figure = freed
         self._fall_timers = [
             self.set_timer(FREED_BAR_S, self._end_freed_bar),
@@ -232,23 +205,18 @@ class Gauge(Widget):
         now = time.monotonic()
         if self.shown != self._target and now < self._moved_at + MOVE_FRAME_S:
             return
-        before = self._strip
-        self._strip = None
-        if before is None or self._painted(Region(0, 0, before.cell_length, 1)) != [before]:
+        if self._strip is None or self._draw(self._strip.cell_length) != self._strip:
             self._moved_at = now
             self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The one line."""
+        width = self.size.width
         try:
-            return self._painted(crop)
+            if self._strip is None or self._strip.cell_length != width:
+                self._strip = self._draw(width)
         except Exception:
             return blank_strips("the gauge", crop)
-
-    def _painted(self, crop: Region) -> list[Strip]:
-        width = self.size.width
-        if self._strip is None or self._strip.cell_length != width:
-            self._strip = self._draw(width)
         strips = [self._strip if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
         if crop.x == 0 and crop.width == width:
             return strips
@@ -258,16 +226,16 @@ class Gauge(Widget):
         app = app_of(self)
         glyphs, places = glyphs_of(app), Places.of(width, self.timeline_width)
         gap = max(0, places.figures - places.bar - places.bar_width)
-        status, shown, aside = self._model.status, self.shown, self._aside
+        status, shown, aside = self._model.status, self.shown, self.aside
         freed_bar, freed_figure = self._freed_bar, self._freed_figure
         before = None
-        if self._after is not None:
-            before, shown = status, float(self._after)
-            status = status._replace(used=self._after, estimated=self._is_guess)
-            freed_bar = Freed("rewind", before.used, self._after)
-        elif self._viewed is not None:
+        if self.foreseen is not None:
+            before, (after, is_guess) = status, self.foreseen
+            shown, status = float(after), status._replace(used=after, estimated=is_guess)
+            freed_bar = Freed("rewind", before.used, after)
+        elif self.viewed is not None:
             aside = aside or _now_words(status)
-            shown, status = float(self._viewed), status._replace(used=self._viewed)
+            shown, status = float(self.viewed), status._replace(used=self.viewed)
             freed_bar = freed_figure = None
         bar = bar_spans(status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color)
         if before is not None:
@@ -280,10 +248,10 @@ class Gauge(Widget):
                 glyphs,
                 freed=freed_figure,
                 aside=aside,
-                to_send=self._to_send,
+                to_send=self.to_send,
             )
         spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
-        return self._painter.filtered([self._painter.strip(spans, width)])[0]
+        return self._painter.row(spans, width)
 
 
 def alarm_of(status: StatusUpdate) -> str:
@@ -376,16 +344,12 @@ def figure_spans(
         ]
     else:
         spans.append((" tokens", "quiet"))
-    length = spans_width(spans)
     asides: list[list[StyledText]] = [[(aside, "quiet")]] if aside and freed is None else []
     for extra in asides or _extras(status, glyphs, freed, to_send):
-        size = spans_width(extra)
-        if length + 2 + size <= width:
+        if spans_width(spans) + 2 + spans_width(extra) <= width:
             spans += [("  ", "quiet"), *extra]
-            length += 2 + size
             break
-    spans.append((" " * max(0, width - length), "quiet"))
-    return spans
+    return sides(spans, (), width)
 
 
 def foreseen_spans(
@@ -417,7 +381,7 @@ def foreseen_spans(
         if spans_width([*spans, *more]) <= width:
             spans += more
             break
-    return [*spans, (" " * max(0, width - spans_width(spans)), "quiet")]
+    return sides(spans, (), width)
 
 
 def _now_words(status: StatusUpdate) -> str:

@@ -69,7 +69,7 @@ class SpanPainter:
         segments = [Segment(text, self.style(name, ground)) for text, name in spans]
         return Strip(segments).adjust_cell_length(width, self.style("quiet", ground))
 
-    def row(self, spans: Iterable[StyledText], width: int, ground: str) -> Strip:
+    def row(self, spans: Iterable[StyledText], width: int, ground: str = "") -> Strip:
         """The same as the terminal can show it."""
         return self.filtered([self.strip(spans, width, ground=ground)], ground)[0]
 

@@ -13,6 +13,7 @@ from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
+    from kimi_tui.soul.rewind import Target
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate, TurnBegin
 
 
@@ -42,6 +43,19 @@ class Queued(NamedTuple):
 
     id: str
     text: str
+
+
+class Prospect(NamedTuple):
+    """What going to a place of the conversation would leave, shown in chat and gauge before it is done.
+
+    `used` are the tokens in the window then; None where that is now, or not known. With `words_stay` what the user said and
+    pinned stays, as with a D-Mail. A target with the id -1 takes nothing.
+    """
+
+    target: Target
+    used: int | None = None
+    estimated: bool = False
+    words_stay: bool = False
 
 
 class MainState(NamedTuple):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
     from kimi_tui.projection.timeline_tree import Checkpoint
     from kimi_tui.projection.transcript import TranscriptModel
+    from kimi_tui.tui.state import Prospect
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow
     from kimi_tui.wire.events import EventRecord
@@ -100,6 +101,17 @@ class Views:
         self.timeline.model.mark(bookmarks, frozenset(uid for uid, _ in pins))
         self.timeline.changed(motion=False)
         self._transcript.pins = pins
+
+    def foresee(self, prospect: Prospect | None) -> None:
+        """Have the chat grey what would go, and the gauge say what is in the window then; None for now."""
+        if prospect is None:
+            self.gauge.foreseen = None
+            self._transcript.show_dropped(None)
+            return
+        target, used, is_guess, words_stay = prospect
+        self.gauge.foreseen = None if used is None else (used, is_guess)
+        going = -1 if target.world_line else target.id
+        self._transcript.show_dropped(going, words_stay=words_stay)
 
     def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show what happened; what is history is shown when all of it is told (`history_told`)."""

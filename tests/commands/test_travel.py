@@ -130,7 +130,7 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     check_written(place)
     sent = ("dmail", 2, "otherwise", "--files", "restore")
     dry = place.run(*sent, "--dry-run")
-    assert dry.out.startswith("Would send the D-Mail to #2: 9 messages left behind")
+    assert dry.out.startswith("Would send the D-Mail to #2: 7 messages left behind")
     check_written(place)
     letter = place.run(*sent, "--json")
     assert letter.code == 0
@@ -155,7 +155,7 @@ def test_the_agent_reads_a_letter_in_its_next_turn(place: Place) -> None:
     session = place.three_turns()
     sent = place.run("dmail", 3, "look into c.txt instead", "--json").json
     assert list(sent) == FIELDS
-    assert (sent["checkpoint_id"], sent["messages_dropped"]) == (3, 8)
+    assert (sent["checkpoint_id"], sent["messages_dropped"]) == (3, 7)
     assert (sent["tokens_before"], sent["applied"]) == (550, True)
     events = told(place, session)
     reverted = next(event for event in events if isinstance(event, ev.ContextReverted))

@@ -17,9 +17,8 @@ from kimi_tui.llm import errors
 from kimi_tui.llm.completion import Collector
 from kimi_tui.llm.dialects import DIALECTS, LearnedQuirks, family, for_model
 from kimi_tui.llm.errors import ResponseContext, overflow_of, retry_after
-from kimi_tui.llm.known_models import known_to_see, known_window
 from kimi_tui.llm.message import user_message
-from kimi_tui.llm.models import read_models
+from kimi_tui.llm.models import known_to_see, known_window, read_models
 from kimi_tui.llm.provider import ThinkDelta
 from kimi_tui.llm.request import Recipient, sent_messages
 from kimi_tui.llm.stream import SSEDecoder, ThinkTags, ToolCallMerger

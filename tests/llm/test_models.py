@@ -19,9 +19,14 @@ from support.chat_server import (
 from kimi_tui.llm import models
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import APIConnectionError, APIStatusError, APITimeoutError, LLMError
-from kimi_tui.llm.known_models import DEFAULT_WINDOW, known_window
 from kimi_tui.llm.message import user_message
-from kimi_tui.llm.models import chat_models, local_servers, read_models
+from kimi_tui.llm.models import (
+    DEFAULT_WINDOW,
+    chat_models,
+    known_window,
+    local_servers,
+    read_models,
+)
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 
 # -- lists of models --

@@ -653,15 +653,31 @@ async def test_a_figure_that_no_prompt_can_have_is_not_believed(
 ) -> None:
     provider = connect()
     window = provider.info.window
-    server.script(say("yes", usage=(10**12, 5, 10**11)), say("yes", usage=(900_000, 5)))
     asked = [Message(role="user", content="Is it so?")]
-    done = await complete(provider, "", [], asked, on_item=lambda item: None)
-    assert done.usage.estimated
-    assert (done.usage.input < 100, done.usage.cached) == (True, 0)
-    assert provider.info.window == window
-    assert (
-        await complete(provider, "", [], asked, on_item=lambda item: None)
-    ).usage.input == 900_000
+    for read in (10**12, 900_000, window * 3 // 4):
+        server.script(say("yes", usage=(read, 5, read // 10)))
+        done = await complete(provider, "", [], asked, on_item=lambda item: None)
+        assert done.usage.estimated
+        assert (done.usage.input < 100, done.usage.cached) == (True, 0)
+        assert provider.info.window == window
+
+
+async def test_what_a_server_adds_to_a_prompt_is_believed_and_what_images_may_cost(
+    server: ChatServer, connect: Connect
+) -> None:
+    provider = connect(capabilities=["image_in"], window=100_000)
+    picture = ImagePart(image_url=ImageURL(url="data:image/png;base64," + 200_000 * "A"))
+    words = Message(role="user", content="Is it so?")
+    for asked, read, believed in (
+        (words, 49_000, True),
+        (words, 52_000, False),
+        (Message(role="user", content=[picture]), 99_000, True),
+        (Message(role="user", content=[picture]), 120_000, False),
+        (Message(role="user", content="字" * 20_000), 99_000, True),
+    ):
+        server.script(say("yes", usage=(read, 5)))
+        done = await complete(provider, "", [], [asked], on_item=lambda item: None)
+        assert (done.usage.input == read) is believed
 
 
 async def test_a_prompt_cut_without_a_word_is_noticed(server: ChatServer, connect: Connect) -> None:

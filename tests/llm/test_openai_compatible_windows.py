@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from support.chat_server import ChatServer, say, status
 
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import ContextOverflowError, LLMError, ResponseContext, error_of_response
-from kimi_tui.llm.known_models import DEFAULT_WINDOW
-from kimi_tui.llm.message import user_message
+from kimi_tui.llm.message import Message, user_message
+from kimi_tui.llm.models import DEFAULT_WINDOW
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import Completion, RetryPolicy, ToolSpec
 
@@ -29,12 +30,17 @@ def said(text: str, **more: Any) -> dict[str, Any]:
     return {"error": {"message": text, **more}}
 
 
-async def asked(server: ChatServer, provider: OpenAICompatible, *tools: ToolSpec) -> Completion:
+async def asked(
+    server: ChatServer,
+    provider: OpenAICompatible,
+    *tools: ToolSpec,
+    history: Sequence[Message] = LONG,
+) -> Completion:
     return await complete(
         provider,
         "",
         tools,
-        LONG,
+        history,
         on_item=lambda item: None,
         policy=RetryPolicy(max_attempts=1),
     )
@@ -131,7 +137,8 @@ async def test_a_learned_window_that_an_answer_exceeds_is_corrected(
         with pytest.raises(ContextOverflowError):
             await asked(server, provider)
         assert (provider.info.window, provider.info.window_estimated) == (8_192, False)
-        done = await asked(server, provider)
+        longer = [user_message("a word and another " * (read // 8))]
+        done = await asked(server, provider, history=longer)
         assert not done.usage.prompt_cut
         assert (provider.info.window, provider.info.window_estimated) == (window, estimated)
         again = connected(server, **options)

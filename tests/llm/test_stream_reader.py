@@ -34,6 +34,7 @@ def reader(response: Arrived) -> AnswerReader:
         NetworkFailures("host", (), 1.0),
         LearnedQuirks(),
         estimated_tokens=10,
+        most_tokens=1_000,
         window=1_000,
         window_is_known=True,
         silence_s=30.0,

@@ -10,8 +10,8 @@ from typing import Any
 from support.chat_server import call, calls, say
 from support.soul import Stage, stage
 
-from kimi_tui.llm.program_words import COMPACTION_START
 from kimi_tui.llm.request import ANSWERED, SUMMARY_READ
+from kimi_tui.prompts import COMPACTION_START
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.side_files import Marks
 from kimi_tui.soul.bookmarks import UserMarks

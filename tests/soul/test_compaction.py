@@ -325,7 +325,7 @@ async def test_a_stop_leaves_the_context_alone(tmp_path: Path) -> None:
 
 async def test_by_the_rule_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     async with stage(tmp_path, window=40_000) as on:
-        await talk(on, "one", "two")
+        await talk(on, "one " * 2_000, "two")
         on.server.script(
             call("Glob", {"pattern": "*"}, text="first", usage=(2_000, 10)),
             call("Glob", {"pattern": "*"}, text="second", usage=(34_000, 10)),

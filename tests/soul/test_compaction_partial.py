@@ -9,8 +9,8 @@ import pytest
 from support.chat_server import call, say, status
 from support.soul import Stage, stage
 
-from kimi_tui.llm.program_words import COMPACTION_START
 from kimi_tui.llm.request import SUMMARY_READ
+from kimi_tui.prompts import COMPACTION_START
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits, session_history

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import say
+from support.chat_server import call, say, status
 from support.odd_files import put
 from support.soul import stage
 
 from kimi_tui.soul import history
+from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
 
@@ -120,3 +121,57 @@ async def test_without_a_readable_record_the_view_comes_from_the_messages(
         await on.reopen()
         shown = [r.event.text for r in on.soul.opened_with if isinstance(r.event, ev.TurnBegin)]
         assert shown == ["first"]
+
+
+@pytest.mark.parametrize(
+    "op", ["rewind", "dmail", "own_dmail", "compaction", "undo", "undo_dmail", "jump", "clear"]
+)
+async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    """A kill between the switch of the files and the record's next write."""
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), status(400, {"error": {"message": "Not so."}}), say("two"))
+        for words in ("first", "second", "third"):
+            await on.soul.run(words)
+        if op.startswith("undo") or op == "jump":
+            await (
+                on.soul.dmail(Target(3), "x") if op == "undo_dmail" else on.soul.rewind(Target(3))
+            )
+        match op:
+            case "rewind":
+                await on.soul.rewind(Target(4))
+            case "own_dmail":
+                await on.soul.dmail(Target(4), "Otherwise.")
+            case "dmail":
+                letter = call("SendDMail", {"message": "Otherwise.", "checkpoint_id": 4})
+                on.server.script(letter, say("three"))
+                await on.soul.run("fourth")
+            case "compaction":
+                on.server.script(say("A summary."))
+                await on.soul.compact(start=Target(4))
+            case "undo" | "undo_dmail":
+                await on.soul.undo()
+            case "jump":
+                await on.soul.jump(1)
+            case _:
+                await on.soul.clear()
+        checkpoints = [row.uid for row in await on.checkpoints()]
+        await on.soul.aclose()
+        path = on.session.dir / "wire.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        told_by = "LineChanged" if op in ("undo", "undo_dmail", "jump") else "ContextReverted"
+        kinds = [json.loads(line).get("message", {}).get("type") for line in lines]
+        first = (
+            len(kinds) - 1 - kinds[::-1].index("CompactionBegin" if op == "compaction" else told_by)
+        )
+        path.write_bytes(b"".join(lines[:first]))
+        await on.reopen()
+        assert [row.uid for row in await on.checkpoints()] == checkpoints
+        shown = [record.event for record in on.soul.opened_with]
+        assert [event.error for event in shown if isinstance(event, ev.TurnEnd) and event.error]
+        on.server.script(say("on"))
+        await on.soul.run("and on")
+        monkeypatch.setattr(history, "rebuild_history", None)
+        await on.reopen()
+        assert len(on.soul.opened_with) > len(shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kimi_tui.llm.message import FunctionCall, Message, ToolCall, user_message
-from kimi_tui.prompts import prompt
+from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.history import (
     _carried_with,  # pyright: ignore[reportPrivateUsage]
@@ -13,7 +13,6 @@ from kimi_tui.soul.history import (
 )
 from kimi_tui.soul.messages import dmail_message
 from kimi_tui.soul.segments import Segment
-from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.tool_results import tool_message
 from kimi_tui.tools.base import failure
 from kimi_tui.wire.events import ToolResult

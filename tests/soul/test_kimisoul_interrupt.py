@@ -25,9 +25,9 @@ from support.chat_server import Stall as Stalled
 from support.soul import Stage, Tool, next_event, stage
 
 from kimi_tui.llm.provider import RetryPolicy
+from kimi_tui.prompts import NOT_BEGUN
 from kimi_tui.soul.history import fits, session_history
 from kimi_tui.soul.rewind import Target
-from kimi_tui.soul.stopped_calls import NOT_BEGUN
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
@@ -184,7 +184,7 @@ async def test_in_a_compaction_in_the_middle_of_a_turn(tmp_path: Path, summary: 
     async with stage(tmp_path, window=40_000, policy=patient) as on:
         for words in ("one", "two"):
             on.server.script(say(f"answer {words}", usage=(3_000, 10)))
-            await on.soul.run(words)
+            await on.soul.run(words * 2_000)
         heard = on.soul.wire.subscribe()
         on.server.script(call("Glob", {"pattern": "*"}, text="first", usage=(34_000, 10)), summary)
         turn = asyncio.create_task(on.soul.run("the task"))

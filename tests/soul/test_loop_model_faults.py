@@ -253,6 +253,27 @@ async def test_what_is_no_fault(tmp_path: Path, name: str) -> None:
         await goes_on(on)
 
 
+@pytest.mark.parametrize(
+    ("window", "read", "is_full"),
+    [(100_000, 99_000, False), (24_000, 25_000, True)],
+    ids=["a figure that no such prompt has", "one that it might have"],
+)
+async def test_a_false_figure_stops_no_turn(
+    tmp_path: Path, window: int, read: int, is_full: bool
+) -> None:
+    async with stage(tmp_path, window=window) as on:
+        on.server.script(
+            *(call("Glob", {"pattern": f"{n}*"}, usage=(read, 10)) for n in range(4)),
+            say("done", usage=(read, 10)),
+        )
+        await on.soul.run("look")
+        assert on.ear.of(ev.TurnEnd) == [ev.TurnEnd("done")]
+        assert len(on.server.requests) == 5 + len(on.ear.of(ev.CompactionBegin))
+        assert (not on.ear.notices()) is not is_full
+        assert (on.soul.used < 10_000) is not is_full
+        await goes_on(on)
+
+
 async def test_ten_megabytes(tmp_path: Path) -> None:
     piece = "0123456789abcdef" * 4_096
     async with stage(tmp_path, window=8_000_000) as on:

@@ -184,6 +184,68 @@ async def test_a_server_that_gives_no_figures(tmp_path: Path) -> None:
         await places.restart()
 
 
+async def test_an_answer_without_a_figure_goes_on_from_the_last_one_of_the_server(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        places = Places(on)
+        (on.work / "a.txt").write_text("words of a file\n" * 40)
+        # Our own estimate of the prompt and the tools is half as large again.
+        on.server.script(
+            call("ReadFile", {"path": "a.txt"}, usage=(3_000, 40)),
+            say("Read.", usage=None),
+            call("SendDMail", {"message": "Read no more.", "checkpoint_id": 1}, usage=None),
+            say("Done.", usage=None),
+        )
+        await on.soul.run("read it")
+        assert 3_040 < on.soul.used < 3_400
+        await on.soul.run("read it again")
+        assert 3_000 < on.soul.used < 3_400
+        await places.restart()
+        assert places.views.gauge.status.used < 3_400
+        # Without its record, the chat's card and the statistics say the same of it.
+        await on.soul.aclose()
+        (on.session.dir / "wire.jsonl").unlink()
+        on.session = on.store.find(on.session.id, on.work)
+        await on.open()
+        places = Places(on)
+        (card,) = (b for b in places.views.chat.blocks if isinstance(b, DMailBlock))
+        assert (await on.soul.statistics()).dmail_tokens_saved == -card.tokens_changed > 0
+
+
+@pytest.mark.parametrize("lost", ["record", "last figures"])
+async def test_what_a_dmail_left_is_known_by_the_context_too(tmp_path: Path, lost: str) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("words of a file\n" * 40)
+        on.server.script(
+            call("ReadFile", {"path": "a.txt"}, usage=(6_000, 40)),
+            call("SendDMail", {"message": "Read no more.", "checkpoint_id": 1}, usage=(7_000, 10)),
+            say("Done.", usage=(6_100, 10)),
+        )
+        places = Places(on)
+        await on.soul.run("read it")
+        before = await places.look()
+        (card,) = (b for b in places.views.chat.blocks if isinstance(b, DMailBlock))
+        saved, is_estimated = -card.tokens_changed, card.estimated
+        await on.soul.aclose()
+        path = on.session.dir / "wire.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        place = min(n for n, line in enumerate(lines) if b"6110" in line)
+        # A kill, before what was published last was written.
+        path.write_bytes(b"".join(lines[:place] if lost == "last figures" else lines[:1]))
+        for _ in range(2):
+            on.session = on.store.find(on.session.id, on.work)
+            await on.open()
+            places = Places(on)
+            (card,) = (b for b in places.views.chat.blocks if isinstance(b, DMailBlock))
+            assert (-card.tokens_changed, card.estimated) == (saved, is_estimated)
+            assert (await on.soul.statistics()).dmail_tokens_saved == saved
+            if lost == "last figures":
+                assert await places.look() == before
+            await on.soul.aclose()
+        await on.open()
+
+
 async def test_after_every_operation(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         places = Places(on)

@@ -16,6 +16,7 @@ from support.soul import Stage, Tool, stage
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ThoughtBlock, ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul.checkpoint_table import list_checkpoints
@@ -23,7 +24,6 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.runtime import open_soul
-from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tui.replay.source import read

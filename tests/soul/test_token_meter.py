@@ -26,6 +26,7 @@ from kimi_tui.session.context_index import (
 from kimi_tui.session.images import image_part
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
 
 INFO = ModelInfo("p", "m", 100_000)
@@ -61,10 +62,13 @@ def test_sums_follow_a_list_that_grows_and_is_cut(steps: list[tuple[str, int]]) 
         assert sums.total(number) + sums.total(0, number) == sums.total()
 
 
-def test_the_factor_is_learned_and_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_factor_is_learned_and_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     messages = [user_message("word " * 1_000)]
     tools = [ToolSpec("T", "does", {"type": "object"})]
     meter = meter_of(tmp_path, messages, "prompt " * 100, tools)
+    await meter.keep_up(Pace())
     guess = meter.used
     with caplog.at_level(logging.INFO):
         for _ in range(6):
@@ -74,6 +78,7 @@ def test_the_factor_is_learned_and_used(tmp_path: Path, caplog: pytest.LogCaptur
     meter.set_figure(2 * guess, estimated=False)
     assert (meter.used, meter.is_estimated) == (2 * guess, False)
     messages.append(user_message("word " * 500))
+    await meter.keep_up(Pace())
     assert meter.is_estimated
     assert meter.used == pytest.approx(2 * guess + 1_000, rel=0.05)
     # An estimate teaches nothing, and one odd figure cannot throw it far.
@@ -87,6 +92,7 @@ def test_the_factor_is_learned_and_used(tmp_path: Path, caplog: pytest.LogCaptur
 async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:
     said = [user_message("hello"), Message(role="tool", content="out " * 50)]
     meter = meter_of(tmp_path, said)
+    await meter.keep_up(Pace())
     for figure in (1_000, 1_400, 2_000):
         meter.called(Usage(figure, 100, cached=50), figure)
     meter.set_figure(2_100, estimated=False)
@@ -109,6 +115,7 @@ async def test_what_was_taken_back_does_not_count_as_growth(tmp_path: Path) -> N
     meter = meter_of(tmp_path, messages)
     for figure in (1_000, 1_400, 1_800, 15_000):
         messages.append(user_message("more"))
+        await meter.keep_up(Pace())
         meter.called(Usage(figure, 100), figure)
     assert meter.status(INFO, LoopLimits()).per_step > 4_000
     del messages[4:]

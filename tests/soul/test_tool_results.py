@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.soul.stopped_calls import INTERRUPTED, NOT_BEGUN
+from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
     REJECTED,

@@ -54,7 +54,7 @@ FIRST, SECOND, THIRD = 0.1 + 0.01, 0.1 + 0.01 + 0.02, 0.1 + 0.02 + 0.03
 
 
 async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) -> None:
-    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+    async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
         whole = FIRST + SECOND + THIRD
         for checkpoint, cost in ((0, whole), (1, whole), (2, SECOND + THIRD), (3, THIRD)):
@@ -73,7 +73,7 @@ async def test_the_preview_says_what_the_undone_part_had_cost(tmp_path: Path) ->
 
 
 async def test_without_the_record_the_line_itself_tells_about_it(tmp_path: Path) -> None:
-    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+    async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
         record = on.session.record.path
         await on.soul.aclose()
@@ -95,7 +95,7 @@ async def test_estimated_usage_is_said_to_be_about(tmp_path: Path) -> None:
 
 
 async def test_a_compaction_is_paid_too(tmp_path: Path) -> None:
-    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+    async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
         on.server.script(say("the summary", usage=(50_000, 100, 0)))
         await on.soul.compact()
@@ -103,7 +103,7 @@ async def test_a_compaction_is_paid_too(tmp_path: Path) -> None:
 
 
 async def test_a_fork_counts_what_came_along_and_says_so(tmp_path: Path) -> None:
-    async with stage(tmp_path, prices=PRICES, window=1_000_000) as on:
+    async with stage(tmp_path, prices=PRICES, window=2_000_000) as on:
         await three_calls(on)
         whole = await on.soul.statistics()
         forked = await on.session.fork()

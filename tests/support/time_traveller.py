@@ -11,7 +11,6 @@ from typing import Any
 
 from kimi_tui.llm.errors import APIStatusError
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.program_words import CHECKPOINT_MARKER
 from kimi_tui.llm.provider import (
     ChatProvider,
     Finished,
@@ -27,11 +26,12 @@ from kimi_tui.llm.provider import (
 from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.prompts import CHECKPOINT_MARKER
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.base import ToolEnv, ToolOutcome
-from kimi_tui.tools.send_dmail import SendDMail
+from kimi_tui.tools.session_tools import SendDMail
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import EventRecord, TurnEnd
 from kimi_tui.wire.queue import Subscription

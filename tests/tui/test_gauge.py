@@ -141,10 +141,10 @@ async def test_on_the_screen() -> None:
         assert app.gauge_text == (
             "  " + "━" * 14 + "─" * 48 + "≡" + "─" * 14 + "    47.5k / 262k  18%  ≡ in ~10 steps"
         )
-        app.gauge.view(210_000)
+        app.gauge.viewed = 210_000
         await pilot.pause()
         assert "210k / 262k  80%" in app.gauge_text
-        app.gauge.view(None)
+        app.gauge.viewed = None
         await pilot.pause()
         assert "47.5k" in app.gauge_text
 
@@ -168,6 +168,11 @@ async def test_the_fall_is_told_and_ends_where_the_model_is(motion: bool) -> Non
         story.step(cost=0)
         app.feed(story.records[first:])
         assert "◆ −18.4k" in app.gauge_text
+        # The line of which that was told is not shown any more.
+        first = len(story.records)
+        story.jump(max(story.stored), op="undo")
+        app.feed(story.records[first:])
+        assert "18.4k" not in app.gauge_text
 
 
 async def test_what_leaves_the_bar_as_it_is_does_not_move() -> None:

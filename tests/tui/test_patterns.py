@@ -18,7 +18,7 @@ from kimi_tui.tui import terminal_input
 from kimi_tui.tui.dialogs import settings
 from kimi_tui.tui.main import image_input, unsent
 from kimi_tui.tui.prompt import image_chips, menu
-from kimi_tui.tui.transcript import ahead, cards, markdown, markdown_splitter
+from kimi_tui.tui.transcript import cards, markdown, markdown_splitter
 from kimi_tui.tui.transcript import search as transcript_search
 
 SIZE = 150_000
@@ -48,7 +48,6 @@ def told(text: str) -> object:
 
 
 CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
-    "ahead._FENCE": (ahead._FENCE.findall, [of("```"), of("\n"), of("   ~~"), "```" + of("a"), of("\n   ```a")]),
     "tool_calls.re.search": (
         lambda text: (tool_calls.argument(text, "path"), tool_calls.target("SendDMail", text)),
         [of('"path" '), of('"path":"\\'), '{"path":"' + of("\\a"), '"path"' + of(" "), of('"checkpoint_id" '),
@@ -133,7 +132,6 @@ def test_every_pattern_is_tried() -> None:
         "menu.re.compile",
         "markdown_splitter.re.compile",
         "markdown.re.compile",
-        "ahead.re.compile",
         "cards.re.compile",
     }
     assert found - twice - {

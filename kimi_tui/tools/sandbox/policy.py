@@ -23,11 +23,10 @@ from typing import NamedTuple
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import links_to, open_regular, read_regular
-from kimi_tui.tools.guarded_links import PASSED_OVER, known_links, links_in, remember
 from kimi_tui.tools.process import word_set
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
-from kimi_tui.workspace.protected_names import folded
+from kimi_tui.workspace.protected_names import PASSED_OVER, folded, known_links, links_in, remember
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000

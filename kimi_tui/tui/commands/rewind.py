@@ -13,6 +13,7 @@ from kimi_tui.tui.commands.session import WAY_BACK, files_said, fork_at, tell_no
 from kimi_tui.tui.faults import apart
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.prompt.command import line_and_number, number
+from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -221,7 +222,8 @@ async def choose(
             write=screen.write_on,
             typed_at=screen.typed_at,
         )
-        with screen.foreseen(target, found, words_stay=is_dmail):
+        prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
+        with screen.foreseen(prospect):
             answer = await screen.ask_of_line(question)
         if answer is None:
             return None
@@ -306,7 +308,8 @@ async def write_dmail(
         text = await _written(screen, dialog)
     else:
         found = await soul.preview_dmail(target.id, "", "person")
-        with screen.foreseen(target, found, words_stay=True):
+        prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=True)
+        with screen.foreseen(prospect):
             text = await _written(screen, dialog)
     if text:
         try:

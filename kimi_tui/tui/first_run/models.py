@@ -107,7 +107,7 @@ def model_facts(
         thinks: whether it is known to, where the server does not say.
         shortly: the price as `$0.60/$2.50`.
     """
-    from kimi_tui.llm.known_models import known_to_see
+    from kimi_tui.llm.models import known_to_see
 
     window, is_guessed = model.likely_window
     can = model.capabilities
@@ -182,14 +182,14 @@ def _option(
     launch: Launch | None,
     prices: ModelPrices | None = None,
 ) -> ModelEntry:
-    from kimi_tui.llm import dialects, thinking
+    from kimi_tui.llm import dialects
     from kimi_tui.llm.errors import LLMError
 
     try:
         how = dialects.choose(asked.base_url, asked.model, asked.dialect).thinking
     except LLMError:
         how = dialects.Thinking()  # its dialect has no such name, which is said when it is used
-    taken = () if how.not_with_tools else thinking.choices(how)
+    taken = () if how.not_with_tools else how.choices
     thinks = how.always or bool(taken)
     facts = model_facts(found, prices, thinks=thinks)
     shortly = model_facts(found, prices, thinks=thinks, shortly=True)

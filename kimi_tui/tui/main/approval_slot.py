@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kimi_tui.tui.state import Prospect
+
 if TYPE_CHECKING:
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.main.screen import MainScreen
@@ -99,4 +101,4 @@ class ApprovalSlot:
         if not screen.timeline_pane.has_keys:
             self._foresees = True
             target, left = Target(request.checkpoint_id), found.tokens_after
-            screen.foresee(target, left, estimated=found.estimated, words_stay=True)
+            screen.foresee(Prospect(target, left, found.estimated, words_stay=True))

@@ -273,8 +273,8 @@ class Conversation:
 
     def _tell_other_thinking(self, provider: ChatProvider) -> None:
         """Say so where a model does not take what `/thinking` set for the one before; of efforts it says so itself."""
+        from kimi_tui.llm.dialects import OFF, ON
         from kimi_tui.llm.errors import LLMError
-        from kimi_tui.llm.thinking import OFF, ON
 
         if self._thinking in (ON, OFF) and self._provider is provider:
             try:
@@ -542,9 +542,9 @@ class Conversation:
         provider = self._provider
         if provider is None:
             return
+        from kimi_tui.llm.dialects import DEFAULT, UNSET, thinking_in_words
         from kimi_tui.llm.errors import LLMError
         from kimi_tui.llm.openai_compatible import OpenAICompatible
-        from kimi_tui.llm.thinking import DEFAULT, UNSET, described
 
         if isinstance(provider, OpenAICompatible):
             # What the model takes may depend on what its server says of itself, which it has mostly said by now.
@@ -565,7 +565,7 @@ class Conversation:
             self._show_model()
         info = provider.info
         self._screen.tell(
-            described(
+            thinking_in_words(
                 model_name(info.model), info.thinking, info.effort, provider.thinking_choices
             ),
             advice=await self._thinking_kept() if word else "",

@@ -210,7 +210,7 @@ class Reader:
         reading.transcript.show_dropped(None)
         screen.prompt.reading = reading.info.n
         self._head(READ_ONLY)
-        screen.views.gauge.view(reading.info.tokens_before or None)
+        screen.views.gauge.viewed = reading.info.tokens_before or None
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         self.focus()
 
@@ -242,7 +242,7 @@ class Reader:
         self._take_away()
         self._screen.prompt.reading = 0
         self._head("")
-        self._screen.views.gauge.view(None)
+        self._screen.views.gauge.viewed = None
         if back and self._from_timeline:
             self._screen.timeline_pane.open()
         else:

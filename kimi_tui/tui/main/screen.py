@@ -54,7 +54,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import STAYS_S, MainState, Queued, Told
+from kimi_tui.tui.state import STAYS_S, MainState, Prospect, Queued, Told
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 
     from kimi_tui.demo.demo import Demo
     from kimi_tui.images import Image
-    from kimi_tui.soul.rewind import RewindPreview, Target
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.frame import Level
@@ -198,7 +197,10 @@ class MainScreen(Screen[None]):
         """What had the keys before the search."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
-        self._looked: tuple[Target | None, int | None, bool] = (None, None, False)
+        self._looked: Prospect | None = None
+        """What the user looks at on the timeline."""
+        self._foreseen: Prospect | None = None
+        """What chat and gauge show."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
@@ -733,7 +735,7 @@ class MainScreen(Screen[None]):
             self.chat_pane.close_menu(area.text)
         self.follow_prompt()
         if self._frame.views is not None:
-            self._frame.views.gauge.send(area.chip_tokens)
+            self._frame.views.gauge.to_send = area.chip_tokens
         if (unsent := self.conversation.unsent) is not None:
             unsent.draft_changed()
         command = self.commands.argument_of(area.text)
@@ -1093,49 +1095,35 @@ class MainScreen(Screen[None]):
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        self._looked = (event.target, event.used, event.estimated)
-        self.foresee(event.target, event.used, estimated=event.estimated)
+        self._looked = event.prospect
+        self.foresee(event.prospect)
 
     @contextmanager
-    def foreseen(
-        self, target: Target, found: RewindPreview, *, words_stay: bool = False
-    ) -> Generator[None]:
+    def foreseen(self, prospect: Prospect) -> Generator[None]:
         """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet.
 
-        With `words_stay`, which the timeline does not know of, they show that all the same.
+        That of a D-Mail, which the timeline does not know of, they show all the same.
         """
-        looked = self._looked if self.timeline_pane.has_keys else None
-        if looked is not None and not words_stay:
+        looked, on_timeline = self._looked, self.timeline_pane.has_keys
+        if on_timeline and not prospect.words_stay:
             yield
             return
-        self.foresee(target, found.tokens_after, estimated=found.estimated, words_stay=words_stay)
+        self.foresee(prospect)
         try:
             yield
         finally:
             # The timeline may have let go of it meanwhile, and the screen may be gone.
-            here, left, is_guess = self._looked if looked is self._looked else (None, None, False)
             if self._frame.views is not None:
-                self.foresee(here, left, estimated=is_guess)
+                self.foresee(looked if on_timeline and looked is self._looked else None)
 
-    def foresee(
-        self,
-        target: Target | None,
-        used: int | None = None,
-        *,
-        estimated: bool = False,
-        words_stay: bool = False,
-    ) -> None:
-        """Have the chat grey what going there would take, and the gauge say what is in the window then; None for now.
-
-        With `words_stay` what the user said and pinned stays, as with a D-Mail.
-        """
-        self.views.gauge.foresee(used, estimated=estimated)
-        line = target.world_line if target is not None else 0
-        going = None if target is None else -1 if line else target.id
-        self.transcript.show_dropped(going, words_stay=words_stay)
+    def foresee(self, prospect: Prospect | None) -> None:
+        """Show what would be left of the conversation in chat and gauge, and a world line in place of the chat; None for now."""
+        if prospect is not None or self._foreseen is not None:
+            self.views.foresee(prospect)
+        self._foreseen = prospect
         soul = self.conversation.soul
-        if target is not None and line and soul is not None:
-            self.reader.glance(soul, line, target.id)
+        if prospect is not None and prospect.target.world_line and soul is not None:
+            self.reader.glance(soul, prospect.target.world_line, prospect.target.id)
         elif self._reader is not None:
             self._reader.end_glance()
 

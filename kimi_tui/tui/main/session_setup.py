@@ -271,7 +271,7 @@ def _title(session: Session, history: Sequence[EventRecord]) -> str:
 
 def _seeing(config: Config) -> tuple[str, ...]:
     """The names of configured models that take images, as far as anybody knows."""
-    from kimi_tui.llm.known_models import known_to_see
+    from kimi_tui.llm.models import known_to_see
 
     return tuple(
         model.name

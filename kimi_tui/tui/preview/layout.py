@@ -6,7 +6,7 @@ Nothing here draws. `FilesState` holds what is chosen of the files, `PreviewStat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +17,7 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
-from kimi_tui.tui.formatting import StyledText, cost_words, fitted, spans_width
+from kimi_tui.tui.formatting import StyledText, cost_words, fitted, sides, spans_width
 from kimi_tui.tui.frame import GAP, Hint, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs
 
@@ -180,7 +180,7 @@ def _summary_rows(
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
         if state.files.not_covered and not fits:
             said += f", {len(state.files.not_covered)} not covered"
-        rows = [_sides([(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
+        rows = [sides([(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
     return [*rows, *notes] if fits else rows
 
 
@@ -221,7 +221,7 @@ def _listed_rows(
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
     more = _hidden_words(first, len(state.rows) - first - n_shown, glyphs)
     rows: list[list[StyledText]] = [
-        _sides([heading], [(more, "quiet")], width) if more else [heading]
+        sides([heading], [(more, "quiet")], width) if more else [heading]
     ]
     for place in range(first, first + n_shown):
         one = state.rows[place]
@@ -264,7 +264,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
     if room < _SHORTEST_NAME:
         right, room = [], width - 2
     name = _path(one.path, room, glyphs)
-    return _sides([*lead, (name, "accent" if is_current else "ink")], right, width)
+    return sides([*lead, (name, "accent" if is_current else "ink")], right, width)
 
 
 def _order(one: FilePreview) -> int:
@@ -308,7 +308,7 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
     else:
         heading: list[StyledText] = [("  No snapshot holds these; they stay what they are.", "ink")]
         rows = [
-            _sides(
+            sides(
                 [(f"    {_path(path, width - 24, glyphs)}", "quiet")],
                 [(one_line(why), "quiet")],
                 width,
@@ -343,12 +343,6 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[StyledT
         sentences.append("What commands did elsewhere stays done.")
     cut = [formatting.cut(sentence, width - 2, glyphs.cut) for sentence in sentences]
     return [[(f"  {sentence}", "quiet")] for sentence in cut]
-
-
-def _sides(left: list[StyledText], right: Iterable[StyledText], width: int) -> list[StyledText]:
-    right = list(right)
-    gap = width - spans_width(left) - spans_width(right)
-    return [*left, (" " * max(0, gap), "quiet"), *right]
 
 
 def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
@@ -878,8 +872,8 @@ def consequence_rows(
         left += spent
     elif money:
         below = [[("Its calls cost ", "quiet"), (money, "ink")]]
-    gap = width - spans_width(left) - spans_width(right)
-    return [[*left, (" " * gap, "quiet"), *right] if gap >= 3 else left, *below]
+    has_room = spans_width(left) + 3 + spans_width(right) <= width
+    return [sides(left, right, width) if has_room else left, *below]
 
 
 def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[StyledText]:
@@ -974,11 +968,7 @@ def _dropped_heading(
     name = "Becomes a world line" if preview.target.world_line else "Goes"
     if _is_fork(pending):
         name = "Stays here, left out of the fork"
-    return [
-        (name, "quiet"),
-        (" " * (width - len(name) - len("tokens")), "quiet"),
-        ("tokens", "quiet"),
-    ]
+    return sides([(name, "quiet")], [("tokens", "quiet")], width)
 
 
 def _nothing_dropped_row(preview: RewindPreview) -> list[StyledText]:
@@ -1019,8 +1009,7 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Sty
             left = [(f"{glyphs.compaction} ", "compaction"), (words, "compaction")]
         case _:
             left = [("  ", "quiet"), (formatting.cut(text, room, glyphs.cut), "quiet")]
-    gap = width - spans_width(left) - cell_len(cost)
-    return [*left, (" " * max(0, gap), "quiet"), (cost, "ink")]
+    return sides(left, [(cost, "ink")], width)
 
 
 def _key_row(pairs: Sequence[tuple[str, str]], width: int) -> list[StyledText]:

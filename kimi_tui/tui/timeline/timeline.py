@@ -1,7 +1,7 @@
 """The timeline: the checkpoints of a session and the world lines that were left, newest at the top.
 
 The widget selects, scrolls, filters and folds rows, and posts what the user chose. What the rows are is in
-`projection.timeline`, where they stand in `viewport`, how they look in `painter`. It is imported after the first paint.
+`projection.timeline`, where they stand and how they are painted in `viewport`. It is imported after the first paint.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.span_painter import SpanPainter
-from kimi_tui.tui.timeline.painter import STYLES, Painter
-from kimi_tui.tui.timeline.viewport import Viewport
+from kimi_tui.tui.state import Prospect
+from kimi_tui.tui.timeline.viewport import STYLES, Viewport
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -136,22 +136,11 @@ class Timeline(ScrollView, can_focus=True):
             self.uid = uid
 
     class Looked(Message):
-        """The user looks at what a rewind to the selected row would take.
+        """The user looks at what a rewind to the selected row would leave; None where nothing is looked at any more."""
 
-        Attributes:
-            target: the row's checkpoint, with the id -1 where the row stands for a whole line; None where nothing is
-                looked at any more.
-            used: tokens in the window there; None where that is now, or not known.
-            estimated: that is an estimate.
-        """
-
-        def __init__(
-            self, target: Target | None, used: int | None = None, *, estimated: bool = False
-        ) -> None:
+        def __init__(self, prospect: Prospect | None) -> None:
             super().__init__()
-            self.target = target
-            self.used = used
-            self.estimated = estimated
+            self.prospect = prospect
 
     class UndoPressed(Message):
         """The newest operation is to be undone."""
@@ -177,9 +166,8 @@ class Timeline(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._view = Viewport()
         self._spans = SpanPainter(self, "timeline")
-        self._painter = Painter(self._view, self._spans.row)
+        self._view = Viewport(self._spans.row)
         self._drawn: dict[int, Strip] = {}
         """The lines as they are on the screen."""
         self._revert_serial = 0
@@ -212,7 +200,6 @@ class Timeline(ScrollView, can_focus=True):
         self.look_away()
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
-        self._painter.clear()
         self._seen_rows = 0
         self.changed()
 
@@ -251,20 +238,23 @@ class Timeline(ScrollView, can_focus=True):
             # A long line may take longer than a key should have to wait.
             self._settling = self.run_worker(partial(self._settle, model, motion), group="settle")
         else:
-            self._show_changed(motion=motion)
+            self._draw(motion=motion)
 
     async def _settle(self, model: TimelineModel, motion: bool) -> None:
         with self._faults_reported():
             await in_slices(model.rows.settle(), _SLICE_S)
         self._settling = None
         if model is self.model:
-            self._show_changed(motion=motion)
+            self._draw(motion=motion)
 
-    def _show_changed(self, *, motion: bool) -> None:
+    def _draw(self, *, motion: bool) -> None:
+        """Paint the lines again that look different: of an event in a turn that is a few of them."""
         with self._faults_reported():
             self._move_reverted(motion=motion)
             self._fit()
-            self._refresh_changed()
+            strips = enumerate(self._view.lines(0, self._view.height))
+            for rows in runs([y for y, strip in strips if self._drawn.get(y) != strip]):
+                self.refresh(Region(0, rows.start, self.size.width, len(rows)))
             if self._view.selected is not None and self._view.selected_position() is None:
                 # It went with what was taken away. Looking for it at every frame would take long.
                 self.select(None)
@@ -346,7 +336,7 @@ class Timeline(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if width != view.width:
             # It comes and goes with the number of rows, without a resize.
-            self._painter.clear()
+            self._view.clear()
         view.width, view.height = width, self.size.height
         view.full_width = self.size.width
         app = app_of(self)
@@ -373,6 +363,7 @@ class Timeline(ScrollView, can_focus=True):
                 kept = self._kept_y + added
                 self.scroll_to(y=self.scroll_offset.y + added, animate=False)
                 self._kept_y = kept
+            self._measure()
 
     def watch_overlay(self) -> None:
         """Columns and areas are others in the frame."""
@@ -381,9 +372,8 @@ class Timeline(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Other sizes have other columns and areas. What was looked at stays, as far as there is room for it."""
         self._kept_size = None
-        self._painter.clear()
+        self._view.clear()
         self._fit()
-        self._measure()
         view = self._view
         view.scroll_y = min(self._kept_y, self.max_scroll_y)
         position = view.selected_position()
@@ -406,14 +396,7 @@ class Timeline(ScrollView, can_focus=True):
         """Colours may have changed."""
         super().notify_style_update()
         self._spans.clear()
-        self._painter.clear()
-
-    def _refresh_changed(self) -> None:
-        """Paint the lines again that look different: of an event in a turn that is a few of them."""
-        self._measure()
-        strips = enumerate(self._painter.lines(0, self._view.height))
-        for rows in runs([y for y, strip in strips if self._drawn.get(y) != strip]):
-            self.refresh(Region(0, rows.start, self.size.width, len(rows)))
+        self._view.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of a region, from the cache where nothing has changed.
@@ -423,7 +406,7 @@ class Timeline(ScrollView, can_focus=True):
         """
         try:
             self._measure()
-            strips = self._painter.lines(crop.y, crop.bottom)
+            strips = self._view.lines(crop.y, crop.bottom)
         except Exception:
             return blank_strips("the timeline", crop)
         self._drawn.update(zip(range(crop.y, crop.bottom), strips, strict=True))
@@ -460,19 +443,12 @@ class Timeline(ScrollView, can_focus=True):
 
     def _look(self) -> None:
         """Show what a rewind to the selected row would take."""
-        view, model = self._view, self.model
+        view = self._view
         if view.selected is None:
             self.look_away()
-            return
-        view.looking = True
-        row = view.selected_row()
-        if row is None:
-            from kimi_tui.soul.rewind import Target
-
-            self.post_message(self.Looked(Target(-1)))
         else:
-            used, is_guess = _used_at(row, model)
-            self.post_message(self.Looked(_target_of(row), used, estimated=is_guess))
+            view.looking = True
+            self.post_message(self.Looked(_prospect_of(view.selected_row(), self.model)))
 
     def select(self, key: Key | None) -> None:
         """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
@@ -761,7 +737,7 @@ class Timeline(ScrollView, can_focus=True):
             self._open(row)
 
     def _click_curve(self, column: int, y: int) -> None:
-        areas, model, curve = self._view.areas, self.model, self._painter.curve
+        areas, model, curve = self._view.areas, self.model, self._view.curve
         if not areas.curve or y < areas.header - areas.curve - 2:
             return
         if not 0 <= column < len(curve):
@@ -792,16 +768,18 @@ class Timeline(ScrollView, can_focus=True):
         view.hovered = key
         # Where the foot has no room for the details, or tells those of the selected row, they float at the pointer.
         is_told = bool(view.areas.footer) and view.selected in (None, key)
-        lines = [] if key is None or is_told else self._painter.details(key)
+        lines = [] if key is None or is_told else self._view.details(key)
         words = ["".join(text for text, _ in line) for line in lines]
         self.tooltip = Content("\n".join(words)) if words else None
         self.refresh()
 
 
-def _target_of(row: Row) -> Target:
-    """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line."""
+def _target_of(row: Row | None) -> Target:
+    """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line, or is that of now (None)."""
     from kimi_tui.soul.rewind import Target
 
+    if row is None:
+        return Target(-1)
     checkpoint, line = row.checkpoint, row.line
     return Target(
         checkpoint.id if checkpoint is not None else -1,
@@ -810,11 +788,15 @@ def _target_of(row: Row) -> Target:
     )
 
 
-def _used_at(row: Row, model: TimelineModel) -> tuple[int | None, bool]:
-    """The tokens in the window after a rewind to this row, or on its line; whether that is an estimate, as in the preview."""
+def _prospect_of(row: Row | None, model: TimelineModel) -> Prospect:
+    """What a rewind to this row, or to its line, would leave, as the preview has it; nothing else than now for None."""
+    target = _target_of(row)
+    if row is None:
+        return Prospect(target)
     checkpoint, line = row.checkpoint, row.line
     if checkpoint is None:
-        return line.tokens_before or None if line is not None else None, True
+        return Prospect(target, line.tokens_before or None if line is not None else None, True)
     if line is not None:
-        return checkpoint.tokens, True
-    return model.used - model.frees(checkpoint), model.estimated or not checkpoint.measured
+        return Prospect(target, checkpoint.tokens, True)
+    is_guess = model.estimated or not checkpoint.measured
+    return Prospect(target, model.used - model.frees(checkpoint), is_guess)

@@ -1,20 +1,72 @@
-"""What a timeline shows at this moment: which row stands on which line of the widget, what is selected, how much room there is.
+"""What a timeline shows at this moment: which row stands on which line of the widget, what is selected, and the lines as strips.
 
-Plain state and geometry without Textual: the widget keeps it up to date, the painter reads it.
+State, geometry and painting without Textual's widgets: colours come from a function that the widget gives, so tests paint
+without a screen. The widget keeps the sizes up to date; what the lines say is in `rows`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import Row
 from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Future, Key, WorldLine
-from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.timeline.rows import Columns
+from kimi_tui.tui import formatting as numbers
+from kimi_tui.tui.formatting import StyledText
+from kimi_tui.tui.gauge import forecast
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.timeline.rows import (
+    EMPTY,
+    NOTHING_FOUND,
+    Column,
+    Columns,
+    Look,
+    checkpoint_details,
+    columns_of,
+    curve_spans,
+    entitled_spans,
+    filter_spans,
+    key_spans,
+    line_details,
+    now_details,
+    now_spans,
+    row_spans,
+    scale_of,
+    title_spans,
+    with_forecast,
+)
 
 DETAILS = 6
 """Lines for the details of a row: an empty one above and below."""
+CACHE_LIMIT = 1_000
+STYLES = (
+    # Grounds.
+    "page",
+    "band",
+    "select",
+    # Text.
+    "ink",
+    "strong",
+    "quiet",
+    "accent",
+    "user",
+    "tool",
+    "dmail",
+    "compaction",
+    "lost",
+    "error",
+    "line",
+    "past",
+    "curve",
+    "ahead",
+    "mark-dim",
+)
+"""The names of styles: component classes of the widget, each behind `timeline--`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +122,40 @@ class Listing:
         self.scene: WorldLine | None = None
 
     def __len__(self) -> int:
-        return self._n_above + self._n_rows
+        return sum(self._extent())
 
-    @property
-    def _n_above(self) -> int:
-        """Rows that are not among the model's."""
-        if self.scene is not None:
-            return len(self.scene.checkpoints)
-        model = self.model
-        if not (model.tree.live or model.tree.lines):
-            return 0
-        # While a turn runs its newest checkpoint is now itself.
-        return 0 if (model.running and model.tree.live) or model.rows.needle else 1
-
-    @property
-    def _n_rows(self) -> int:
-        rows = self.model.rows
-        if self.scene is None:
-            return len(rows)
+    def _extent(self) -> tuple[int, int]:
+        """How many rows stand above those of the model, and how many of the model's there are."""
+        model, scene, rows = self.model, self.scene, self.model.rows
+        if scene is None:
+            # While a turn runs its newest checkpoint is now itself.
+            is_now = (model.running and model.tree.live) or rows.needle
+            has_now = (model.tree.live or model.tree.lines) and not is_now
+            return (1 if has_now else 0), len(rows)
         # While it is taken away, what came after is not there yet, nor is the row of the new world line.
-        first = self.scene.checkpoints[0].index if self.scene.checkpoints else 0
+        first = scene.checkpoints[0].index if scene.checkpoints else 0
         at = rows.index_of_order(2 * first - 1)
-        while (
-            at < len(rows) and rows[at].order == 2 * first - 1 and rows[at].line is not self.scene
-        ):
+        while at < len(rows) and rows[at].order == 2 * first - 1 and rows[at].line is not scene:
             at += 1
-        return at
+        return len(scene.checkpoints), at
+
+    def rows(self, start: int, end: int) -> list[Row | None]:
+        """The rows from one position from the top to before another, as far as there are any; None for now."""
+        above, count = self._extent()
+        found: list[Row | None] = []
+        for position in range(max(0, start), min(end, above + count)):
+            if position >= above:
+                found.append(self.model.rows[above + count - 1 - position])
+            elif self.scene is None:
+                found.append(None)
+            else:
+                checkpoint = self.scene.checkpoints[above - 1 - position]
+                found.append(Row("checkpoint", 2 * checkpoint.index, checkpoint=checkpoint))
+        return found
 
     def row(self, position: int) -> Row | None:
         """The row at a position from the top; None for now (and outside)."""
-        above = self._n_above
-        if position < above:
-            if self.scene is None or position < 0:
-                return None
-            checkpoint = self.scene.checkpoints[above - 1 - position]
-            return Row("checkpoint", 2 * checkpoint.index, checkpoint=checkpoint)
-        index = self._n_rows - 1 - (position - above)
-        return self.model.rows[index] if index >= 0 else None
+        return next(iter(self.rows(position, position + 1)), None)
 
     def key(self, position: int) -> Key | None:
         """What stands at a position; None for gaps and outside."""
@@ -122,9 +171,9 @@ class Listing:
         if key is None:
             return None
         if key == NOW:
-            return 0 if self._n_above and self.scene is None else None
+            return 0 if self.scene is None and self._extent()[0] else None
         index = self.model.rows.index_of(key)
-        return None if index is None else self._n_above + self._n_rows - 1 - index
+        return None if index is None else len(self) - 1 - index
 
     def position_of(self, checkpoint: Checkpoint) -> int | None:
         """Where a checkpoint of the live line stands; a folded one where its turn does."""
@@ -133,7 +182,7 @@ class Listing:
         if index is None:
             heading = rows.heading_of(checkpoint.index)
             index = rows.index_of_checkpoint(heading) if heading is not None else None
-        return None if index is None else self._n_above + self._n_rows - 1 - index
+        return None if index is None else len(self) - 1 - index
 
     def heading_below(self, position: int) -> tuple[int, Row] | None:
         """The heading of the turn that the row at a position belongs to, with where it stands."""
@@ -154,8 +203,9 @@ class Listing:
 
     def turn(self, position: int, step: int) -> int | None:
         """The position of the next message of the user above (`step` -1) or below (1) a position."""
-        newest = self._n_above + self._n_rows - 1
-        found = self.model.rows.words_near(min(newest - position, self._n_rows), -step)
+        above, count = self._extent()
+        newest = above + count - 1
+        found = self.model.rows.words_near(min(newest - position, count), -step)
         return None if found is None else newest - found
 
     def branch(self, position: int, step: int) -> int | None:
@@ -173,15 +223,17 @@ class Listing:
                 key = self.key(at)
                 if key is not None:
                     # It will be looked for next.
-                    self.model.rows.expect(self._n_rows - 1 - (at - self._n_above))
+                    self.model.rows.expect(len(self) - 1 - at)
                     return key
                 at += direction
         return None
 
 
-@dataclass(slots=True)
 class Viewport:
-    """The state of one timeline on the screen.
+    """One timeline on the screen: its state, and its lines as strips, with a cache of those that were drawn.
+
+    Args:
+        strip: makes a line of spans, in so many cells, on this ground (`page`, `band` or `select`).
 
     Attributes:
         listing: the rows that are shown; empty before the session is open.
@@ -197,32 +249,35 @@ class Viewport:
         title: stands beside the word Timeline in place of the number of steps.
         reading: stands in the empty list while a session is read; else that is a hint for new users.
         future: what is to come where a session is played back; None where the newest checkpoint is now.
+        curve: the columns of the curve as it was painted last.
     """
 
-    listing: Listing = field(default_factory=lambda: Listing(TimelineModel()))
-    selected: Key | None = None
-    hovered: Key | None = None
-    looking: bool = False
-    filtering: bool = False
-    shows_keys: bool = False
-    has_focus: bool = False
-    overlay: bool = False
-    width: int = 0
-    full_width: int = 0
-    height: int = 0
-    screen_height: int = 0
-    scroll_y: int = 0
-    revert_progress: float = 1.0
-    glyphs: Glyphs = UNICODE
-    title: str = ""
-    reading: str = ""
-    future: Future | None = None
+    def __init__(self, strip: Callable[[list[StyledText], int, str], Strip]) -> None:
+        self.listing = Listing(TimelineModel())
+        self.selected: Key | None = None
+        self.hovered: Key | None = None
+        self.looking = self.filtering = self.shows_keys = False
+        self.has_focus = self.overlay = False
+        self.width = self.full_width = self.height = self.screen_height = 0
+        self.scroll_y = 0
+        self.revert_progress = 1.0
+        self.glyphs = UNICODE
+        self.title = self.reading = ""
+        self.future: Future | None = None
+        self.curve: Sequence[Column] = ()
+        self._paint = strip
+        self._strips: dict[object, Strip] = {}
+        self._curve_lines: list[Strip] = []
+        self._curve_made_for: tuple[object, ...] = ()
+        self._past: list[Checkpoint] = []
+        self._past_of: Checkpoint | None = None
 
     def show(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
         self.listing = Listing(model)
         self.selected = self.hovered = None
         self.filtering = self.shows_keys = self.looking = False
+        self.clear()
 
     @property
     def is_filtered(self) -> bool:
@@ -290,3 +345,255 @@ class Viewport:
         if position < self.scroll_y:
             return position
         return position - height + 2 if position > last else self.scroll_y
+
+    # --- painting
+
+    def clear(self) -> None:
+        """Forget every strip: colours or widths are others."""
+        self._strips.clear()
+        self._curve_made_for = ()
+
+    def lines(self, start: int, end: int) -> list[Strip]:
+        """The lines of the widget from `start` to before `end`."""
+        areas, columns = self.areas, self.columns
+        first, last = areas.header, areas.header + areas.list_height
+        strips = [self._header_line(y, areas, columns) for y in range(start, min(end, first))]
+        in_list = range(max(0, start - first), min(end, last) - first)
+        if self.shows_keys or not len(self.listing):
+            words = self._words_for_rows()
+            strips += [self._line(words[y] if y < len(words) else []) for y in in_list]
+        else:
+            strips += self._row_lines(in_list, areas, columns)
+        if end > last:
+            told = self.details(self.selected if self.selected is not None else self.hovered)
+            # They stand at the lower edge, with an empty line under them.
+            top = last + areas.footer - 1 - len(told)
+            for y in range(max(start, last), end):
+                is_told = 0 <= y - top < len(told)
+                strips.append(self._line([("  ", "quiet"), *told[y - top]] if is_told else []))
+        return strips
+
+    def _line(self, spans: list[StyledText], ground: str = "page", key: object = None) -> Strip:
+        """Spans as a line as wide as the widget, from the cache where it is there: under a key, else under what it says."""
+        key = key or (ground, *spans)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._paint([span for span in spans if span[0]], self.full_width, ground)
+            if len(self._strips) > CACHE_LIMIT:
+                self._strips.clear()
+            self._strips[key] = strip
+        return strip
+
+    def _row_lines(self, lines: range, areas: Areas, columns: Columns) -> list[Strip]:
+        """The lines of the list, counted from its first one."""
+        listing, model = self.listing, self.listing.model
+        sticky, selected = self.sticky(areas), self.selected_position()
+        chosen = None
+        if self.looking and selected is not None and listing.scene is None:
+            chosen = listing.row(selected)
+        # As in a curve of the live line.
+        scale = scale_of(model.most_tokens(), model.limit)
+        start = self.scroll_y + lines.start
+        shown = list(enumerate(listing.rows(start, self.scroll_y + lines.stop), start))
+        if sticky is not None and shown and lines.stop == areas.list_height:
+            shown[-1] = sticky
+        strips: list[Strip] = []
+        for position, row in shown:
+            goes = False
+            if selected is not None and chosen is not None and position != selected:
+                goes = _goes(row, chosen, is_above=position < selected)
+            look = self._look(position, row, scale, is_grey=goes)
+            strips.append(self._row_line(position, row, look, columns, selected == position))
+        return strips + [self._line([])] * (len(lines) - len(strips))
+
+    def _row_line(
+        self, position: int, row: Row | None, look: Look, columns: Columns, is_selected: bool
+    ) -> Strip:
+        key, checkpoint, line = NOW, None, None
+        if row is not None:
+            key, checkpoint, line = row.key, row.checkpoint, row.line
+        edge, ground = "", "page"
+        if is_selected:
+            edge, ground = ("accent", "select") if self.has_focus else ("line", "band")
+        elif key == self.hovered:
+            ground = "band"
+        cache_key = (
+            key,
+            0 if row is None else (row.kind, row.lanes, row.hidden, row.is_tip),
+            checkpoint.revision if checkpoint is not None else -1,
+            line is not None and (line.is_open, line.reason, len(line.checkpoints)),
+            look,
+            edge,
+            ground,
+        )
+        moves = self.listing.scene is not None
+        if not moves and (strip := self._strips.get(cache_key)) is not None:
+            return strip
+        if row is None:
+            spans = now_spans(columns, self.glyphs, look)
+        else:
+            spans = row_spans(row, columns, self.glyphs, look)
+        if moves:
+            spans = self._with_arc(position, spans)
+        mark = (self.glyphs.edge if edge else " ", edge or "quiet")
+        return self._line([mark, *spans], ground, None if moves else cache_key)
+
+    def _look(self, position: int, row: Row | None, scale: int, *, is_grey: bool) -> Look:
+        listing, model = self.listing, self.listing.model
+        checkpoint = row.checkpoint if row is not None and row.line is None else None
+        is_head = model.running and checkpoint is not None and checkpoint is model.tree.head
+        if listing.scene is not None:
+            is_grey = position <= self.revert_progress * len(listing.scene.checkpoints)
+        shows_used = row is None or is_head
+        age = name = ""
+        if row is not None and row.line is not None and row.names_line:
+            name = model.tree.name_of(row.line)
+            age = numbers.short_age(time.time() - row.line.at)
+            # "world line 1 now" would say that it is the one that is live.
+            age = "<1 min" if age == "now" else age
+        return Look(
+            scale=scale,
+            is_head=is_head,
+            has_arc=row is not None and listing.scene is None and self._has_arc(row),
+            is_grey=is_grey,
+            used=model.used if shows_used else 0,
+            estimated=shows_used and model.estimated,
+            name=name,
+            age=age,
+        )
+
+    def _has_arc(self, row: Row) -> bool:
+        """Whether a D-Mail's row and its world line's row stand on one another and are joined."""
+        model = self.listing.model
+        tree = model.tree
+        if row.line is not None:
+            index = (row.order + 1) // 2
+            if row.kind != "line" or row.lanes or index >= len(tree.live):
+                return False
+            heading = model.rows.heading_of(index)
+            is_hidden = heading is not None and heading.folded and heading.index < index
+            arrived = tree.live[index]
+            return not is_hidden and (arrived.kind, arrived.from_line) == ("dmail", row.line.n)
+        checkpoint = row.checkpoint
+        if checkpoint is None or checkpoint.kind != "dmail" or row.said >= checkpoint.n_carried:
+            return False
+        forks = tree.forks(tree.key_below(checkpoint.index))
+        return bool(forks) and forks[-1].n == checkpoint.from_line
+
+    def _with_arc(self, position: int, spans: list[StyledText]) -> list[StyledText]:
+        """The arc of a D-Mail on its way: from the newest row down as far as the motion has come."""
+        scene = self.listing.scene
+        if scene is None or scene.reason != "dmail":
+            return spans
+        if position > self.revert_progress * len(scene.checkpoints) or len(spans) < 2:
+            return spans
+        head = spans[0] if position else (self.glyphs.turn, "dmail")
+        blanks = spans[1][0]
+        if len(blanks) < 2 or blanks.strip():
+            return [head, *spans[1:]]
+        mark = self.glyphs.step if position else self.glyphs.arc
+        return [head, (" ", "line"), (mark, "dmail"), (blanks[2:], "line"), *spans[2:]]
+
+    # --- around the list
+
+    def _words_for_rows(self) -> list[list[StyledText]]:
+        """What stands where the list would: the keys, what is read, or that there is nothing yet or nothing found."""
+        if self.shows_keys:
+            return [[("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
+        if self.is_filtered:
+            words = wrap(NOTHING_FOUND, max(10, self.full_width - 4))
+            return [[(f"  {row}", "quiet")] for row in words]
+        if self.reading:
+            return [[(f"  {self.reading}", "quiet")]]
+        turn = (self.glyphs.turn, "accent")
+        words = wrap(EMPTY, min(30, max(10, self.full_width - 5)))
+        return [
+            [(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")],
+            [],
+            *([(f"    {row}", "quiet")] for row in words),
+        ]
+
+    def _header_line(self, y: int, areas: Areas, columns: Columns) -> Strip:
+        model, width = self.listing.model, columns.curve_width
+        if y == 0 and areas.title:
+            if self.is_filtered:
+                spans = filter_spans(
+                    model.rows.typed,
+                    model.rows.n_found,
+                    width,
+                    self.glyphs,
+                    is_open=self.filtering,
+                )
+            elif self.title:
+                spans = entitled_spans(self.title, width, self.glyphs)
+            else:
+                n_lines = len(model.tree.lines)
+                spans = title_spans(model.n_steps, n_lines, width, self.glyphs)
+            return self._line([(" ", "quiet"), *spans])
+        first = areas.header - areas.curve - 2
+        if areas.curve and first <= y < areas.header - 1:
+            self._make_curve(areas.curve, width)
+            return self._curve_lines[y - first]
+        return self._line([])
+
+    def _make_curve(self, rows: int, width: int) -> None:
+        model = self.listing.model
+        made_for = (model.revision, width, rows, self.future)
+        if self._curve_made_for == made_for:
+            return
+        first = model.tree.live[0] if model.tree.live else None
+        if first is not self._past_of:
+            self._past_of, self._past = first, model.tree.before_now()
+        self.curve = columns_of(self._past, model.tree.live, width, self.future)
+        lines = curve_spans(
+            self.curve,
+            width=width,
+            rows=rows,
+            limit=model.limit,
+            trigger=model.trigger,
+            glyphs=self.glyphs,
+        )
+        if self.future is None:
+            words = forecast(model.used, model.trigger, model.per_step)
+            lines[-1] = with_forecast(lines[-1], words, len(self.curve), width, self.glyphs)
+        self._curve_lines = [self._line([(" ", "quiet"), *spans]) for spans in lines]
+        self._curve_made_for = made_for
+
+    def details(self, key: Key | None) -> list[list[StyledText]]:
+        """What there is to know about a row, in lines; none while a revert moves."""
+        model = self.listing.model
+        if key is None or self.listing.scene is not None:
+            return []
+        if key == NOW:
+            return now_details(model)
+        position = self.listing.position(key)
+        row = self.listing.row(position) if position is not None else None
+        if row is None:
+            return []
+        if row.checkpoint is not None and row.kind in ("checkpoint", "said"):
+            width = self.full_width - 4
+            return checkpoint_details(
+                model,
+                row.checkpoint,
+                row.line,
+                width=width,
+                rows=2,
+                glyphs=self.glyphs,
+                said=row.said,
+            )
+        if row.line is None:
+            return []
+        width, name = self.full_width - 4, model.tree.name_of(row.line)
+        return line_details(row.line, time.time(), name, width, self.glyphs)
+
+
+def _goes(row: Row | None, chosen: Row, *, is_above: bool) -> bool:
+    """Whether a rewind to the chosen row would take this one, which stands above or below it."""
+    if chosen.kind not in ("checkpoint", "said"):
+        return False
+    if is_above and chosen.line is None:
+        return True
+    if row is None or row.line is not chosen.line:
+        return False
+    # What else was said behind the same checkpoint goes with it.
+    return is_above or row.checkpoint is chosen.checkpoint

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import EventRecord
 
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)([\w+#-]{1,20})", re.MULTILINE)
 _MOST_LANGUAGES = 8
 
 
@@ -27,6 +25,7 @@ def import_for(records: Iterable[EventRecord]) -> None:
     from kimi_tui.projection import transcript
     from kimi_tui.tui.transcript import viewport
     from kimi_tui.tui.transcript.code import lexer_for
+    from kimi_tui.tui.transcript.markdown_splitter import INFO_LIMIT, fence_of
     from kimi_tui.wire.events import TextPart
 
     del transcript, viewport
@@ -34,7 +33,8 @@ def import_for(records: Iterable[EventRecord]) -> None:
     languages: dict[str, None] = {}
     for record in records:
         if isinstance(record.event, TextPart):
-            languages |= dict.fromkeys(_FENCE.findall(record.event.text))
+            fences = map(fence_of, record.event.text.split("\n"))
+            languages |= {fence[2][:INFO_LIMIT]: None for fence in fences if fence and fence[2]}
     for language in list(languages)[-_MOST_LANGUAGES:]:
         lexer_for(language)
 

@@ -111,8 +111,7 @@ def motion_of(
     kept = 0
     is_dmail = any(isinstance(block, DMailBlock) for block in remains)
     staying: set[int] = set()
-    for row in range(start, min(flow.height, top + height)):
-        view, _, line = flow.line(row)
+    for view, _, line in flow.lines(start, min(flow.height, top + height)):
         rows.append(line)
         block = view.block if view is not None else None
         kept += isinstance(block, ToolBlock) and block.tool == "SendDMail"

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.motion import Motion
     from kimi_tui.tui.transcript.search import Found, Search
-    from kimi_tui.tui.transcript.viewport import Flow, View, Viewport
+    from kimi_tui.tui.transcript.viewport import Flow, Place, View, Viewport
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
 
@@ -396,11 +396,6 @@ class Transcript(ScrollView, can_focus=True):
     def pane_width(self) -> int:
         """Its whole width; the scrollbar stands on the last column."""
         return self.outer_size.width or 80
-
-    @property
-    def area(self) -> Region:
-        """All that is visible."""
-        return Region(0, 0, self.outer_size.width, self.size.height)
 
     @property
     def top(self) -> int:
@@ -861,13 +856,6 @@ class Transcript(ScrollView, can_focus=True):
         if self._motion is not None:
             self.refresh_rows()
 
-    def _covering(self, row: int) -> Line | None:
-        """The picture of the motion in a row of the content, in front of what is already there."""
-        motion = self._motion
-        if motion is None or row < motion.start:
-            return None
-        return motion.row(row, self.motion_progress, self.glyphs)
-
     # --- painting
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -885,11 +873,7 @@ class Transcript(ScrollView, can_focus=True):
             painter.resize(width)
             if self.flow is not None:
                 self.flow.repaint()
-        top, last = self.top, self.size.height - 1
-        dropped = self._dropped_rows()
-        strips = [
-            self._strip(top, y, dropped, is_last=y == last) for y in range(crop.y, crop.bottom)
-        ]
+        strips = self._strips(crop.y, crop.bottom)
         if self._behind and self._dropped_from is None:
             strips = [painter.receded(strip) for strip in strips]
         if crop.x == 0 and crop.width >= width:
@@ -898,67 +882,76 @@ class Transcript(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row, for what asks what stands under the pointer."""
-        return self._strip(self.top, y, self._dropped_rows(), is_last=y == self.size.height - 1)
+        return self._strips(y, y + 1)[0]
 
-    def _strip(self, top: int, y: int, dropped: range, *, is_last: bool) -> Strip:
-        """The row `y` of the pane, which may be its last one, while `top` is its first row and a rewind would take `dropped`."""
-        painter, flow = self._painter, self.flow
+    def _strips(self, start: int, end: int) -> list[Strip]:
+        """The rows of the pane from `start` to before `end`."""
+        painter, flow, motion, glyphs = self._painter, self.flow, self._motion, self.glyphs
         if flow is None or not flow.views:
-            rows = self._empty_rows()
-            strip = painter.paint(rows[y]) if 0 <= y < len(rows) else painter.blank()
-            return painter.with_edge(strip, self.glyphs.edge) if self._is_left else strip
-        row = top + y
-        if self._motion is not None and (cover := self._covering(row)) is not None:
-            return painter.paint(cover)
-        view, index, line = flow.line(row)
+            rows = self._empty_rows()[max(0, start) : end]
+            strips = [painter.paint(row) for row in rows]
+            strips += [painter.blank()] * (end - start - len(strips))
+            if not self._is_left:
+                return strips
+            return [painter.with_edge(strip, glyphs.edge) for strip in strips]
+        start, end, bottom = self.top + start, self.top + end, self.top + self.size.height
+        # A motion stands in front of what is already there.
+        seen = end if motion is None else max(start, min(end, motion.start))
+        dropped = self._dropped_rows()
+        strips = [
+            self._strip(row, place, dropped, glyphs.edge)
+            for row, place in enumerate(flow.lines(start, seen), start)
+        ]
+        if motion is not None:
+            covers = (motion.row(row, self.motion_progress, glyphs) for row in range(seen, end))
+            strips += [painter.paint(cover) for cover in covers]
+        if seen == bottom and (mark := self._new_mark()) is not None:
+            strips[-1] = painter.with_mark(strips[-1], mark)
+        return strips
+
+    def _strip(self, row: int, place: Place, dropped: range, edge: str) -> Strip:
+        """A row of the content, in which this stands, while a rewind would take the rows `dropped`."""
+        painter, (view, index, line) = self._painter, place
         is_past = view is not None and view.block.is_past
         is_chosen = view is not None and view.block.key == self._current and index >= 0
         is_chosen_title = is_chosen and view is not None and index == view.block.title_row
         if view is None or index < 0:
             strip = painter.blank()
         elif is_chosen_title:
-            strip = painter.current(line, focused=self.has_focus, edge=self.glyphs.edge)
+            strip = painter.current(line, focused=self.has_focus, edge=edge)
         elif row == self._hovered:
             strip = painter.hovered(past_line(line) if is_past else line)
         else:
             strip = painter.view_strip(view, index)
-        if view is not None and index >= 0:
-            strip = self._marked(strip, view, index, line, row)
-        if self._copying is not None:
-            strip = self._with_cursor(strip, line, row)
+        if self._search is not None or self._copying is not None or self.selected_marks:
+            strip = self._marked(strip, row, place)
         # With a D-Mail what the user said and pinned stays, though all around it goes.
         stays = self._words_stay and view is not None and (view.block.pinned or view.block.is_users)
         if row in dropped and not stays:
-            strip = painter.dropped(strip, self.glyphs.edge)
-        if is_last and (mark := self._new_mark()) is not None:
-            strip = painter.with_mark(strip, mark)
+            strip = painter.dropped(strip, edge)
         if is_chosen and self.has_focus:
             # All of its rows: the first one may be off the screen.
-            strip = painter.with_edge(strip, self.glyphs.edge, "accent")
+            strip = painter.with_edge(strip, edge, "accent")
         elif (self._is_left or is_past) and not is_chosen_title:
-            strip = painter.with_edge(strip, self.glyphs.edge)
+            strip = painter.with_edge(strip, edge)
         return strip
 
-    def _marked(self, strip: Strip, view: View, index: int, line: Line, row: int) -> Strip:
-        """The strip of a row with what was found or is selected in it."""
-        if self._search is not None:
-            strip = self._search.marked(strip, self._painter, view, index)
-        if self._selection is not None and self._selection.ends is not None:
-            span = self._selection.span(row, line)
-            if span is not None:
-                strip = self._painter.selected(strip, *span, self._selection_style())
+    def _marked(self, strip: Strip, row: int, place: Place) -> Strip:
+        """The strip of a row with what was found or is selected in it, and with the cursor of copying."""
+        painter, (view, index, line) = self._painter, place
+        if view is not None and index >= 0:
+            if self._search is not None:
+                strip = self._search.marked(strip, painter, view, index)
+            if self._selection is not None and self._selection.ends is not None:
+                span = self._selection.span(row, line)
+                if span is not None:
+                    strip = painter.selected(strip, *span, self._selection_style())
+        cursor = self._copying.place if self._copying is not None else None
+        if cursor is not None and cursor[0] == row:
+            look = self.get_component_rich_style("transcript--cursor", partial=True)
+            cell = cells(line.text[: cursor[1]]) if line.text else MARGIN
+            strip = painter.with_cursor(strip, cell, painter.allowed(look))
         return strip
-
-    def _with_cursor(self, strip: Strip, line: Line, row: int) -> Strip:
-        """The strip of a row with the cursor of copying, if that is in it."""
-        place = self._copying.place if self._copying is not None else None
-        if place is None or place[0] != row:
-            return strip
-        style = self._painter.allowed(
-            self.get_component_rich_style("transcript--cursor", partial=True)
-        )
-        cell = cells(line.text[: place[1]]) if line.text else MARGIN
-        return self._painter.with_cursor(strip, cell, style)
 
     def _new_mark(self) -> Line | None:
         """How many rows came below since the user scrolled up."""
@@ -998,14 +991,13 @@ class Transcript(ScrollView, can_focus=True):
 
     def refresh_rows(self) -> None:
         """Paint all that is visible again."""
-        self.refresh(self.area)
+        self.refresh(Region(0, 0, self.outer_size.width, self.size.height))
 
     def _refresh_from(self, flow: Flow, first: int) -> None:
         """Paint the visible rows again that changed: those of the blocks from `first` on that have no strips."""
         top, height = self.top, self.size.height
         row = max(top, flow.start(min(first, len(flow.views))))
-        while row < min(top + height, flow.height):
-            view, index, _ = flow.line(row)
+        for view, index, _ in flow.lines(row, min(top + height, flow.height)):
             if view is None or index < 0 or view.strips[index] is None:
                 break
             row += 1
@@ -1551,9 +1543,10 @@ class Transcript(ScrollView, can_focus=True):
     def hit(self, x: int, y: int) -> str:
         """What a click in a cell would do; empty for nothing."""
         flow = self.flow
-        if flow is None or self._covering(self.top + y) is not None:
+        row, motion = self.top + y, self._motion
+        if flow is None or (motion is not None and row >= motion.start):
             return ""
-        _, _, line = flow.line(self.top + y)
+        _, _, line = flow.line(row)
         return hit_at(line, x) if line is not BLANK else ""
 
     def hover(self, row: int | None) -> None:

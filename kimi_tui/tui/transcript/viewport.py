@@ -125,6 +125,10 @@ class View:
         return self.gap + self.height
 
 
+Place = tuple[View | None, int, Line]
+"""A row: the view, the index among its lines (-1: its gap), and the line."""
+
+
 class Flow:
     """All views in order.
 
@@ -560,25 +564,37 @@ class Flow:
         view.lines[-1] = last._replace(spans=(*last.spans, Span(self.room.glyphs.edge, "accent")))
         view.cursor = True
 
-    def line(self, row: int) -> tuple[View | None, int, Line]:
-        """The view, the index among its lines (-1: its gap) and the line in a row.
+    def line(self, row: int) -> Place:
+        """What stands in a row."""
+        return self.lines(row, row + 1)[0]
+
+    def lines(self, start: int, end: int) -> list[Place]:
+        """What stands in the rows from `start` to before `end`.
 
         A view that was never laid out is now; one that has changed since, or is `behind`, is drawn as it was until `ensure`.
         """
-        if not 0 <= row < self.height:
-            return None, -1, BLANK
-        index, offset = self.find(row)
-        view = self.views[index]
-        if not view.laid:
-            self.ensure(index)
-        at = offset - view.gap
-        is_late = view.late is not None and view not in self._unfinished and view.late.is_late(at)
-        if is_late and self.show(row, row + 1):
-            return self.line(row)
-        if 0 <= at < len(view.lines):
-            line = view.lines[at] = view.lines[at].shown
-            return view, at, line
-        return view, -1, BLANK
+        found: list[Place] = []
+        while (row := start + len(found)) < end:
+            if not 0 <= row < self.height:
+                found.append((None, -1, BLANK))
+                continue
+            index, offset = self.find(row)
+            view = self.views[index]
+            if not view.laid:
+                self.ensure(index)
+            late = view.late if view not in self._unfinished else None
+            for at in range(offset - view.gap, max(offset - view.gap + 1, view.height)):
+                row = start + len(found)
+                if row >= end or (
+                    late is not None and late.is_late(at) and self.show(row, row + 1)
+                ):
+                    break  # what was empty may take more rows than it did
+                if 0 <= at < len(view.lines):
+                    line = view.lines[at] = view.lines[at].shown
+                    found.append((view, at, line))
+                else:
+                    found.append((view, -1, BLANK))
+        return found
 
     def evict(self, first_row: int, last_row: int) -> None:
         """Forget rows far from the screen where too many are kept."""

@@ -218,7 +218,7 @@ async def test_what_the_user_said_is_not_greyed_while_a_letter_waits(home: Path)
         lost = chat.get_component_rich_style("transcript--lost").color
         greyed = [
             "".join(s.text for s in strip if s.style is not None and s.style.color == lost)
-            for strip in chat.render_lines(chat.area)
+            for strip in chat.render_lines(chat.size.region)
         ]
         assert any("I began." in row for row in greyed)
         assert not any("rather in blue" in row for row in greyed)

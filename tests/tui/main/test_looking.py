@@ -43,7 +43,7 @@ def grey(one: Desk, kind: type[Transcript] = Transcript) -> list[str]:
     """The visible rows of text that are grey, behind an edge."""
     found = one.screen.query_one(kind)
     lost = found.get_component_rich_style("transcript--lost").color
-    strips = found.render_lines(found.area)
+    strips = found.render_lines(found.size.region)
     return [
         strip.text.rstrip(" ▐")
         for strip in strips
@@ -72,9 +72,9 @@ async def test_a_preview_by_command_or_click_shows_what_would_go_as_the_timeline
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.until(lambda: bool(grey(one)))
         assert grey(one)[0].startswith("▌   Message 2")
-        foreseen = one.screen.views.gauge._after  # pyright: ignore[reportPrivateUsage]
+        foreseen = one.screen.views.gauge.foreseen
         assert foreseen is not None
-        assert foreseen < one.screen.views.gauge.model.status.used
+        assert foreseen[0] < one.screen.views.gauge.model.status.used
         await one.pilot.press("escape")
         await one.until(lambda: not grey(one) and (chat(one), gauge(one)) == before)
 
@@ -193,7 +193,7 @@ async def test_where_the_timeline_floats_what_stays_is_at_full_strength(one: Des
     await one.pilot.resize_terminal(80, 24)
 
     def ink(words: str) -> set[object]:
-        strips = transcript.render_lines(transcript.area)
+        strips = transcript.render_lines(transcript.size.region)
         return {
             s.style.color for t in strips if words in t.text for s in t if s.style and "W" in s.text
         }
@@ -241,7 +241,7 @@ async def test_of_what_a_dmail_would_take_the_words_of_the_user_stay(one: Desk) 
     await one.until(lambda: bool(grey(one)))
     assert "Message" not in "".join(grey(one))
     assert "Words 3.3" in "".join(grey(one))
-    assert one.screen.views.gauge._after is not None  # pyright: ignore[reportPrivateUsage]
+    assert one.screen.views.gauge.foreseen is not None
     await press("escape")
     await one.until(lambda: not grey(one) and "→" not in gauge(one))
     # From the timeline, which greys as a rewind would: that is shown again behind it.

@@ -23,7 +23,7 @@ from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
-from kimi_tui.tools.exit_plan_mode import MODE_AFTER
+from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.commands.session import JOBS_USE
 from kimi_tui.tui.dialogs.text_screen import StatisticsScreen

@@ -41,6 +41,7 @@ from kimi_tui.tui.frame import Heading
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.wire.events import ApprovalRequest
@@ -191,7 +192,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         panel = main._approvals.panel  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         panel.toll = partial(consequence_rows, found)
-        main.foresee(found.target, found.tokens_after)
+        main.foresee(Prospect(found.target, found.tokens_after))
         await pilot.pause(0.6)
         for theme in (KIMI_LIGHT, KIMI_DARK):
             running.theme = theme.name

@@ -18,7 +18,6 @@ from kimi_tui.projection.timeline_tree import Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.timeline import rows
-from kimi_tui.tui.timeline.painter import Painter
 from kimi_tui.tui.timeline.rows import Columns, Look, now_spans, row_spans
 from kimi_tui.tui.timeline.viewport import Viewport
 from kimi_tui.wire.events import EventRecord, StatusUpdate
@@ -186,14 +185,11 @@ def test_a_line_that_was_just_left_does_not_say_now() -> None:
     model = model_of(until_arrived())
     line = model.tree.lines[3]
     line.at, line.text = time.time() - 5, "Oh"
-    state = Viewport()
-    state.show(model)
-    state.full_width = state.width = 38
-    state.height = state.screen_height = 40
-    shown = Painter(
-        state, lambda spans, width, ground: Strip([Segment(text) for text, _ in spans])
-    ).lines(0, 40)
-    assert "3   Oh  <1 min" in "\n".join(strip.text for strip in shown)
+    view = Viewport(lambda spans, width, ground: Strip([Segment(text) for text, _ in spans]))
+    view.show(model)
+    view.full_width = view.width = 38
+    view.height = view.screen_height = 40
+    assert "3   Oh  <1 min" in "\n".join(strip.text for strip in view.lines(0, 40))
 
 
 def test_now_stands_above_while_nothing_runs() -> None:

@@ -1,0 +1,251 @@
+"""Tools that touch nothing but the session: SendDMail, SetTodoList, AskUserQuestion and ExitPlanMode.
+
+What they do happens elsewhere: a D-Mail waits in the soul's mailbox for the end of the step, the todo list is what the
+calls of the live world line say, and questions are put to the user like approvals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, cast
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.tools.base import (
+    ApprovalQuestion,
+    TodoChange,
+    TodoEntry,
+    Tool,
+    ToolEnv,
+    ToolOutcome,
+    failure,
+)
+
+
+class SendDMailParams(BaseModel):
+    """The message and where it goes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(
+        description="What your past self should know: findings, decisions, what is done.",
+        min_length=1,
+    )
+    checkpoint_id: int = Field(
+        description="The checkpoint to go back to, as a CHECKPOINT marker names it.", ge=0
+    )
+    restore_files: bool = Field(
+        default=False, description="Also bring the working files back to that checkpoint."
+    )
+
+
+class SendDMail(Tool[SendDMailParams]):
+    """Queues D-Mails. Nothing happens until the step ends: then the soul takes them from the mailbox."""
+
+    name: ClassVar[str] = "SendDMail"
+    changes: ClassVar[bool] = False
+    params = SendDMailParams
+
+    async def run(self, params: SendDMailParams, env: ToolEnv) -> ToolOutcome:
+        """Put the D-Mail into the mailbox."""
+        if not params.message.strip():
+            return failure(
+                "The message is empty: say what your past self should know.", brief="empty"
+            )
+        try:
+            env.send_dmail(params.message, params.checkpoint_id, params.restore_files)
+        except ValueError as error:
+            return failure(str(error), brief="not sent")
+        # A revert cuts this result away with everything else. Who reads it was not reverted, or the user came back here.
+        return ToolOutcome(
+            message="The D-Mail was NOT sent, or the user took it back: you are reading this because the conversation "
+            "goes on from here without it. If another call of the same step was refused or failed, it was not sent: "
+            "go on, or send it again alone. Else the user took it back: do not send it again unasked.",
+            brief=f"to #{params.checkpoint_id}",
+        )
+
+
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+
+
+class Todo(BaseModel):
+    """One item."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str = Field(description="What is to be done, in a few words.", min_length=1)
+    status: Literal["pending", "in_progress", "done"] = Field(description="How far it is.")
+
+
+class SetTodoListParams(BaseModel):
+    """The whole list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    todos: list[Todo] | None = Field(
+        default=None,
+        description="The whole list, replacing the old one. Leave it out to be told the list.",
+        max_length=100,
+    )
+
+
+class SetTodoList(Tool[SetTodoListParams]):
+    """Sets or reads the list. Stateless: the list is what the calls of the live world line say."""
+
+    name: ClassVar[str] = "SetTodoList"
+    changes: ClassVar[bool] = False
+    params = SetTodoListParams
+
+    async def run(self, params: SetTodoListParams, env: ToolEnv) -> ToolOutcome:
+        """Replace the list, or return it."""
+        if params.todos is None:
+            if env.todos is None:
+                return ToolOutcome(message="No list was set yet.", brief="no list")
+            return ToolOutcome(output=_listed(env.todos), message=_count(env.todos))
+        items = tuple(TodoEntry(todo.title.strip(), todo.status) for todo in params.todos)
+        return ToolOutcome(
+            output=_listed(items),
+            message="The list is set. " + _count(items),
+            brief=_count(items).rstrip("."),
+            effects=(TodoChange(items),),
+        )
+
+
+def _listed(items: tuple[TodoEntry, ...]) -> str:
+    return "\n".join(f"{_MARKS[item.status]} {item.title}" for item in items)
+
+
+def _count(items: tuple[TodoEntry, ...]) -> str:
+    if not items:
+        return "It is empty."
+    done = sum(item.status == "done" for item in items)
+    return f"{done} of {len(items)} done."
+
+
+_UNANSWERED = "(left to you)"
+
+
+class QuestionOption(BaseModel):
+    """An answer that is offered."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: str = Field(description="The answer in a few words.", min_length=1, max_length=80)
+    description: str = Field(default="", description="What follows from it.", max_length=500)
+
+
+class UserQuestion(BaseModel):
+    """One question. Other agents' tools of this name have a `header` besides, which is not shown."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    question: str = Field(
+        description="The question, in one sentence.", min_length=1, max_length=1000
+    )
+    options: list[QuestionOption] = Field(min_length=2, max_length=6)
+    multi_select: bool = Field(
+        default=False,
+        description="Whether several of the options may be chosen.",
+        validation_alias=AliasChoices("multi_select", "multiSelect", "multiple"),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_header(cls, data: object) -> object:
+        if isinstance(data, dict):
+            given = cast("dict[object, object]", data)
+            return {key: value for key, value in given.items() if key != "header"}
+        return data
+
+
+class AskUserQuestionParams(BaseModel):
+    """The questions, asked one after another."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    questions: list[UserQuestion] = Field(min_length=1, max_length=4)
+
+
+class AskUserQuestion(Tool[AskUserQuestionParams]):
+    """Asks the user; gives back each question with its answer."""
+
+    name: ClassVar[str] = "AskUserQuestion"
+    changes: ClassVar[bool] = True
+    """Nothing; but of several questions of one step one has to come after another."""
+    params = AskUserQuestionParams
+
+    async def run(self, params: AskUserQuestionParams, env: ToolEnv) -> ToolOutcome:
+        """Ask them."""
+        answers: list[tuple[str, str]] = []
+        for number, asked in enumerate(params.questions, 1):
+            described = [(one_line(one.label), one_line(one.description)) for one in asked.options]
+            where = [f"question {number} of {len(params.questions)}"] * (len(params.questions) > 1)
+            where += ["several may be chosen"] * asked.multi_select
+            answer = await env.approver.ask(
+                ApprovalQuestion(
+                    action="ask the user",
+                    question=one_line(asked.question),
+                    detail="\n".join(f"{label}: {words}" for label, words in described if words),
+                    where=", ".join(where),
+                    options=tuple(dict.fromkeys(label for label, _ in described if label)),
+                    multi_select=asked.multi_select,
+                    protected=True,
+                )
+            )
+            answers.append((one_line(asked.question), answer or _UNANSWERED))
+        return ToolOutcome(
+            output="\n".join(f"{question} {answer}" for question, answer in answers),
+            message="The user answered."
+            if any(a != _UNANSWERED for _, a in answers)
+            else "Decide yourself.",
+            brief=one_line(answers[0][1]) if len(answers) == 1 else f"{len(answers)} answers",
+        )
+
+
+YES_AND = "Yes, and "
+MODE_AFTER: Mapping[str, str] = {
+    f"{YES_AND}run commands in the sandbox unasked": "sandboxed",
+    f"{YES_AND}edit files unasked": "edits",
+    f"{YES_AND}ask before each change": "ask",
+}
+"""The answers that end plan mode, with the mode that holds then; the first needs a sandbox."""
+
+
+class ExitPlanModeParams(BaseModel):
+    """The plan."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    plan: str = Field(description="The plan, as Markdown.", min_length=1, max_length=100_000)
+
+
+class ExitPlanMode(Tool[ExitPlanModeParams]):
+    """Presents a plan. Which mode holds afterwards is decided with the answer, where approvals are kept."""
+
+    name: ClassVar[str] = "ExitPlanMode"
+    changes: ClassVar[bool] = True
+    """Nothing; but what stands behind it in a step was not agreed to before."""
+    params = ExitPlanModeParams
+
+    async def run(self, params: ExitPlanModeParams, env: ToolEnv) -> ToolOutcome:
+        """Ask for a yes."""
+        if not env.reads_only:
+            return failure("Plan mode is off: carry the plan out.", brief="not planning")
+        offered = [words for words in MODE_AFTER if env.sandbox or MODE_AFTER[words] != "sandboxed"]
+        answer = await env.approver.ask(
+            ApprovalQuestion(
+                action="present plan",
+                question="Carry out this plan?",
+                detail=params.plan.strip(),
+                options=tuple(offered),
+                protected=True,
+            )
+        )
+        if not answer or answer in MODE_AFTER:
+            return ToolOutcome(message="The user agreed to the plan: carry it out.", brief="agreed")
+        return ToolOutcome(
+            output=answer,
+            message="The user agreed, but changed the plan: carry it out as it stands here.",
+            brief="agreed, with changes",
+        )
