@@ -631,7 +631,7 @@ class MainScreen(Screen[None]):
         chosen = self._entry(event.text) if event.chosen is None else event.chosen
         if chosen:
             self._run_entry(chosen)
-        elif self._image_input is not None and self._image_input.reads:
+        elif self._image_input is not None and self._image_input.reads_for(event.text):
             self.start(self._send_when_read(event.text))
         else:
             self.send(event.text)
