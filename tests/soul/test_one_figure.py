@@ -230,7 +230,7 @@ async def test_what_a_dmail_left_is_known_by_the_context_too(tmp_path: Path, los
         await on.soul.aclose()
         path = on.session.dir / "wire.jsonl"
         lines = path.read_bytes().splitlines(keepends=True)
-        place = min(n for n, line in enumerate(lines) if b"6110" in line)
+        place = min(n for n, line in enumerate(lines) if b'"context_tokens":6110' in line)
         # A kill, before what was published last was written.
         path.write_bytes(b"".join(lines[:place] if lost == "last figures" else lines[:1]))
         for _ in range(2):
