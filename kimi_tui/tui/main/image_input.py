@@ -64,6 +64,10 @@ class ImageInput:
         self._reading = {task for task in self._reading if not task.done()}
         return bool(self._reading or self._n_sent)
 
+    def concerns(self, text: str) -> bool:
+        """Whether a message may hold what is read, or was read between its Enter and now, when the field was empty already."""
+        return self.reads or any(written in text for written, _ in self._late)
+
     def read_path(self, written: str, pasted: str) -> None:
         """Put chips in the place of what was written, where that is the path of an image, or of several."""
         self._start(self._read_path(written.strip(), pasted))

@@ -622,7 +622,7 @@ class MainScreen(Screen[None]):
         self.chat_pane.solve()
         if event.chosen:
             self._run_entry(event.chosen)
-        elif self._image_input is not None and self._image_input.reads:
+        elif self._image_input is not None and self._image_input.concerns(event.text):
             self.start(self._send_when_read(event.text))
         else:
             self.send(event.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -225,6 +226,26 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         (home / "broken.png").write_bytes(image[:50])
         await paste(one, f"{home}/broken.png", f"{home}/broken.png")
         await one.sees("broken PNG image")
+
+
+async def test_an_image_that_is_read_before_its_message_is_heard_of_goes_with_it(
+    home: Path,
+) -> None:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, capabilities=SEES) as one,
+    ):
+        server.script(say("one"))
+        await one.ready()
+        area, reads = one.screen.prompt.area, one.screen.image_input
+        path = f"{home}/shot.png"
+        area.put(path)
+        written = area.take()
+        reads.read_path(path, path)
+        await asyncio.wait(reads._reading)  # pyright: ignore[reportPrivateUsage]
+        area.post_message(area.Sent(written))
+        await one.until(lambda: bool(server.requests))
+        assert len(shown_images(server.requests[0].body)) == 1
 
 
 async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
