@@ -21,6 +21,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
 else:
     import _signal as signal
 
@@ -129,7 +130,7 @@ def _become(command: list[str], words: list[str], mark: str, reports: int) -> No
     try:
         os.setsid()
         if words:
-            _confine(words)
+            _confine(words, lambda below, is_command: _stay(below, reports if is_command else -1))
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -141,15 +142,44 @@ def _become(command: list[str], words: list[str], mark: str, reports: int) -> No
         os._exit(127)
 
 
-def _confine(words: list[str]) -> None:
+def _stay(child: int, reports: int) -> None:
+    """Wait in the place of a process that goes on as this child, until nothing is left below; does not return.
+
+    Args:
+        child: its number.
+        reports: where its end is reported; negative for nowhere, since what it becomes does that.
+    """
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # These are for the command.
+        signal.signal(number, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    code = 127
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            os._exit(code)
+        if pid == child:
+            ended = os.waitstatus_to_exitcode(status)
+            code = ended if ended >= 0 else 128 - ended
+            if reports >= 0:
+                _report(reports, f"X {ended}")
+
+
+def _confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
     # By name, as no package is known here.
-    __import__("confine").confine(words)
+    __import__("confine").confine(words, stay)
 
 
 def _report(reports: int, line: str) -> None:
     try:
-        os.write(reports, f"{line}\n".encode())
+        # A path that is no text may be in it.
+        os.write(reports, f"{line}\n".encode(errors="replace"))
     except OSError:
         # Nobody listens any more; the end of the orders tells so too.
         return

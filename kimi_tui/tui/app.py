@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
+from kimi_tui.tui.compositor import draw_all
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
@@ -63,7 +65,13 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
-from kimi_tui.tui.terminal_input import BackgroundTold, Graphics, TerminalInput, guess_light
+from kimi_tui.tui.terminal_input import (
+    BackgroundTold,
+    Graphics,
+    TerminalGone,
+    TerminalInput,
+    guess_light,
+)
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -624,6 +632,16 @@ class KimiApp(App[None], inherit_bindings=False):
     def _woken(self) -> None:
         """After a suspension the terminal's screen is empty, and Textual draws only what has changed."""
         self.refresh(layout=True)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw all of it where the window is as large as before: it was another size for a moment, and shows what that left."""
+        for screen in self.screen_stack:
+            draw_all(screen, event.size)
+
+    @on(TerminalGone)
+    def _terminal_gone(self) -> None:
+        if self.return_code is None:
+            self._ended_by_the_system(128 + signal.SIGHUP)
 
     def _ended_by_the_system(self, code: int) -> None:
         self._ending.begin()

@@ -15,8 +15,8 @@ import selectors
 import sys
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
@@ -30,6 +30,7 @@ from textual.message import Message
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.keyboard import Woken
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.shutdown import lose_terminal
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -323,8 +324,12 @@ class GraphicsAnswer:
         return ""
 
 
+class TerminalGone(Message):
+    """The terminal was taken away, as with its window; SIGHUP, which tells of that, may be ignored."""
+
+
 class _Outgoing:
-    """The terminal as Textual's writing thread sees it, counting what it has taken.
+    """The terminal as Textual's writing thread sees it, counting what it has taken. One that is gone takes everything.
 
     Args:
         file: the terminal.
@@ -339,12 +344,23 @@ class _Outgoing:
     def write(self, text: str) -> int:
         """Hand on."""
         self._n_written += len(text)
-        return self._file.write(text)
+        with self._unless_gone():
+            self._file.write(text)
+        return len(text)
 
     def flush(self) -> None:
         """Wait until all of it is out."""
-        self._file.flush()
+        with self._unless_gone():
+            self._file.flush()
         self.n_taken = self._n_written
+
+    @contextmanager
+    def _unless_gone(self) -> Generator[None]:
+        try:
+            yield
+        except OSError:
+            if not lose_terminal():
+                raise
 
     def fileno(self) -> int:
         """The terminal's descriptor."""
@@ -449,6 +465,7 @@ class TerminalInput(LinuxDriver):
         graphics = self._graphics = GraphicsAnswer()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
+        is_gone = False
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -458,8 +475,12 @@ class TerminalInput(LinuxDriver):
                     self.process_message(Woken())
                 if is_ready:
                     parser.splits_alt = self.splits_alt
-                    data = os.read(self.fileno, _READ_BYTES)
+                    data = b""
+                    with suppress(OSError):
+                        data = os.read(self.fileno, _READ_BYTES)
                     if not data:
+                        if not is_gone and (is_gone := lose_terminal()):
+                            self.process_message(TerminalGone())
                         self.exit_event.wait(_LOOK_S)
                     elif text := graphics.rest(incoming.text(data)):
                         for message in parser.feed(text):

@@ -21,8 +21,8 @@ from kimi_tui.tui.prompt import image_chips
 from kimi_tui.tui.transcript import cards, markdown, markdown_splitter
 from kimi_tui.tui.transcript import search as transcript_search
 
-SIZE = 250_000
-CPU_S = 10
+SIZE = 150_000
+CPU_S = 4
 """Far more than what is linear takes on a slow machine, far less than what is not."""
 
 

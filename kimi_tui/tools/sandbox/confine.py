@@ -2,8 +2,9 @@
 
 Three things overlap, so that one mistake opens nothing:
 
-- namespaces of its own for mounts, System V IPC and, without network, the network: everything is read-only but what
-  may be written, secrets lie under an empty cover, `/tmp` and `/dev/shm` are private, only a private loopback is there;
+- namespaces of its own for mounts, processes, System V IPC and, without network, the network: everything is read-only but
+  what may be written, secrets lie under an empty cover, `/tmp` and `/dev/shm` are private, no process outside has a number,
+  whatever is left ends with the first process, only a private loopback is there;
 - Landlock: writing and making files by folder, devices by name, no tracing and no signals to the outside, no abstract
   sockets of the outside; where namespaces are not allowed, TCP as well;
 - a seccomp filter against what both leave open: system calls that undo them, key rings, typing into a terminal, kinds
@@ -13,11 +14,12 @@ Imported by the supervisor of a command, which is a fresh interpreter each time:
 takes its orders as words. A library for the three system calls of Landlock would cost 30 ms of imports a command, and one
 for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
 
-Words: `level:full`, `level:landlock`, `level:filter` (for a program that makes the namespaces itself: only the filter, for
-that program to read from `FILTER_FD`), `network:on`, `home:FOLDER` (the command's), `tmp:FOLDER` (a private one that
-becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a writable one), `pin:FOLDER` (not to be renamed, on
-the way to one of these), `hide:PATH` and `socket:PATH` (hidden too, where it is still there); absolute and without links,
-shallow ones first.
+Words: `level:full`, `level:landlock`, `level:filter` (for bubblewrap, which makes the namespaces itself: only the filter, for
+it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that),
+`network:on`, `tmp:FOLDER` (a private one that becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a
+writable one), `pin:FOLDER` (not to be renamed, on the way to one of these), `hide:PATH` and `socket:PATH` (hidden too,
+where it is still there); absolute and without links, shallow ones first. What a path leads to is opened once and without
+following links: a command in the background could have put one there since the policy was made.
 """
 
 import ctypes
@@ -26,28 +28,46 @@ import fcntl
 import os
 import stat
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
-FILTER_FD = 99
-"""Where the filter can be read with `level:filter`."""
+FILTER_FD, COVERS_FD = 99, 98
+"""Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
 
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_NEWNS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x40000000
+_NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
+    0x20000,
+    0x08000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
 _ANY_NAMESPACE = 0x7E020000
-_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _AT_NO_LINK = -100, 0x1000, 0x8000, 0x100
-_CLONE_TREE, _CLOEXEC_TREE, _FROM_EMPTY, _MS_PRIVATE = 1, os.O_CLOEXEC, 0x4, 1 << 18
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _NO_SYMLINKS = -100, 0x1000, 0x8000, 0x4
+_CLONE_TREE, _CLOEXEC_TREE, _FROM_EMPTY, _TO_EMPTY, _MS_PRIVATE = (
+    1,
+    os.O_CLOEXEC,
+    0x4,
+    0x40,
+    1 << 18,
+)
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _PR_CAPBSET_DROP, _PR_NO_NEW_PRIVS, _PR_SECCOMP, _PR_CAP_AMBIENT = 24, 38, 22, 47
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _SIGKILL = 1, 4, 9
 _CAP_VERSION = 0x20080522
 _LAST_CAP = 63
 _KEPT_CAPS = (0, 1, 3, 5, 6, 7, 10)
 """Of root: owners and modes of files, signals, users, low ports. The rest rules the machine, or leaves a program its rights when
 it is written to."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_MOST_OF_SERVICES = 5000
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
@@ -104,14 +124,16 @@ _OPENS = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}
 _MAKES_FILE = os.O_CREAT | 0o20000000
 """Or one without a name, O_TMPFILE."""
 _CLONE = {"x86_64": (56, 272), "aarch64": (220, 97)}
+_FCNTL = {"x86_64": 72, "aarch64": 25}
+_HOLDS_OPENS_UP = (1024, 1040)
+"""F_SETLEASE, F_SETDELEG: whoever opens such a file, outside too, waits for the command."""
 _IOCTL = {"x86_64": 16, "aarch64": 29}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _SENDS = {"x86_64": ((44, 3), (46, 2), (307, 3)), "aarch64": ((206, 3), (211, 2), (269, 3))}
-_OF_ITSELF = {
-    "x86_64": ((302, 0), (141, 1), (251, 1)),
-    "aarch64": ((261, 0), (140, 1), (30, 1)),
-}
-"""prlimit64, setpriority, ioprio_set, and the argument that is 0 for the process itself."""
+_LIMITS = {"x86_64": 302, "aarch64": 261}
+"""prlimit64, whose first argument is 0 for the process itself."""
+_OF_ALL = {"x86_64": ((141, 2), (251, 3)), "aarch64": ((140, 2), (30, 3))}
+"""setpriority and ioprio_set, and what their first argument is for all that runs as a user; the second one is 0 for oneself."""
 _TYPING = (0x5412, 0x541C, 0x5423)
 """TIOCSTI, TIOCLINUX, TIOCSETD."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
@@ -126,6 +148,10 @@ class _BeneathAttr(ctypes.Structure):
     _pack_ = 1
     _layout_ = "ms"
     _fields_ = [("rights", ctypes.c_uint64), ("folder", ctypes.c_int32)]
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
 class _MountAttr(ctypes.Structure):
@@ -150,16 +176,20 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_uint16), ("filter", ctypes.POINTER(_Filter))]
 
 
-def confine(words: list[str]) -> None:
-    """Confine this process, which must have one thread.
+def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
+    """Confine this process, which must have one thread. With `level:full` it returns in a grandchild of the caller.
 
     Args:
         words: as in the module's docstring.
+        stay: called where a child goes on in the place of its parent, with that child's number and whether it is the command;
+            it waits until nothing is left below it, and does not return.
 
     Raises:
         OSError: it is not confined, or not wholly; do not go on.
     """
-    paths: dict[str, list[str]] = {name: [] for name in ("write", "keep", "pin", "hide", "socket")}
+    paths: dict[str, list[str]] = {
+        name: [] for name in ("write", "keep", "pin", "hide", "socket", "open")
+    }
     said = {"level": "full", "network": "off", "tmp": ""}
     for word in words:
         kind, _, value = word.partition(":")
@@ -171,7 +201,7 @@ def confine(words: list[str]) -> None:
             raise OSError(errno.EINVAL, f"no such word: {kind}")
     online = said["network"] == "on"
     if said["level"] == "filter":
-        _hand_over(_filter(is_full=True, online=online, sockets=False))
+        _hand_over(_filter(is_full=True, online=online, sockets=False), paths)
         return
     abi = landlock_abi()
     if abi < 1:
@@ -181,17 +211,26 @@ def confine(words: list[str]) -> None:
     if is_full:
         sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
         own_user = not _unshare(online)
+        _end_with_parent()
+        _go_on_below(stay, is_command=False)
         _cover(paths, said["tmp"], sockets)
         if not online:
             _raise_loopback()
         _drop_capabilities(() if own_user else _KEPT_CAPS)
         # The folder it was in before is the one that cannot be written.
         os.chdir(here)
+        # What waits for the command is out of its reach; what it starts is itself again.
+        _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "no tracing")
+        _go_on_below(stay, is_command=True)
+        os.setsid()
     else:
         _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     writable = [*paths["write"]]
-    writable += ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if is_full else [said["tmp"]]
+    writable += [
+        os.path.realpath(path)
+        for path in (["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if is_full else [said["tmp"]])
+    ]
     _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
     code = _filter(is_full=is_full, online=online, sockets=abi >= 9)
     program = _Program(len(code), code)
@@ -215,7 +254,7 @@ def _check(result: int, step: str) -> int:
 
 def _unshare(online: bool) -> bool:
     """Leave the namespaces of the system; returns whether that was done as root."""
-    flags = _NEWNS | _NEWIPC | (0 if online else _NEWNET)
+    flags = _NEWNS | _NEWIPC | _NEWPID | (0 if online else _NEWNET)
     if os.geteuid() == 0 and _libc.unshare(flags) == 0:
         return True
     user, group = os.geteuid(), os.getegid()
@@ -230,6 +269,21 @@ def _unshare(online: bool) -> bool:
     return False
 
 
+def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> None:
+    """Go on in a child. The first one begins the namespace of processes, and all of that ends with it."""
+    child = os.fork()
+    if child:
+        stay(child, is_command)
+        os._exit(127)
+    if not is_command:
+        _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    # After the namespaces, which undo it.
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "the end of the parent")
+
+
 def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
     """Make everything read-only but what may be written, and lay covers over the rest."""
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
@@ -241,36 +295,38 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             _attach(tree, place)
     _mount("tmpfs", "/dev/shm", _NOSUID | _NODEV, "mode=1777")
     _private_terminals()
+    _own_processes()
     for path, tree in trees:
         if not os.path.lexists(path):
             # Below one of the private folders.
             os.makedirs(path)
         _attach(tree, path)
     for path in paths["pin"]:
-        _attach(_tree(path), path)
+        _hold(path)
     for path in paths["keep"]:
-        tree = _tree(path)
-        _set_mount(tree, "", _RDONLY, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
-        _attach(tree, path)
+        _hold(path, _RDONLY)
     hidden: list[str] = []
     for path in (*paths["hide"], *sockets):
         if any(path.startswith(f"{above}/") for above in hidden):
             continue
         try:
-            mode = os.lstat(path).st_mode
+            place = _opened(path)
         except OSError as error:
-            if path in paths["hide"] and error.errno == errno.ENOENT and not _under_private(path):
+            if path in paths["hide"] and not (error.errno == errno.ENOENT and _under_private(path)):
                 # Renamed since it was looked for, it would be open to the command.
                 raise
             continue
+        mode = os.fstat(place).st_mode
         if stat.S_ISDIR(mode):
-            _mount("tmpfs", path, _RDONLY | _NOSUID | _NODEV | _NOEXEC, "mode=000,size=4k")
+            flags = _RDONLY | _NOSUID | _NODEV | _NOEXEC
+            _mount("tmpfs", f"/proc/self/fd/{place}", flags, "mode=000,size=4k")
             hidden.append(path)
         elif not stat.S_ISLNK(mode):
             # A device where there may be none cannot be opened by anybody, not by root either.
             tree = _tree("/dev/null")
             _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
-            _attach(tree, path)
+            _attach_at(tree, place, path)
+        os.close(place)
 
 
 def _under_private(path: str) -> bool:
@@ -286,34 +342,101 @@ def _private_terminals() -> None:
         _mount("tmpfs", "/dev/pts", _RDONLY | _NOSUID | _NODEV | _NOEXEC, "mode=000,size=4k")
 
 
+def _own_processes() -> None:
+    """A `/proc` that shows the command's processes alone. Where a container has covered parts of it there is no other: then
+    those outside can be read about there, and have no numbers all the same."""
+    try:
+        _mount("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC, "")
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EACCES):
+            raise
+
+
 def sockets_of_others(writable: list[str]) -> list[str]:
-    """The names of all sockets in files: of the bus, of agents, of container engines. Behind them is the outside."""
+    """The names of all sockets in files: of the bus, of agents, of container engines. Behind them is the outside.
+
+    The kernel lists those of this network namespace, so in `/run` they are looked for: a service may have one of its own."""
     try:
         with open("/proc/net/unix", "rb") as file:
             lines = file.read().decode(errors="surrogateescape").split("\n")
     except OSError:
         return []
     names = {line[at:] for line in lines if (at := line.find(" /") + 1)}
-    real = {os.path.realpath(name) for name in names}
+    real = {os.path.realpath(name) for name in names} | {*_sockets_of_services("/run")}
     return sorted(name for name in real if not name.startswith("/tmp/") or _below(name, writable))
+
+
+def _sockets_of_services(top: str) -> "Iterator[str]":
+    # Folders of users and of removable media are mounts that may not answer; those of users are hidden.
+    passed_over = (f"{top}/user", f"{top}/media", f"{top}/mount")
+    waiting = [top]
+    n_seen = 0
+    while waiting and n_seen < _MOST_OF_SERVICES:
+        try:
+            listing = os.scandir(waiting.pop())
+        except OSError:
+            continue
+        with listing:
+            for item in listing:
+                n_seen += 1
+                if item.is_symlink() or item.path in passed_over:
+                    continue
+                if item.is_dir(follow_symlinks=False):
+                    waiting.append(item.path)
+                elif not item.is_file(follow_symlinks=False):
+                    yield item.path
 
 
 def _below(path: str, folders: list[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
-def _tree(path: str) -> int:
-    """A copy of what is mounted at a path, to be attached somewhere."""
-    flags = _CLONE_TREE | _CLOEXEC_TREE | _AT_RECURSIVE | _AT_NO_LINK
-    opened = _libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
+def _opened(path: str) -> int:
+    """What is at a path, if no part of it is a link but the last one, which is not followed.
+
+    Raises:
+        OSError: there is nothing, or a link on the way.
+    """
+    how = _OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS)
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), size)
     return _check(opened, path)
 
 
+def _tree(path: str) -> int:
+    """A copy of what is mounted at a path, to be attached somewhere."""
+    place = _opened(path)
+    try:
+        return _tree_at(place, path)
+    finally:
+        os.close(place)
+
+
+def _tree_at(place: int, path: str) -> int:
+    flags = _CLONE_TREE | _CLOEXEC_TREE | _AT_RECURSIVE | _AT_EMPTY_PATH
+    return _check(_libc.syscall(_OPEN_TREE, place, b"", flags), path)
+
+
 def _attach(tree: int, path: str) -> None:
-    name = os.fsencode(path)
-    moved = _libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, name, _FROM_EMPTY)
+    place = _opened(path)
+    _attach_at(tree, place, path)
+    os.close(place)
+
+
+def _attach_at(tree: int, place: int, path: str) -> None:
+    moved = _libc.syscall(_MOVE_MOUNT, tree, b"", place, b"", _FROM_EMPTY | _TO_EMPTY)
     _check(moved, path)
     os.close(tree)
+
+
+def _hold(path: str, flags: int = 0) -> None:
+    """Lay what is at a path over itself: so it can be neither renamed nor removed."""
+    place = _opened(path)
+    tree = _tree_at(place, path)
+    if flags:
+        _set_mount(tree, "", flags, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
+    _attach_at(tree, place, path)
+    os.close(place)
 
 
 def _set_mount(folder: int, path: str, to: int, *, flags: int, propagation: int = 0) -> None:
@@ -369,7 +492,7 @@ def _landlock(
 
     def allow(path: str, rights: int) -> None:
         try:
-            opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            opened = _opened(path)
         except OSError:
             return
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
@@ -443,18 +566,18 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
     for call in _CLONE[machine]:
         when(call, 0, [(_JSET, 0, 1, _ANY_NAMESPACE), refuse])
-    for call, argument in _OF_ITSELF[machine]:
-        when(call, argument, [(_JEQ, 1, 0, 0), refuse])
+    for call, of_all in _OF_ALL[machine]:
+        rest = [(_JEQ, 0, 1, of_all), refuse, (_LD, 0, 0, 24), (_JEQ, 1, 0, 0), refuse]
+        when(call, 0, rest)
+    when(_LIMITS[machine], 0, [(_JEQ, 1, 0, 0), refuse])
     as_owner = [(_JSET, 0, 1, stat.S_ISUID), refuse]
     for call, argument in _SETS_MODE[machine]:
         when(call, argument, as_owner)
     for call, argument in _OPENS[machine]:
         mode = (_LD, 0, 0, 16 + 8 * (argument + 1))
         when(call, argument, [(_JSET, 0, 3, _MAKES_FILE), mode, *as_owner])
-    typing: list[tuple[int, int, int, int]] = []
-    for request in _TYPING:
-        typing += [(_JEQ, 0, 1, request), refuse]
-    when(_IOCTL[machine], 1, typing)
+    for call, requests in ((_IOCTL[machine], _TYPING), (_FCNTL[machine], _HOLDS_OPENS_UP)):
+        when(call, 1, [step for one in requests for step in ((_JEQ, 0, 1, one), refuse)])
     is_bare = not is_full and not online
     families = [_INET, _INET6, _NETLINK]
     if not is_bare or sockets:
@@ -485,9 +608,25 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     return (_Filter * len(steps))(*(_Filter(*step) for step in steps))
 
 
-def _hand_over(code: "ctypes.Array[_Filter]") -> None:
-    held = os.memfd_create("filter")
-    os.write(held, bytes(code))
-    os.lseek(held, 0, os.SEEK_SET)
-    os.dup2(held, FILTER_FD)
-    os.close(held)
+def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> None:
+    # Sockets come and go: what is gone when bubblewrap covers it, it does not start for.
+    sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
+    open_ones = (path for path in sockets if not _below(path, paths["hide"]))
+    covers = "".join(
+        f"--ro-bind\0{os.devnull}\0{path}\0" for path in open_ones if os.path.lexists(path)
+    )
+    for at, data in ((FILTER_FD, bytes(code)), (COVERS_FD, os.fsencode(covers))):
+        held = os.memfd_create("told")
+        with open(held, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(held, 0, os.SEEK_SET)
+        os.dup2(held, at)
+        os.close(held)
+    for at, path in enumerate(paths["open"], FILTER_FD + 1):
+        place = _opened(path)
+        os.dup2(place, at)
+        os.close(place)
+    for path in paths["hide"]:
+        # Renamed since it was looked for, it would be open to the command.
+        if not _under_private(path):
+            os.close(_opened(path))

@@ -16,13 +16,13 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import links_to, open_regular, read_regular
+from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
@@ -460,8 +460,8 @@ class Watch:
         for git in self.repositories:
             path = os.path.join(git, "commondir")
             if path not in self.stamps and os.path.lexists(path):
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
+                with contextlib.suppress(OSError), _opened(git) as folder:
+                    os.unlink("commondir", dir_fd=folder)
                     removed.append(os.path.relpath(path, self.work))
         return removed
 
@@ -709,14 +709,10 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
     if not os.path.isdir(git):
         return _stamped(git)
     stamps: dict[str, _Stamp] = {}
-    for name in ("commondir", "config", "config.worktree"):
-        # An empty one says nothing, and may be ours.
-        stamps |= {
-            path: stamp for path, stamp in _stamped(os.path.join(git, name)).items() if stamp[1]
-        }
+    stamps |= _filled(git, "commondir", "config", "config.worktree")
     stamps |= _hook_stamps(git) | _step_stamps(git)
     for tree in _listed(os.path.join(git, "worktrees"))[:_MOST_REPOSITORIES]:
-        stamps |= _step_stamps(tree)
+        stamps |= _step_stamps(tree) | _filled(tree, "config.worktree")
     with contextlib.suppress(NoSandbox):
         for module in _modules(git):
             stamps |= _stamped(os.path.join(module, "config"))
@@ -727,6 +723,14 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
                 # What was not there could not be held still.
                 stamps |= _stamped(path)
     return stamps
+
+
+def _filled(folder: str, *names: str) -> dict[str, _Stamp]:
+    """The stamps of files that say something. An empty one does not, and may be ours."""
+    stamps: dict[str, _Stamp] = {}
+    for name in names:
+        stamps |= _stamped(os.path.join(folder, name))
+    return {path: stamp for path, stamp in stamps.items() if stamp[1]}
 
 
 def _hook_stamps(git: str) -> dict[str, _Stamp]:
@@ -757,12 +761,13 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
         return
     modules = [*_modules(git)]
     for path in (git, *modules) if makes_hooks else ():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), _opened(path) as folder:
             # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
-            os.mkdir(os.path.join(path, "hooks"))
+            os.mkdir("hooks", dir_fd=folder)
     trees = _listed(os.path.join(git, "worktrees"))
     if len(trees) > _MOST_REPOSITORIES:
         raise NoSandbox(f"{git} has more than {_MOST_REPOSITORIES} working trees")
+    own_settings = (git, *trees) if _has_own_settings(git) else ()
     for path in (git, *modules, *trees):
         there = [one for one in (os.path.join(path, name) for name in _STEPS) if os.path.isdir(one)]
         steps = _identities(one for one in there if not os.path.islink(one))
@@ -774,11 +779,26 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
             elif os.path.islink(inner):
                 # A link itself cannot be held still; what holds it can.
                 yield path
-            elif name == "config.worktree" and path == git and _has_own_settings(git):
+            elif name == "config.worktree" and path in own_settings:
                 # Where git would read it, an empty one: a missing one could be made.
-                with contextlib.suppress(OSError):
-                    os.close(open_regular(Path(inner), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+                with contextlib.suppress(OSError), _opened(path) as folder:
+                    create_file(name, folder, b"", mode=0o644)
                     yield inner
+
+
+@contextlib.contextmanager
+def _opened(folder: str) -> Generator[int]:
+    """A folder for what is made or removed in it. A command in the background can put a link in its place at any moment.
+
+    Raises:
+        OSError: there is no such folder, or a link on the way.
+    """
+    top, *parts = Path(folder).parts
+    held = open_folder(Path(top), parts)
+    try:
+        yield held
+    finally:
+        os.close(held)
 
 
 def _has_own_settings(git: str) -> bool:

@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
-import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -36,9 +37,11 @@ _TRIAL_S = 10.0
 _END_S = 3.0
 _SAID = "held"
 _MOST_BYTES = 4096
+_MOST_BINDS = 800
+"""Each takes a descriptor, of which a process usually has 1024."""
 _LANDLOCK_GAPS = (
     "hooks and settings of git in the work folder are not held still",
-    "names of secret files can be listed",
+    "secret files in the work folder can be read, and the names of all can be listed",
     "modes and owners of your other files can be changed",
 )
 
@@ -103,8 +106,13 @@ class Sandbox:
         policy = policy_for(
             work_dir, self.settings, self.environ, network=network, memory=self._memory
         )
-        if policy.links and self.backend == "bwrap":
-            raise NoSandbox(f"{policy.links[0]} is a link, which bubblewrap cannot hold still")
+        if self.backend == "bwrap":
+            if link := next(filter(os.path.islink, policy.kept), None):
+                raise NoSandbox(f"{link} is a link, which bubblewrap cannot hold still")
+            if len(_bwrap_binds(policy)) > _MOST_BINDS:
+                raise NoSandbox(
+                    f"bubblewrap would have to hold more than {_MOST_BINDS} files still"
+                )
         return policy
 
     def confined(
@@ -134,7 +142,15 @@ class Sandbox:
         if self.backend in ("full", "landlock"):
             words = _words(policy, self.backend, self._tmp)
         elif self.backend == "bwrap":
-            words = ("level:filter", f"network:{'on' if policy.network else 'off'}")
+            opened = (f"open:{path}" for _, path in _bwrap_binds(policy))
+            words = (
+                "level:filter",
+                f"network:{'on' if policy.network else 'off'}",
+                *(f"write:{path}" for path in policy.writable),
+                *opened,
+                *(f"hide:{path}" for path in policy.hidden),
+                *(f"socket:{path}" for path in policy.sockets),
+            )
             argv = [self.program, *bwrap_arguments(policy, self._tmp), "--", *argv]
         else:
             argv = [self.program, "-p", macos_profile(policy, self._tmp), *argv]
@@ -144,7 +160,51 @@ class Sandbox:
         """Remove what commands left in their temporary folder. For a thread."""
         tmp, self._tmp = self._tmp, ""
         if tmp:
-            shutil.rmtree(tmp, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                _remove_tree(tmp)
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _remove_tree(top: str) -> None:
+    """Remove a folder that commands filled: of any depth, with folders closed to their owner, with links to anywhere.
+
+    Each folder in it is moved to the top before it is looked into: no path grows, and no chain of descriptors.
+
+    Raises:
+        OSError: not all of it could be removed.
+    """
+    os.chmod(top, 0o700)
+    held = os.open(top, _FOLDER)
+    try:
+        moved = (f".{os.urandom(8).hex()}.{number}" for number in itertools.count())
+        while names := os.listdir(held):
+            for name in names:
+                folder = _entered(name, held)
+                if folder < 0:
+                    continue
+                try:
+                    for inner in os.listdir(folder):
+                        deeper = _entered(inner, folder)
+                        if deeper >= 0:
+                            os.close(deeper)
+                            os.rename(inner, next(moved), src_dir_fd=folder, dst_dir_fd=held)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=held)
+    finally:
+        os.close(held)
+    os.rmdir(top)
+
+
+def _entered(name: str, folder: int) -> int:
+    """The descriptor of a folder in another one, opened up where it was closed; what is no folder is removed, and -1."""
+    if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=folder)
+        return -1
+    os.chmod(name, 0o700, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)
 
 
 def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
@@ -160,9 +220,17 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
     )
 
 
+def _bwrap_binds(policy: Policy) -> list[tuple[str, str]]:
+    """What bubblewrap lays over itself, each with the option for that; their order is that of the words `open`."""
+    return [
+        *(("--bind-fd", path) for path in (*policy.writable, *policy.pinned)),
+        *(("--ro-bind-fd", path) for path in policy.kept),
+    ]
+
+
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
-    """The same policy for bubblewrap. Reads which sockets there are."""
-    from kimi_tui.tools.sandbox.confine import FILTER_FD, sockets_of_others
+    """The same policy for bubblewrap; sockets are covered by what its supervisor reads when it starts."""
+    from kimi_tui.tools.sandbox.confine import COVERS_FD, FILTER_FD
 
     arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for place in ("/proc/sys", "/proc/irq", "/proc/bus"):
@@ -171,16 +239,11 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
     for place in ("/tmp", "/var/tmp"):
         if os.path.isdir(place) and not os.path.islink(place):
             arguments += ["--bind", tmp, place]
-    for flag, paths in (
-        ("--bind", (*policy.writable, *policy.pinned)),
-        ("--ro-bind", policy.kept),
-    ):
-        for path in paths:
-            # One to a link would lie on what that leads to.
-            if not os.path.islink(path):
-                arguments += [flag, path, path]
+    for at, (flag, path) in enumerate(_bwrap_binds(policy), FILTER_FD + 1):
+        # Opened before (`confine.py`): on the way to it by its name there could be a link by then.
+        arguments += [flag, str(at), path]
     covered: list[str] = []
-    for path in (*policy.hidden, *policy.sockets, *sockets_of_others([*policy.writable])):
+    for path in policy.hidden:
         if any(path.startswith(f"{above}/") for above in covered) or not os.path.lexists(path):
             continue
         if os.path.isdir(path):
@@ -188,6 +251,7 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
             arguments += ["--perms", "000", "--tmpfs", path, "--remount-ro", path]
         else:
             arguments += ["--ro-bind", os.devnull, path]
+    arguments += ["--args", str(COVERS_FD)]
     arguments += ["--unshare-ipc", "--unshare-pid", "--unshare-user-try", "--cap-drop", "ALL"]
     arguments += ["--new-session", "--die-with-parent", "--chdir", policy.work]
     arguments += ["--seccomp", str(FILTER_FD)]

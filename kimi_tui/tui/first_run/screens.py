@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -472,11 +473,11 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._thinking = Static(markup=False, classes="title")
         self._words = Static(markup=False, classes="title")
 
-    def _show(self, listed: Sequence[FoundModel] = ()) -> None:
-        """Offer what there is; who has chosen one stays on it."""
+    def _show(self, options: list[ModelEntry]) -> None:
+        """Offer these; who has chosen one stays on it."""
         before, at = len(self._options), self._list.chosen
         chosen = self._options[at].name if at < before else ""
-        self._options = model_options(self._launch, listed)
+        self._options = options
         used = self._used()
         entries = [
             Entry(option.name, option.facts, holds=index == used, shortly=option.shortly)
@@ -522,7 +523,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         """Give the list the keys, and ask the server what it has."""
         self._list.rows = min(ROWS, app_of(self).size.height - 13)
         self._list.focus()
-        self._show()
+        self._show(model_options(self._launch, ()))
         if isinstance(self._launch.choice, Choice):
             self._say("Asking the server which models it has …")
             self.run_worker(reported(self, partial(self._ask, self._launch.choice), self._say))
@@ -543,7 +544,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         except LLMError as error:
             self._say(f"The server lists none: {one_line(error.message)}")
             return
-        self._show(found.models)
+        # What is known of thousands takes a while.
+        self._show(await asyncio.to_thread(model_options, self._launch, found.models))
         self._say()
 
     # --- thinking

@@ -211,7 +211,8 @@ class Conversation:
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
         """Let the provider find out what its server says of the model; the window may be another one then."""
-        from kimi_tui.llm.openai_compatible import OpenAICompatible, preload
+        from kimi_tui.llm.openai_client import preload
+        from kimi_tui.llm.openai_compatible import OpenAICompatible
 
         if isinstance(provider, OpenAICompatible):
             # Half a second of importing that the first message would wait for.

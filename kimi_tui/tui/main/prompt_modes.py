@@ -177,6 +177,9 @@ class PromptModes:
         if text is None:
             screen.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
         else:
+            if not text.strip() and (draft := screen.prompt.area.message).strip():
+                screen.conversation.remember(draft)
+                screen.tell("The file was empty, and so the prompt is. Up brings the draft back.")
             screen.prompt.area.put(text)
         screen.focus_prompt()
 

@@ -622,7 +622,7 @@ class MainScreen(Screen[None]):
         self.chat_pane.solve()
         if event.chosen:
             self._run_entry(event.chosen)
-        elif self._image_input is not None and self._image_input.concerns(event.text):
+        elif self._image_input is not None and self._image_input.reads_for(event.text):
             self.start(self._send_when_read(event.text))
         else:
             self.send(event.text)
@@ -643,6 +643,11 @@ class MainScreen(Screen[None]):
             self.tell("A command follows the slash.", advice="The arrows choose one of the list.")
             self.keep(text)
             return
+        behind = self._returned.command_behind(text)
+        if behind and self.commands.parse(behind).command is not None:
+            # The message waits on, for whoever edits it and for an undo, which takes it away again.
+            self.prompt.area.put_sent(text.removesuffix(behind).rstrip())
+            text = written = behind
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
@@ -1034,7 +1039,8 @@ class MainScreen(Screen[None]):
         if on_timeline and not prospect.words_stay:
             yield
             return
-        self.foresee(prospect)
+        if prospect != self._foreseen:
+            self.foresee(prospect)
         try:
             yield
         finally:

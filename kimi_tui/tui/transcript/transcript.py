@@ -901,19 +901,27 @@ class Transcript(ScrollView, can_focus=True):
         # A motion stands in front of what is already there.
         seen = end if motion is None else max(start, min(end, motion.start))
         dropped = self._dropped_rows()
+        is_marked = self._search is not None or self._copying is not None
+        is_marked = is_marked or self.selected_marks is not None
         strips = [
-            self._strip(row, place, dropped, glyphs.edge)
+            self._strip(row, place, dropped, glyphs.edge, is_marked=is_marked)
             for row, place in enumerate(flow.lines(start, seen), start)
         ]
         if motion is not None:
-            covers = (motion.row(row, self.motion_progress, glyphs) for row in range(seen, end))
-            strips += [painter.paint(cover) for cover in covers]
+            progress = self.motion_progress
+            for row in range(seen, end):
+                strips.append(painter.paint(motion.row(row, progress, glyphs)))
         if seen == bottom and (mark := self._new_mark()) is not None:
             strips[-1] = painter.with_mark(strips[-1], mark)
         return strips
 
-    def _strip(self, row: int, place: Place, dropped: range, edge: str) -> Strip:
-        """A row of the content, in which this stands, while a rewind would take the rows `dropped`."""
+    def _strip(
+        self, row: int, place: Place, dropped: range, edge: str, *, is_marked: bool
+    ) -> Strip:
+        """A row of the content, in which this stands, while a rewind would take the rows `dropped`.
+
+        Something `is_marked` in some row: found, selected, or under the cursor of copying.
+        """
         painter, (view, index, line) = self._painter, place
         is_past = view is not None and view.block.is_past
         is_chosen = view is not None and view.block.key == self._current and index >= 0
@@ -926,7 +934,7 @@ class Transcript(ScrollView, can_focus=True):
             strip = painter.hovered(past_line(line) if is_past else line)
         else:
             strip = painter.view_strip(view, index)
-        if self._search is not None or self._copying is not None or self.selected_marks:
+        if is_marked:
             strip = self._marked(strip, row, place)
         # With a D-Mail what the user said and pinned stays, though all around it goes.
         stays = self._words_stay and view is not None and (view.block.pinned or view.block.is_users)

@@ -9,14 +9,15 @@ import itertools
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, chdir, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, chdir, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -26,6 +27,7 @@ import pytest
 from kimi_tui.tools.process import RunningCommand, marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.supervisor import supervised
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
@@ -218,6 +220,19 @@ async def run_in(sandbox: Sandbox, script: str, outside: Outside) -> str:
         here.remove_temporary()
 
 
+@asynccontextmanager
+async def serving(*argv: str) -> AsyncIterator[None]:
+    """A program that runs meanwhile, once it has printed a line."""
+    service = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert service.stdout is not None
+        assert await service.stdout.readline()
+        yield
+    finally:
+        service.kill()
+        await service.wait()
+
+
 def linked(*steps: Path, text: str) -> None:
     """A file at the last of these places, and a link at each other one to the next."""
     written(steps[-1], text)
@@ -282,6 +297,130 @@ async def test_an_entry_that_a_command_made_a_link_is_not_written(
     await run_in(here, script, outside)
     assert os.listdir(outside.out / "other") == []
     assert (outside.home / "made/ok").exists()
+
+
+async def test_no_link_that_comes_after_the_look_is_followed(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    work, elsewhere = outside.work, outside.out / "elsewhere"
+    written(work / "a/b/.env", "x\n")
+    written(elsewhere / "b/.env", outside.secret)
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    script = "cat a/b/.env; echo evil > a/b/made"
+    confined = here.confined(["/bin/bash", "-c", script], work)
+    # As a command in the background does, between the look and the start.
+    (work / "a").rename(work / "c")
+    (work / "a").symlink_to(elsewhere)
+    command = RunningCommand(
+        confined.argv,
+        work_dir=work,
+        environ=confined.environ,
+        timeout_s=50,
+        on_output=lambda text: None,
+        confined_to=confined.words,
+        ends_all=True,
+    )
+    try:
+        with pytest.raises(OSError, match=f"{work}/a"):
+            await command.run()
+    finally:
+        here.remove_temporary()
+    assert os.listdir(elsewhere / "b") == [".env"]
+
+
+async def test_what_a_command_left_in_its_temporary_folder_is_removed(
+    sandbox: Sandbox, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside.work.mkdir(parents=True)
+    (outside.out / "kept").mkdir(parents=True)
+    place = outside.base / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    script = f"""cd $TMPDIR; ln -s {outside.out} link; mkdir -p a/b; touch a/b/c; chmod 0 a/b a; mkfifo pipe
+        python3 -c 'for _ in range(1500): __import__("os").mkdir("d"); __import__("os").chdir("d")'; chmod 0 ."""
+    await run_in(sandbox, script, outside)
+    assert os.listdir(place) == []
+    assert (outside.out / "kept").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a network and writes in /run")
+async def test_a_service_with_a_network_of_its_own_is_not_reached(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir(parents=True)
+    place = Path(tempfile.mkdtemp(dir="/run"))
+    listen = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{place}/s'); s.listen(); print(1, flush=True); s.accept()"
+    try:
+        async with serving("unshare", "-n", sys.executable, "-c", listen):
+            connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}/s'); print('GOT OUT')"
+            assert "GOT OUT" not in await run_in(sandbox, f'python3 -c "{connect}"', outside)
+    finally:
+        shutil.rmtree(place)
+
+
+async def test_a_secret_that_was_renamed_since_the_look_is_not_read(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    written(outside.work / ".env", outside.secret)
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    confined = here.confined(["/bin/sh", "-c", "cat env .env"], outside.work)
+    (outside.work / ".env").rename(outside.work / "env")
+    command = RunningCommand(
+        confined.argv,
+        work_dir=outside.work,
+        environ=confined.environ,
+        timeout_s=50,
+        on_output=lambda text: None,
+        confined_to=confined.words,
+        ends_all=True,
+    )
+    try:
+        with pytest.raises(OSError, match=r"\.env"):
+            await command.run()
+    finally:
+        here.remove_temporary()
+
+
+async def test_commands_talk_to_themselves_and_are_where_they_were(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir(parents=True)
+    talk = "import socket as s; e = s.create_server(('127.0.0.1', 0)); s.create_connection(e.getsockname()); print('heard')"
+    own = "import os; print(os.getsid(0) > 0)"
+    script = f'python3 -c "{talk}"; pwd -P; echo x > here; python3 -c "{own}"'
+    # A session that begins outside has no number: signals to a whole group would go there.
+    assert (await run_in(sandbox, script, outside)).split() == ["heard", str(outside.work), "True"]
+    assert (outside.work / "here").exists()
+
+
+def test_all_of_a_command_ends_with_its_supervisor(sandbox: Sandbox, outside: Outside) -> None:
+    outside.work.mkdir(parents=True)
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    confined = here.confined(["/bin/sh", "-c", "setsid sleep 60 & echo on; wait"], outside.work)
+    orders, end = os.pipe()
+    heard, reports = os.pipe()
+    try:
+        with subprocess.Popen(
+            supervised(orders, reports, "", [*confined.words], [*confined.argv]),
+            cwd=outside.work,
+            env=confined.environ,
+            stdout=subprocess.PIPE,
+            pass_fds=(orders, reports),
+        ) as process:
+            assert process.stdout is not None
+            said = process.stdout.read(3)
+            process.kill()
+            assert said == b"on\n"
+            # At its end nobody holds the output any more.
+            assert select.select([process.stdout], [], [], 20)[0]
+            assert process.stdout.read() == b""
+    finally:
+        for descriptor in (orders, end, heard, reports):
+            os.close(descriptor)
+        here.remove_temporary()
 
 
 async def test_a_socket_that_is_gone_again_is_in_nobodys_way(

@@ -1,0 +1,240 @@
+"""Each layer of the sandbox alone holds what it is there for, whoever runs it and whatever version of Landlock the kernel has.
+
+All together say little of one: what Landlock holds, covers hold too. So each is tried without the others, and each attempt
+first without any.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, chdir
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent.parent
+
+FILES = {
+    *("write", "make", "truncate", "remove", "folder", "link to", "pipe", "take in", "put out"),
+    *("hard link in", "hard link out", "exchange"),
+}
+META = {"mode", "times", "attribute"}
+SECRET = {"secret", "secret by root"}
+IN_WORK = {"secret in work", "hook", "hooks away"}
+SHARED = {"other temporary", "shared memory", "segment", "terminal"}
+TRACES = {"environment", "memory", "files of", "taken over", "trace"}
+BY_NUMBER = {"signal", "processors", "class", "nice", "limits"}
+OF_ALL = {"nice of all", "disk of all"}
+TCP = {"tcp", "listen"}
+UDP = {"udp", "udp lite", "fast open"}
+SOCKETS = {"socket", "bound elsewhere"}
+SPACES = {"user space", "mounts", "child space", "child space anew", "enter", "mount"}
+KERNEL = {"keys", "key ring", "faults", "rings", "programs", "counters"}
+OWNER = {"owner", "owner made"}
+CALLS = {*SPACES, *KERNEL, *OWNER, *OF_ALL, "typing", "lease", "other network", "limits"}
+WHOLE = {
+    *(*FILES, *META, *SECRET, *IN_WORK, "secret names", *SHARED, *TRACES, *BY_NUMBER),
+    *("seen", "rights of owners", "bounds", *CALLS),
+}
+NETWORK = {*TCP, *UDP, "abstract", *SOCKETS}
+
+HELD: dict[str, set[str]] = {
+    "namespaces": {
+        *(*FILES, *META, *SECRET, *IN_WORK, "secret names", *SHARED, *TRACES),
+        *(*BY_NUMBER, "seen", "rights of owners", *NETWORK),
+    },
+    "landlock": {*FILES, *SECRET, *TRACES, "terminal", *TCP, "signal", "abstract"},
+    "landlock in the whole": {*FILES, *TRACES, "signal", "abstract"},
+    "landlock 1": {*FILES - {"truncate"}, *SECRET, *TRACES},
+    "landlock 2": {*FILES - {"truncate"}, *SECRET, *TRACES},
+    "landlock 3": {*FILES, *SECRET, *TRACES},
+    "landlock 4": {*FILES, *SECRET, *TRACES, *TCP},
+    "landlock 5": {*FILES, *SECRET, *TRACES, *TCP},
+    "landlock 6": {*FILES, *SECRET, *TRACES, *TCP, "signal", "abstract"},
+    "capabilities": set(),
+    "filter": CALLS,
+    "filter of landlock alone": {*CALLS, *UDP, "abstract", *SOCKETS},
+    "whole": {*WHOLE, *NETWORK},
+    # Without what the newer ones add nothing opens: what they hold, the namespaces do.
+    **{f"whole with landlock {abi}": {*WHOLE, *NETWORK} for abi in range(1, 7)},
+    "whole with the network": {*WHOLE, *SOCKETS, "abstract"},
+    "landlock alone": {*FILES, *SECRET, *TRACES, "terminal", *CALLS, *NETWORK, "signal"},
+}
+OF_ROOT = {"kernel settings", "disk"}
+"""What nobody else can at all."""
+ROOT_HELD = {
+    "capabilities": {*TRACES, "processors", "class", "bounds"},
+    "namespaces": {"kernel settings"},
+    "landlock": OF_ROOT,
+    "landlock in the whole": OF_ROOT,
+    "whole": OF_ROOT,
+}
+"""What more there is where root runs it. By what it gives up other programs of root have more rights than it."""
+
+
+class World:
+    """What attempts are made on: files, a process and ears of the user that makes them."""
+
+    def __init__(self, base: Path, user: int, held: ExitStack) -> None:
+        self.base, self.user = base, user
+        name = f"canary-{uuid4().hex}"
+        work, out, home = (base / part for part in ("work", "out", "home"))
+        for path in (
+            *(work / one for one in ("ok", "put", "swap", "owned", ".env", ".git/hooks/x.sample")),
+            *(out / one for one in ("file", "remove", "take", "swap", "leased")),
+            *(home / ".ssh/id", base / "tmp/x", base / "app/config.toml"),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("mine\n")
+        for place in ("HEAD", "objects/x", "refs/x"):
+            (work / ".git" / place).parent.mkdir(exist_ok=True)
+            (work / ".git" / place).touch()
+        shm, tmp_file = Path("/dev/shm") / name, Path(tempfile.gettempdir()) / name
+        for path in (shm, tmp_file):
+            path.write_text("mine\n")
+            held.callback(path.unlink, missing_ok=True)
+        key = int.from_bytes(os.urandom(3), "big") | 0x6C000000
+        segment = ctypes.CDLL(None).shmget(key, 64, 0o1666)
+        held.callback(ctypes.CDLL(None).shmctl, segment, 0, None)
+        own, other = pty.openpty()
+        held.callback(os.close, own)
+        held.callback(os.close, other)
+        os.chown(other, user, -1)
+        self.victim = subprocess.Popen(
+            ["/bin/sleep", "600"],
+            env={"TOKEN": name},
+            user=user if user != os.geteuid() else None,
+            group=user if user != os.geteuid() else None,
+            extra_groups=[] if user != os.geteuid() else None,
+            start_new_session=True,
+        )
+        held.callback(self.victim.wait)
+        held.callback(self.victim.kill)
+        with chdir(work):
+            self._listen(held, socket.AF_UNIX, "first.sock")
+        (work / "first.sock").rename(work / "moved.sock")
+        self._listen(held, socket.AF_UNIX, str(out / "sock"))
+        self._listen(held, socket.AF_UNIX, f"\0{name}")
+        port = self._listen(held, socket.AF_INET, ("127.0.0.1", 0))
+        udp = self._listen(held, socket.AF_INET, ("127.0.0.1", 0), socket.SOCK_DGRAM)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            unused = free.getsockname()[1]
+        for path in (base, shm, tmp_file, *base.rglob("*")):
+            os.chown(path, user, user if user != os.geteuid() else -1, follow_symlinks=False)
+        environ = {"HOME": str(home), "KIMI_TUI_HOME": str(base / "app")}
+        policy = policy_for(work, SandboxSettings(), environ)
+        self.told: dict[str, Any] = {
+            "confine": str(Path(confine.__file__).parent),
+            "user": user,
+            "is_made_up": user != os.geteuid(),
+            "out": str(out),
+            "home": str(home),
+            "work": str(work),
+            "shm": str(shm),
+            "tmp_file": str(tmp_file),
+            "segment": key,
+            "tty": os.ttyname(other),
+            "victim": self.victim.pid,
+            "abstract": name,
+            "port": port,
+            "udp": udp,
+            "free": unused,
+            "net": os.readlink("/proc/self/ns/net"),
+            "write": policy.writable,
+            "pin": policy.pinned,
+            "keep": policy.kept,
+            "hide": policy.hidden,
+            "sockets": policy.sockets,
+            "disk": next(
+                (str(path) for path in Path("/dev").iterdir() if path.is_block_device()), ""
+            ),
+            "tmp": str(base / "tmp"),
+        }
+
+    def _listen(
+        self, held: ExitStack, family: int, address: object, kind: int = socket.SOCK_STREAM
+    ) -> int:
+        ear = held.enter_context(socket.socket(family, kind))
+        ear.bind(address)  # pyright: ignore[reportArgumentType]
+        if kind == socket.SOCK_STREAM:
+            ear.listen(64)
+        return ear.getsockname()[1] if family == socket.AF_INET else 0
+
+    def got_out(self, layer: str) -> set[str]:
+        """Which attempts get past this layer."""
+        told = json.dumps({**self.told, "layer": layer})
+        tried = subprocess.run(
+            [sys.executable, str(HERE / "layers.py"), told],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert tried.stdout, tried.stderr
+        return set(json.loads(tried.stdout))
+
+
+@pytest.fixture(params=["root", "another"] if os.geteuid() == 0 else ["this one"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Of root, and of a user without any rights; of that one alone where the tests run as one."""
+    if sys.platform != "linux" or confine.landlock_abi() < 1:
+        pytest.skip("there is no Landlock on this machine: nothing was tried")
+    # Nobody's number: what is done to all of a user's processes must reach none but those of this test.
+    user = 0x5A000000 + int.from_bytes(os.urandom(3), "big")
+    user = user if request.param == "another" else os.geteuid()
+    base = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-layers-"))
+    try:
+        with ExitStack() as held:
+            yield World(base, user, held)
+    finally:
+        shutil.rmtree(base)
+
+
+def test_every_attempt_gets_out_where_nothing_holds_it(world: World) -> None:
+    got_out = world.got_out("none")
+    if world.user == 0:
+        assert set().union(*ROOT_HELD.values()) - {"disk"} <= got_out
+        assert "disk" in got_out or not world.told["disk"]
+    missing = set().union(*HELD.values()) - got_out
+    # What would reach more than this test is not attempted.
+    assert missing == (set() if world.told["is_made_up"] else {"nice of all"})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mounts that are shared")
+def test_what_is_covered_is_covered_for_the_command_alone(world: World) -> None:
+    told = json.dumps({**world.told, "layer": "namespaces"})
+    script = 'cat /proc/self/mountinfo; "$0" "$1" "$2" > /dev/null; echo behind; cat /proc/self/mountinfo'
+    shared = ["unshare", "--mount", "--propagation", "shared", "sh", "-c", script]
+    said = subprocess.run(
+        [*shared, sys.executable, str(HERE / "layers.py"), told],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    before, _, behind = said.stdout.partition("behind\n")
+    assert before == behind
+
+
+@pytest.mark.parametrize("layer", HELD)
+def test_a_layer_alone_holds_what_it_is_for(layer: str, world: World) -> None:
+    number = layer.rpartition(" ")[2]
+    if number.isdecimal() and int(number) > confine.landlock_abi():
+        pytest.skip("the kernel's Landlock is older")
+    held = HELD[layer] | (ROOT_HELD.get(layer, set()) if world.user == 0 else set())
+    assert world.got_out(layer) & held == set()
