@@ -17,6 +17,8 @@ from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox, trouble_with
 
 _PATIENCE_S = 50.0
+_TRIES = 3
+"""It does not start where a socket that it was to cover has just gone, and those of other tests come and go."""
 _PARTS = """
 from kimi_tui.tools.sandbox import confine
 if confine.landlock_abi() < 1:
@@ -60,12 +62,14 @@ def bubblewrap() -> Sandbox:
     program = find_program("bwrap", os.environ)
     if not program:
         pytest.skip("bubblewrap is not installed here: nothing was tried in it")
-    sandbox = Sandbox("bwrap", SandboxSettings(), os.environ, program)
+    sandbox, trouble = Sandbox("bwrap", SandboxSettings(), os.environ, program), ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
-        if trouble := trouble_with(sandbox):
-            _without(trouble, [program, "--ro-bind", "/", "/", "--unshare-all", "true"])
-    return sandbox
+        for _ in range(_TRIES):
+            trouble = trouble_with(sandbox)
+            if not trouble:
+                return sandbox
+        _without(trouble, [program, "--ro-bind", "/", "/", "--unshare-all", "true"])
 
 
 def _without(why: str, parts: list[str]) -> NoReturn:
