@@ -62,14 +62,14 @@ def bubblewrap() -> Sandbox:
     program = find_program("bwrap", os.environ)
     if not program:
         pytest.skip("bubblewrap is not installed here: nothing was tried in it")
-    sandbox, trouble = Sandbox("bwrap", SandboxSettings(), os.environ, program), ""
+    sandbox, trouble = Sandbox("bwrap", SandboxSettings(), os.environ, program), "not tried"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
         for _ in range(_TRIES):
-            trouble = trouble_with(sandbox)
-            if not trouble:
-                return sandbox
+            trouble = trouble and trouble_with(sandbox)
+    if trouble:
         _without(trouble, [program, "--ro-bind", "/", "/", "--unshare-all", "true"])
+    return sandbox
 
 
 def _without(why: str, parts: list[str]) -> NoReturn:
