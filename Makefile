@@ -4,8 +4,9 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-# More than two cores need: a test waits for the half of its time, for a process, a clock or a frame.
-WORKERS ?= 5
+# More than two cores need: a test waits for a good part of its time, for a process, a clock or a frame. Each one more takes
+# five seconds of a core until it has collected the tests.
+WORKERS ?= 4
 TESTS ?= tests
 
 .DEFAULT_GOAL := help
@@ -18,9 +19,9 @@ help: ## say what there is
 run: venv-run ## set up once, then start the program
 	@$(BIN)/kimi-tui $(ARGS)
 
-# The types beside the tests, which wait much; what they say comes last, where it is found.
-test: lint imports ## everything that must pass: lint, imports, types, tests
-	@$(BIN)/basedpyright > $(VENV)/types 2>&1 & types=$$!; \
+# Imports and types beside the tests, which wait much; what they say comes last, where it is found.
+test: lint ## everything that must pass: lint, imports, types, tests
+	@$(MAKE) --no-print-directory -k imports types > $(VENV)/types 2>&1 & types=$$!; \
 	$(MAKE) --no-print-directory tests; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types; exit $$((tests | types))
 

@@ -83,11 +83,12 @@ fi
 say "Installing kimi-tui${package#.} and what it needs"
 case $installer in
     "uv pip") uv pip install -q --python $venv/bin/python -e "$package" ;;
-    *) $installer install -q --disable-pip-version-check --no-input -e "$package" ;;
+    *) $installer install -q --disable-pip-version-check --no-input --no-compile -e "$package" ;;
 esac
 
-# pip compiles modules when it installs them, other installers may not, and then every first start is slow.
-$venv/bin/python -m compileall -q $venv/lib kimi_tui >/dev/null 2>&1 || true
+# Where nothing is compiled, every first start is slow. pip would do it on one processor, other installers may not at all.
+$venv/bin/python -m compileall -q -j 0 $venv/lib kimi_tui >/dev/null 2>&1 ||
+    $venv/bin/python -m compileall -q $venv/lib kimi_tui >/dev/null 2>&1 || true
 rm -f $venv/.ready-*
 cksum < pyproject.toml > $venv/.ready-$what
 [ "$what" = run ] || cksum < pyproject.toml > $venv/.ready-run

@@ -93,6 +93,7 @@ WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
 """What a module imports that starts the whole program, which is slow too."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes long, and begin with it: at the end of a run no worker waits for a last long one."""
     here = Path(__file__).parent
@@ -103,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_slow or "snapshot" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         if path.startswith("tui/main/") and "session" in getattr(item, "fixturenames", ()):
-            # Made once for a process; it takes seconds.
+            # Made once for a process; it takes seconds. The workers read this mark when they are told of the items, after us.
             item.add_marker(pytest.mark.xdist_group("long session"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

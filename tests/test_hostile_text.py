@@ -1,4 +1,4 @@
-"""Everything in the tools, the workspace and the border of foreign text that looks at text with patterns, fed 200 kB of its worst.
+"""Everything in the tools, the workspace and the border of foreign text that looks at text with patterns, fed 120 kB of its worst.
 
 In a process whose processor time is limited: what takes quadratic time does not come back within it.
 """
@@ -12,9 +12,9 @@ from functools import partial
 import pytest
 from support.worst_text import Attempts, check, try_each
 
-_SIZE = 200_000
-_CPU_S = 10
-"""What goes through all these texts once takes two; what is quadratic in a single one, minutes."""
+_SIZE = 120_000
+_CPU_S = 4
+"""What goes through all these texts once takes one; what is quadratic in a single one, several times as much."""
 
 WORST = {
     "one carriage return in a long line": "a\r" + "x" * _SIZE,

@@ -1,14 +1,21 @@
-"""The protection of the process, and that freed memory leaves it: looked at from within a fresh one."""
+"""The protection of the process, and that freed memory leaves it: looked at from within a fresh one. And its collector of cycles.
+
+Cycles are not looked for while a session is read; behind a long one its objects are looked at no more.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+from kimi_tui import own_process
 
 HARDENED = """
 import ctypes, os, subprocess
@@ -80,3 +87,47 @@ def test_what_was_kept_is_given_back_when_asked() -> None:
 def test_without_either_it_is_kept() -> None:
     """What the others compare with: where this no longer holds, neither is needed."""
     assert _kept("") > _PIECE_BYTES // 4
+
+
+@pytest.fixture
+def as_it_was() -> Generator[None]:
+    """Leave Python's collector as it was, but for what others froze."""
+    threshold, enabled = gc.get_threshold(), gc.isenabled()
+    gc.unfreeze()
+    yield
+    gc.set_threshold(*threshold)
+    (gc.enable if enabled else gc.disable)()
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_nothing_is_collected_while_a_session_is_read() -> None:
+    collector = own_process.Collector()
+    collector.hold()
+    collector.begin()
+    assert not gc.isenabled()
+    collector.release(1)
+    assert gc.isenabled()
+    assert not gc.get_freeze_count()
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_what_a_long_history_left_is_looked_at_again_with_the_next_one() -> None:
+    collector = own_process.Collector()
+    collector.begin()
+    collector.hold()
+    collector.release(own_process.LONG)
+    assert gc.isenabled()
+    assert gc.get_freeze_count()
+    collector.hold()
+    assert not gc.get_freeze_count()
+    collector.release()
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_what_was_not_held_is_not_released() -> None:
+    gc.disable()
+    own_process.Collector().release(own_process.LONG)
+    assert not gc.isenabled()
+    assert not gc.get_freeze_count()

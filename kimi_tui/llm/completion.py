@@ -7,6 +7,7 @@ so that what was streamed until then can be stored.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -247,60 +248,17 @@ async def complete(
         LLMError: it failed for good.
         asyncio.CancelledError: cancelled; the connection is closed.
     """
-    from tenacity import AsyncRetrying, RetryError, retry_if_exception
+    from tenacity import AsyncRetrying, retry_if_exception
 
     answer = collector or Collector(provider.info.provider, provider.info.model)
-    retries = _Retries(policy, known=known)
-
-    def wait_s(state: RetryCallState) -> float:
-        return retries.wait_s(_failure(state))
-
-    notices: list[RetryNotice] = []
-
-    def before_sleep(state: RetryCallState) -> None:
-        error = _failure(state)
-        notice = RetryNotice(
-            attempt=state.attempt_number + 1,
-            max_attempts=policy.max_attempts,
-            wait_s=state.upcoming_sleep,
-            reason=error.message,
-            status=error.status if isinstance(error, APIStatusError) else None,
-            left_s=retries.left_s(error) or 0.0,
-        )
-        notices.append(notice)
-        _log.warning(
-            "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
-            provider.info.model,
-            notice.status or type(error).__name__,
-            error.message,
-            notice.attempt,
-            notice.max_attempts,
-            notice.wait_s,
-        )
-        answer.clear()
-        on_retry(notice)
-
-    async def sleep(seconds: float) -> None:
-        if retry_now is None:
-            await asyncio.sleep(seconds)
-            return
-        retry_now.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await retry_now.wait()
-        except TimeoutError:
-            return
-        on_retry(replace(notices[-1], wait_s=0.0))
-
+    retries = _Retries(policy, provider.info.model, known, answer, on_retry, retry_now)
     try:
         async for attempt in AsyncRetrying(
-            stop=lambda state: retries.are_over(_failure(state)),
-            wait=wait_s,
-            retry=retry_if_exception(
-                lambda error: is_retryable(error) and not retries.wait_too_long(error)
-            ),
-            before_sleep=before_sleep,
-            sleep=sleep,
+            retry=retry_if_exception(retries.may_help),
+            wait=retries.wait_s,
+            stop=retries.are_over,
+            before_sleep=retries.begin_wait,
+            sleep=retries.wait,
             reraise=True,
         ):
             with attempt:
@@ -309,9 +267,7 @@ async def complete(
         if retries.wait_too_long(error):
             raise _not_retried(error) from None
         raise
-    except RetryError as error:  # cannot happen with reraise, but says so to the type checker
-        raise LLMError("The model could not be asked.") from error
-    raise LLMError("The model could not be asked.")
+    raise AssertionError  # the loop returns or raises
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -335,11 +291,33 @@ def is_overload(error: BaseException, *, known: bool = True) -> bool:
 
 
 class _Retries:
-    """What is left of a policy in the course of one call; an overload counts by time, other failures by number."""
+    """The failures of one call, and what is left of its policy; an overload counts by time, other failures by number.
 
-    def __init__(self, policy: RetryPolicy, *, known: bool) -> None:
+    Args:
+        policy: number of attempts, and the waits between them.
+        model: for the log.
+        known: the server has answered before.
+        answer: emptied where the next attempt begins anew.
+        on_retry: called before each wait, and again where one is cut short.
+        retry_now: setting it cuts one short.
+    """
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        model: str,
+        known: bool,
+        answer: Collector,
+        on_retry: Callable[[RetryNotice], None],
+        retry_now: asyncio.Event | None,
+    ) -> None:
         self._policy = policy
+        self._model = model
         self._known = known
+        self._answer = answer
+        self._on_retry = on_retry
+        self._retry_now = retry_now or asyncio.Event()
+        self._notice: RetryNotice | None = None
         self._n_overloads = 0
         self._n_others = 0
         self._until = 0.0
@@ -352,9 +330,14 @@ class _Retries:
         self._until = self._until or now + self._policy.patience_s
         return max(0.0, self._until - now)
 
-    def wait_s(self, error: BaseException) -> float:
+    def may_help(self, error: BaseException) -> bool:
+        """Whether it may help to ask again, and the server does not ask for a longer wait than there is patience for."""
+        return is_retryable(error) and not self.wait_too_long(error)
+
+    def wait_s(self, state: RetryCallState) -> float:
         """The wait before the next attempt."""
-        policy, left_s = self._policy, self.left_s(error)
+        error, policy = _failure(state), self._policy
+        left_s = self.left_s(error)
         if left_s is not None:
             self._n_overloads += 1
             n, most_s = self._n_overloads, min(policy.longest_wait_s, left_s)
@@ -365,10 +348,42 @@ class _Retries:
         asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
         return max(min(most_s, grown), asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
 
-    def are_over(self, error: BaseException) -> bool:
+    def are_over(self, state: RetryCallState) -> bool:
         """Whether this failure was the last one; asked after `wait_s`."""
-        left_s = self.left_s(error)
+        left_s = self.left_s(_failure(state))
         return self._n_others >= self._policy.max_attempts if left_s is None else left_s <= 0
+
+    def begin_wait(self, state: RetryCallState) -> None:
+        """Tell of the failure and the wait; what the attempt streamed counts for nothing."""
+        error = _failure(state)
+        self._notice = notice = RetryNotice(
+            attempt=state.attempt_number + 1,
+            max_attempts=self._policy.max_attempts,
+            wait_s=state.upcoming_sleep,
+            reason=error.message,
+            status=error.status if isinstance(error, APIStatusError) else None,
+            left_s=self.left_s(error) or 0.0,
+        )
+        _log.warning(
+            "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
+            self._model,
+            notice.status or type(error).__name__,
+            error.message,
+            notice.attempt,
+            notice.max_attempts,
+            notice.wait_s,
+        )
+        self._answer.clear()
+        self._on_retry(notice)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait so long, or until the user says to retry now."""
+        self._retry_now.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._retry_now.wait()
+            if self._notice is not None:
+                self._on_retry(replace(self._notice, wait_s=0.0))
 
     def wait_too_long(self, error: BaseException) -> bool:
         """Whether the server asks for a longer wait than there is patience for."""

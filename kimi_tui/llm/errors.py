@@ -49,6 +49,10 @@ class APIConnectionError(LLMError):
     """The server could not be reached, or closed the connection before an answer. Retried."""
 
 
+class APITLSError(LLMError):
+    """The server's certificate is not trusted, or it does not speak TLS. Final."""
+
+
 class APITimeoutError(LLMError):
     """No byte came for longer than the limit. Retried."""
 
@@ -333,6 +337,7 @@ def _reset(text: str, now: float) -> float | None:
     return found
 
 
+_WEB_PAGE = "a web page in place of an answer"
 _MAX_SENTENCE = 600
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
@@ -478,9 +483,10 @@ def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
 def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseContext) -> LLMError:
     """The error for a 200 that holds neither a stream nor JSON."""
     kind = "a web page" if "html" in content_type else content_type or "something unnamed"
+    said = _plain(raw.decode("utf-8", "replace"), context)
     return APIStatusError(
         f"{context.host} answered with {kind} and not with a model's answer"
-        + (f": {_plain(raw.decode('utf-8', 'replace'), context)}" if raw else "."),
+        + (f": {said}" if said not in ("", _WEB_PAGE) else "."),
         status=context.status,
         request_id=context.request_id,
         advice="Check the base URL: it usually ends in /v1.",
@@ -503,7 +509,7 @@ def _classified(
     body_facts: _ErrorBody, text: str, context: ResponseContext, *, in_stream: bool = False
 ) -> LLMError:
     status = context.status
-    said = _shown(body_facts.sentence, context) or f"no reason given ({status})"
+    said = _shown(body_facts.sentence, context) or "no reason given"
     where = f"{context.host}: " if in_stream and status == 200 else f"{context.host} {status}: "
     sentence = where + said
     if context.request_id:
@@ -603,7 +609,7 @@ def _plain(text: str, context: ResponseContext) -> str:
     if "<html" in text[:2000].lower() or "<!doctype" in text[:2000].lower():
         title = re.search(r"<title[^>]{0,200}>(.{1,200}?)</title>", text[:20_000], re.I | re.S)
         named = _one_line(title.group(1), 200) if title else ""
-        return f"a web page, “{named}”" if named else "a web page in place of an answer"
+        return f"a web page, “{named}”" if named else _WEB_PAGE
     return _shown(text, context)
 
 

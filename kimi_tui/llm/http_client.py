@@ -20,7 +20,12 @@ from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui import __version__
 from kimi_tui.llm.base_url import NO_HEADERS, host_of, is_loopback
-from kimi_tui.llm.errors import APIConnectionError, APITimeoutError, cannot_be_reached
+from kimi_tui.llm.errors import (
+    APIConnectionError,
+    APITimeoutError,
+    APITLSError,
+    cannot_be_reached,
+)
 
 USER_AGENT = f"kimi-tui/{__version__}"
 MAX_ERROR_BYTES = 256 * 1024
@@ -62,8 +67,9 @@ class CarefulClient(httpx2.AsyncClient):
         is_local = is_loopback(host_of(base_url))
         super().__init__(
             # A local server needs no authorities, which take 2 MB; a context without any trusts nobody.
-            verify=not (is_local and server.scheme == "http")
-            or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            if is_local and server.scheme == "http"
+            else httpx2.create_ssl_context(),
             follow_redirects=False,
             # A proxy named in the environment is the user's own setting, but never meant for this machine.
             trust_env=not is_local,
@@ -153,7 +159,7 @@ class NetworkFailures:
             advice="If it stays silent, choose another model with /model.",
         )
 
-    def unreachable(self, error: BaseException) -> APIConnectionError:
+    def unreachable(self, error: BaseException) -> APIConnectionError | APITLSError:
         """The server refused, has no such name or a wrong certificate, or closed the connection before it answered."""
         cause = error.__cause__ or error
         if not isinstance(cause, httpx2.ConnectError):
@@ -161,12 +167,37 @@ class NetworkFailures:
                 f"{self.host} closed the connection before it answered.",
                 advice="This usually passes.",
             )
+        if (refused := tls_error(self.host, cause)) is not None:
+            return refused
         return APIConnectionError(
             cannot_be_reached(self.host, cause, self.secrets),
             advice="Is the server running?"
             if is_loopback(self.host)
             else "Check the network and the base URL.",
         )
+
+
+def tls_error(host: str, error: BaseException | None) -> APITLSError | None:
+    """The error for a connection that could not be made private; None where it failed otherwise.
+
+    Args:
+        host: of the server.
+        error: what was raised; looked at with its causes.
+    """
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if error is None:
+        return None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return APITLSError(
+            f"{host} has a certificate that is not trusted: {error.verify_message}.",
+            advice="SSL_CERT_FILE in the environment names a file of certificates to trust.",
+        )
+    reason = (error.reason or "the handshake ended").lower().replace("_", " ")
+    return APITLSError(
+        f"{host} does not answer as https does: {reason}.",
+        advice="Check the base URL: its port, and whether it begins with https:// or http://.",
+    )
 
 
 class ChunkedBody:

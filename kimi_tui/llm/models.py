@@ -93,6 +93,10 @@ class _JsonClient:
                 advice="Check the base URL and the network.",
             ) from error
         except httpx2.ConnectError as error:
+            from kimi_tui.llm.http_client import tls_error
+
+            if (refused := tls_error(self._host, error)) is not None:
+                raise refused from error
             raise APIConnectionError(
                 errors.cannot_be_reached(self._host, error, self._secrets),
                 advice="Check the base URL and the network.",
@@ -261,11 +265,12 @@ async def chat_models(
 
 
 async def _listed_models(client: _JsonClient, base_url: str, timeout_s: float) -> list[FoundModel]:
-    body = await client.request(f"{base_url}/models", timeout_s=timeout_s)
-    models = read_models(body)
+    held = [await client.request(f"{base_url}/models", timeout_s=timeout_s)]
+    # Thousands are read, and those that are too many given up, where no key waits for it.
+    models = await asyncio.to_thread(lambda: read_models(held.pop()))
     if models is None:
         raise APIStatusError(
-            "The server context, but not with a list of models.",
+            "The server answered, but not with a list of models.",
             status=200,
             advice="Check the base URL: it usually ends in /v1.",
         )

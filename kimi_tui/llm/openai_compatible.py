@@ -1,24 +1,19 @@
 """A model behind any server that speaks chat completions.
 
-`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The `openai` client does transport,
-authentication and connection pooling, over our own `http_client`; retries, redirects and the reading of streams are done
-elsewhere. Both take half a second to import, so that happens inside functions. What is sent is built by `request`, what
-comes back is read by `stream`, how servers differ is data in `dialects`.
+`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The bytes are carried by
+`openai_client`; retries are done in `completion`. What is sent is built by `request`, what comes back is read by
+`stream`, how servers differ is data in `dialects`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from kimi_tui.lazy_packages import put_off
 from kimi_tui.llm import errors
 from kimi_tui.llm.base_url import NO_HEADERS, check_origin, is_loopback
 from kimi_tui.llm.dialects import (
@@ -48,33 +43,15 @@ from kimi_tui.llm.models import (
     larger_window,
     probe,
 )
+from kimi_tui.llm.openai_client import OpenAIClient
 from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec, Usage
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader
 
 if TYPE_CHECKING:
     import httpx2
-    from openai import AsyncOpenAI, Omit
 
-    from kimi_tui.llm.http_client import NetworkFailures
     from kimi_tui.llm.message import Message
-
-_NO_KEY = "none"
-_ABOUT_THE_MACHINE = (
-    "Lang",
-    "Package-Version",
-    "OS",
-    "Arch",
-    "Runtime",
-    "Runtime-Version",
-    "Async",
-)
-_SHAPES = (
-    "openai.types",
-    *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
-)
-"""What is sent and answered, as the library types it: an eighth of the memory, for what is JSON here."""
-_importing = threading.Lock()
 
 
 class OpenAICompatible(ChatProvider):
@@ -126,7 +103,7 @@ class OpenAICompatible(ChatProvider):
         self._quirks = quirks_of(self._base_url, model, self._dialect_name)
         self._reported_window: int | None = None
         self._window_is_learned = False
-        self._client: AsyncOpenAI | None = None
+        self._client: OpenAIClient | None = None
         self._prepared: asyncio.Task[tuple[str, ...]] | None = None
         self._info: ModelInfo = ModelInfo(
             provider=provider,
@@ -237,16 +214,12 @@ class OpenAICompatible(ChatProvider):
             await self.prepare()
         if self._client is None:
             self._client = await asyncio.to_thread(
-                openai_client,
+                OpenAIClient,
                 self._base_url,
                 self._api_key,
                 self._headers,
                 read_s=self._stream_timeout_s,
             )
-        # Imported with the client, in that thread.
-        from kimi_tui.llm.http_client import NetworkFailures
-
-        network = NetworkFailures(self._host, self._secrets, self._stream_timeout_s)
         request = ChatRequest(
             system=system,
             tools=tuple(tools),
@@ -257,11 +230,12 @@ class OpenAICompatible(ChatProvider):
             thinking=self._thinking_set,
             session_id=self._session_id,
         )
-        body, response = await self._send(self._client, network, request)
+        client = self._client
+        body, response = await self._send(client, request)
         reader = AnswerReader(
             response,
             self._context(response),
-            network,
+            client.failures,
             self._quirks,
             estimated_tokens=body.estimated_tokens,
             most_tokens=body.most_tokens,
@@ -299,55 +273,31 @@ class OpenAICompatible(ChatProvider):
     # Sending, and learning from refusals.
 
     async def _send(
-        self, client: AsyncOpenAI, network: NetworkFailures, request: ChatRequest
+        self, client: OpenAIClient, request: ChatRequest
     ) -> tuple[EncodedRequest, httpx2.Response]:
+        """Send the request until it is taken, changed by what each refusal teaches; what was sent, and the answer's stream."""
         for learned in range(MAX_LEARNED_PER_REQUEST + 1):
             dialect = self.dialect
             body = await asyncio.to_thread(
                 build_request, request, dialect, frozenset(self._quirks.dropped)
             )
-            refusal, response = await self._post(client, network, body)
-            if response is not None:
+            response = await client.post(body.data)
+            if response.is_success:
                 return body, response
-            assert refusal is not None
-            error, text = refusal
+            error = errors.error_of_response(response.content, self._context(response))
             teachable = isinstance(error, APIStatusError) and error.status in {400, 422, 500}
             if isinstance(error, ContextOverflowError):
                 self._learn_window(error.window)
             elif (
                 teachable
                 and learned < MAX_LEARNED_PER_REQUEST
-                and self._quirks.learn(text, body.optional, dialect)
+                and self._quirks.learn(
+                    response.content.decode("utf-8", "replace"), body.optional, dialect
+                )
             ):
                 continue
             raise error
         raise AssertionError("unreachable: the last round raises or returns")
-
-    async def _post(
-        self, client: AsyncOpenAI, network: NetworkFailures, body: EncodedRequest
-    ) -> tuple[tuple[LLMError, str] | None, httpx2.Response | None]:
-        """One request: a response whose body is a stream, or the refusal and its text."""
-        import httpx2
-        import openai
-
-        try:
-            response = await client.post(
-                "/chat/completions",
-                cast_to=httpx2.Response,
-                content=body.data,
-                stream=True,
-                stream_cls=openai.AsyncStream[object],
-                options={"headers": request_headers(self._api_key)},
-            )
-            return None, cast("httpx2.Response", response)
-        except openai.APITimeoutError as error:
-            raise network.timeout(error) from error
-        except openai.APIConnectionError as error:
-            raise network.unreachable(error) from error
-        except openai.APIStatusError as error:
-            raw = error.response.content
-            failure = errors.error_of_response(raw, self._context(error.response))
-            return (failure, raw.decode("utf-8", "replace")), None
 
     def _context(self, response: httpx2.Response) -> ResponseContext:
         return ResponseContext(
@@ -391,7 +341,7 @@ class OpenAICompatible(ChatProvider):
     async def _close_client(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            await client.aclose()
 
 
 def _capabilities(configured: Iterable[str] | None, model: str) -> frozenset[Capability]:
@@ -407,70 +357,3 @@ def _capabilities(configured: Iterable[str] | None, model: str) -> frozenset[Cap
             case _:
                 pass
     return frozenset(found)
-
-
-def preload() -> None:
-    """Import what a request needs. Half a second of CPU: for a thread, after the first paint."""
-    with _importing:
-        # OPENAI_LOG makes the library write to the terminal as soon as it is imported, unless the log has a handler.
-        # The variable itself stays as it is: other threads read the environment meanwhile.
-        root, silent = logging.getLogger(), logging.NullHandler()
-        root.addHandler(silent)
-        try:
-            import tenacity
-
-            with put_off(*_SHAPES):
-                from openai import AsyncOpenAI
-
-            from kimi_tui.llm import http_client
-        finally:
-            root.removeHandler(silent)
-        logging.getLogger("openai").setLevel(logging.WARNING)
-        del tenacity, AsyncOpenAI, http_client
-
-
-def request_headers(api_key: str) -> dict[str, str | Omit]:
-    """The headers of a request: what we take, and nothing about this machine or from its environment."""
-    from openai import Omit
-
-    from kimi_tui.llm.http_client import USER_AGENT
-
-    # The library takes others out of the environment into every request.
-    custom = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
-    headers: dict[str, str | Omit] = {
-        line.partition(":")[0].strip(): Omit() for line in custom if ":" in line
-    }
-    headers |= {f"X-Stainless-{name}": Omit() for name in _ABOUT_THE_MACHINE}
-    headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
-    headers["User-Agent"] = USER_AGENT
-    headers["Accept"] = "text/event-stream, application/json"
-    headers["Authorization"] = f"Bearer {api_key}" if api_key else Omit()
-    return headers
-
-
-def openai_client(
-    base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS, *, read_s: float
-) -> AsyncOpenAI:
-    """A client for one origin with one key, and the user's own headers for it.
-
-    Raises:
-        LLMError: the base URL is none, or the key would cross a network unencrypted.
-    """
-    check_origin(base_url, api_key, headers)
-    preload()
-    from openai import AsyncOpenAI
-
-    from kimi_tui.llm.http_client import CONNECT_S, USER_AGENT, CarefulClient
-
-    return AsyncOpenAI(
-        api_key=api_key or _NO_KEY,
-        base_url=base_url,
-        # What is not named here, the library looks up in the environment.
-        organization="",
-        project="",
-        admin_api_key="",
-        webhook_secret="",
-        max_retries=0,
-        http_client=CarefulClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s),
-        default_headers={"User-Agent": USER_AGENT},
-    )

@@ -949,9 +949,14 @@ class AnswerReader:
 
         A cut prompt fills the window. Figures that are far smaller than what was sent and than the window come from
         another way of counting, as do figures that never were nearer to our estimate; and one who read more than the
-        window cut nothing, but named a wrong window. What no prompt of this length can be is left out, as if unsaid.
+        window cut nothing, but named a wrong window. What no prompt of this length can be is left out, as if unsaid, and an
+        answer that is longer than the window.
         """
-        if not isinstance(item, Usage) or not item.input:
+        if not isinstance(item, Usage):
+            return item
+        if item.output > self._window:
+            item = replace(item, output=0)
+        if not item.input:
             return item
         sent = self._estimated_tokens
         if item.input > self._most_tokens + _MOST_ADDED * self._window:

@@ -150,7 +150,7 @@ class Attachments:
         env = ToolEnv(
             work_dir=self._work_dir,
             approver=_Refusal(),
-            send_dmail=self._conversation.denwa.send_dmail,
+            send_dmail=self._conversation.send_dmail,
             versions=versions,
             emit=lambda _: None,
             environ=self._environ,

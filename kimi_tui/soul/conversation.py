@@ -19,7 +19,7 @@ from kimi_tui.session.context_index import Kind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.schema import Checkpoint, TokenCount
-from kimi_tui.soul.denwarenji import DenwaRenji
+from kimi_tui.soul.denwarenji import DenwaRenji, DMail
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
@@ -228,6 +228,16 @@ class Conversation:
             )
         return point
 
+    def send_dmail(self, message: str, checkpoint_id: int, restore_files: bool = False) -> None:
+        """Queue a D-Mail of the agent for the end of this step.
+
+        Raises:
+            ValueError: it cannot be sent there; the text is for the model.
+        """
+        first = 1 if self.begins_with_summary else 0
+        targets = range(first, self.context.n_checkpoints)
+        self.denwa.put(DMail(message, checkpoint_id, restore_files), targets)
+
     def use_tools(self, on: bool) -> None:
         """Tell the model of tools, or of none, from the next call on."""
         self.uses_tools = on
@@ -246,7 +256,6 @@ class Conversation:
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks_checkpoints)
         await self.meter.keep_up(Pace())
-        self._update_mailbox()
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
 
@@ -301,7 +310,6 @@ class Conversation:
             self.meter.set_figure(figure.tokens, estimated=not figure.measured, count=count)
         elif usage is not None:
             self.meter.set_figure(usage[0], estimated=estimated, count=usage[1])
-        self._update_mailbox()
 
     async def remember(self) -> None:
         """Compute what tools remember, if that has not been done since `follow`. Reads all messages."""
@@ -395,7 +403,3 @@ class Conversation:
                 notice.left_s,
             )
         )
-
-    def _update_mailbox(self) -> None:
-        first = 1 if self.begins_with_summary else 0
-        self.denwa.set_n_checkpoints(self.context.n_checkpoints, first_target=first)

@@ -1,7 +1,7 @@
 """DenwaRenji: the mailbox in which the D-Mails of the running step wait until its tools are done.
 
-It knows which checkpoints exist and how many D-Mails went to each in this turn. What it refuses, it refuses with a
-sentence that tells the model what to do instead.
+It knows how many D-Mails went to each checkpoint in this turn. What it refuses, it refuses with a sentence that tells the
+model what to do instead.
 """
 
 from __future__ import annotations
@@ -34,18 +34,8 @@ class DenwaRenji:
         self._wire = wire
         self._limit = limit
         self._pending: list[DMail] = []
-        self._n_checkpoints = 0
-        self._first_target = 0
         self._delivered: Counter[int] = Counter()
         self._flooded: set[int] = set()
-
-    def set_n_checkpoints(self, n_checkpoints: int, *, first_target: int = 0) -> None:
-        """Set the possible targets: checkpoints from `first_target` to below `n_checkpoints`.
-
-        `first_target` is 1 on a world line that begins with a summary: going back before that would lose it.
-        """
-        self._n_checkpoints = n_checkpoints
-        self._first_target = first_target
 
     def begin_turn(self) -> None:
         """A new turn: nothing has been sent in it yet."""
@@ -53,27 +43,32 @@ class DenwaRenji:
         self._delivered.clear()
         self._flooded.clear()
 
-    def send_dmail(self, message: str, checkpoint_id: int, restore_files: bool = False) -> None:
+    def put(self, mail: DMail, targets: range) -> None:
         """Queue a D-Mail for the end of this step.
+
+        Args:
+            mail: the D-Mail.
+            targets: the checkpoints to which it may go; they begin with 1 where going back before #0 would lose a summary.
 
         Raises:
             ValueError: it cannot be sent there; the text is for the model.
         """
-        if not message.strip():
+        checkpoint_id = mail.checkpoint_id
+        if not mail.message.strip():
             raise ValueError("The D-Mail is empty. Write down what your past self must know.")
         if checkpoint_id < 0:
             raise ValueError("checkpoint_id must be 0 or more.")
-        if checkpoint_id >= self._n_checkpoints:
+        if checkpoint_id >= targets.stop:
             raise ValueError(
-                f"There is no checkpoint {checkpoint_id}. The newest is {self._n_checkpoints - 1}; "
+                f"There is no checkpoint {checkpoint_id}. The newest is {targets.stop - 1}; "
                 "checkpoints from before a compaction can no longer be reached."
             )
-        if checkpoint_id < self._first_target:
+        if checkpoint_id < targets.start:
             raise ValueError(
                 f"Checkpoint {checkpoint_id} holds the summary of the compacted conversation and cannot be undone by "
-                f"a D-Mail. Choose {self._first_target} or a later one."
+                f"a D-Mail. Choose {targets.start} or a later one."
             )
-        queued = sum(1 for mail in self._pending if mail.checkpoint_id == checkpoint_id)
+        queued = any(other.checkpoint_id == checkpoint_id for other in self._pending)
         if not queued and self._delivered[checkpoint_id] >= self._limit:
             if checkpoint_id not in self._flooded:
                 self._flooded.add(checkpoint_id)
@@ -88,7 +83,7 @@ class DenwaRenji:
                 f"{self._limit} D-Mails have gone to checkpoint {checkpoint_id} in this turn already. Stop sending "
                 "them there: go on with what you know, or tell the user what is in the way."
             )
-        self._pending.append(DMail(message, checkpoint_id, restore_files))
+        self._pending.append(mail)
 
     def fetch_pending(self) -> tuple[DMail, ...]:
         """Everything that is queued, in the order in which it was sent; the box is empty afterwards."""

@@ -138,19 +138,17 @@ class DMailDelivery:
         Raises:
             asyncio.CancelledError: stopped while asking (nothing was sent), or while delivering (it was).
         """
-        messages = await self._reviewed(back)
+        point = self._conversation.context.checkpoint_of(back.checkpoint_id)
+        messages = await self._reviewed(back, point)
         if messages is None:
             return False
-        files = NO_FILES
-        if back.restore_files:
-            point = self._conversation.context.checkpoint_of(back.checkpoint_id)
-            files = await self._files_of(point)
-        await self._try_to_deliver(back.checkpoint_id, messages, files)
+        files = await self._files_of(point) if back.restore_files else NO_FILES
+        await self._try_to_deliver(point, messages, files)
         return True
 
     async def deliver(
         self,
-        checkpoint_id: int,
+        point: Checkpoint,
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
@@ -159,29 +157,27 @@ class DMailDelivery:
         """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
 
         Args:
-            checkpoint_id: the checkpoint whose place the D-Mail takes.
+            point: the checkpoint of the live world line whose place the D-Mail takes.
             messages: what was written, in the order in which it was sent.
             files: what becomes of the working files.
             author: who wrote them.
             images: what goes with them.
 
         Raises:
-            UnknownCheckpoint: there is none of that id.
             StorageTrouble: the disk refused; nothing changed.
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
         context = conversation.context
-        figure = conversation.figure_before(checkpoint_id)
-        dmail = await self._compose(checkpoint_id, messages, files, author, images)
+        figure = conversation.figure_of(point, context.world_line)
+        dmail = await self._compose(point, messages, files, author, images)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
-        first = context.checkpoint_of(checkpoint_id).message_index
-        pinned = tuple(_name(context, first + place) for place in dmail.stay)
+        pinned = tuple(_name(context, point.message_index + place) for place in dmail.stay)
         marker = conversation.marks_checkpoints
         async with restorer.journaled(files.prepared, "dmail") as entry:
             reverted = await context.revert_to(
-                checkpoint_id,
+                point.id,
                 reason="dmail",
                 text=dmail.text,
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
@@ -223,14 +219,14 @@ class DMailDelivery:
             KeyError: there is no such checkpoint.
         """
         conversation = self._conversation
-        first = conversation.context.checkpoint_of(checkpoint_id).message_index
-        kinds = conversation.context.index.kinds(first)
+        point = conversation.context.checkpoint_of(checkpoint_id)
+        kinds = conversation.context.index.kinds(point.message_index)
         stays = {n for n, kind in enumerate(kinds) if kind == Kind.SAID}
-        stays.update(whole_groups(*self._undone(first)))
+        stays.update(whole_groups(*self._undone(point.message_index)))
         # Both look at the conversation as it is now.
         found, dmail = await asyncio.gather(
             preview_of(conversation, Target(checkpoint_id), stays),
-            self._compose(checkpoint_id, [text], author=author),
+            self._compose(point, [text], author=author),
         )
         marker = (
             [user_message(marker_text(checkpoint_id))] if conversation.marks_checkpoints else []
@@ -246,19 +242,14 @@ class DMailDelivery:
 
     async def _compose(
         self,
-        checkpoint_id: int,
+        point: Checkpoint,
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
         images: Sequence[ImagePart] = (),
     ) -> ComposedDMail:
-        """What `deliver` would put there as the conversation is now; nothing changes.
-
-        Raises:
-            UnknownCheckpoint: there is none of that id.
-        """
-        context, restorer = self._conversation.context, self._restorer
-        point = context.checkpoint_of(checkpoint_id)
+        """What `deliver` would put there as the conversation is now; nothing changes."""
+        restorer = self._restorer
         undone, places = self._undone(point.message_index)
         return await asyncio.to_thread(
             compose_dmail,
@@ -281,11 +272,11 @@ class DMailDelivery:
 
     @shielded
     async def _try_to_deliver(
-        self, checkpoint_id: int, messages: Sequence[str], files: DMailRestore
+        self, point: Checkpoint, messages: Sequence[str], files: DMailRestore
     ) -> None:
         conversation = self._conversation
         try:
-            await self.deliver(checkpoint_id, messages, files)
+            await self.deliver(point, messages, files)
         except StorageTrouble as trouble:
             conversation.wire.publish(
                 Notice(
@@ -293,17 +284,17 @@ class DMailDelivery:
                 )
             )
         else:
-            conversation.denwa.delivered(checkpoint_id)
+            conversation.denwa.delivered(point.id)
 
     # -- review ----------------------------------------------------------------------------------
 
-    async def _reviewed(self, back: BackToTheFuture) -> tuple[str, ...] | None:
+    async def _reviewed(self, back: BackToTheFuture, point: Checkpoint) -> tuple[str, ...] | None:
         """The messages as the user lets them be sent; None where they said no, which is in the context then."""
         conversation = self._conversation
         if not conversation.limits.dmail_review:
             return back.messages
         context = conversation.context
-        newest, point = context.n_checkpoints - 1, context.checkpoint_of(back.checkpoint_id)
+        newest = context.n_checkpoints - 1
         said = Kind.SAID in context.index.kinds(point.message_index)
         files = "what you said and the files stay" if said else "the files stay"
         if back.restore_files:
@@ -623,9 +614,7 @@ class UserDMails:
         restore = NO_FILES
         if plan is not None:
             restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
-        sent = await self.delivery.deliver(
-            point.id, [text], restore, author="person", images=images
-        )
+        sent = await self.delivery.deliver(point, [text], restore, author="person", images=images)
         return RewindOutcome(
             checkpoint_id=point.id,
             world_line=sent.reverted.entry.n,

@@ -49,6 +49,13 @@ class NothingToCompact(SoulError):
     """There is no older part that a summary could replace."""
 
 
+class EmptySummary(SoulError):
+    """A summary without words would lose everything it stands for."""
+
+    def __init__(self) -> None:
+        super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
+
+
 class NothingToClear(SoulError):
     """The conversation is empty."""
 

@@ -777,11 +777,17 @@ class FileRestorer:
 
         Change the conversation within it. If that fails, what was prepared does not happen.
         """
+        if prepared is None:
+            yield None
+            return
+        intent = prepared.intent
+        entry = Entry(
+            op=op, snapshot_before=intent.before, snapshot_after=intent.after, paths=intent.paths
+        )
         try:
-            yield entry_for(prepared, op)
+            yield entry if intent.changes else None
         except BaseException:
-            if prepared is not None:
-                await self.history.abandon()
+            await self.history.abandon()
             raise
 
     async def carry_out(self, prepared: Prepared | None, uid: str) -> tuple[FileOutcome, ...]:
@@ -847,13 +853,3 @@ class FileRestorer:
         """What carrying a plan out writes, as edits that the user can look at before a yes."""
         changes = [one for one in plan.changes if one.change in ("restore", "create", "delete")]
         return await self.history.edits(changes, _NO_TEXT_SHOWN)
-
-
-def entry_for(prepared: Prepared | None, op: Operation) -> Entry | None:
-    """What the journal says of the files; None where they stay what they are."""
-    if prepared is None or not prepared.intent.changes:
-        return None
-    intent = prepared.intent
-    return Entry(
-        op=op, snapshot_before=intent.before, snapshot_after=intent.after, paths=intent.paths
-    )

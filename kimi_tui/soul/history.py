@@ -116,32 +116,36 @@ def read_history(session: Session, *, end: bool = False) -> History:
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"{what} of what was shown (wire.jsonl) could not be read; passed over.")
-    is_whole = _fits(stored, session)
-    if end and not is_whole and (missing := _missing_end(stored, session)):
-        for record in missing:
-            session.record.append(encode_record(record))
-        stored += missing
-        is_whole, ended_at = True, max(ended_at, missing[-1].at)
-    if end and is_whole and (figures := _missing_figures(stored, session)) is not None:
-        session.record.append(encode_record(figures))
-        stored.append(figures)
-    half = _half_answer(stored, session) if end and is_whole else None
-    for ending in closing_events(stored, ended_at) if end else ():
+    is_whole, half = _fits(stored, session), None
+    if end:
+        missing = _missing_end(stored, session, is_whole=is_whole)
+        is_whole = is_whole or bool(missing)
         # Where the record is behind the conversation, the turn that it tells of last may have gone on.
-        if is_whole or not isinstance(ending.event, TurnEnd):
-            session.record.append(encode_record(ending))
-            stored.append(ending)
+        endings = closing_events([*stored, *missing], missing[-1].at if missing else ended_at)
+        half = _half_answer([*stored, *missing], session) if is_whole else None
+        for record in (*missing, *endings):
+            if is_whole or not isinstance(record.event, TurnEnd):
+                session.record.append(encode_record(record))
+                stored.append(record)
     if is_whole:
         return History(stored, stored, tuple(remarks), half)
-    for records in (stored, []):
-        try:
-            shown = rebuild_history(session, records)
-            shown += closing_events(shown) if end else ()
-            return History(records, shown, tuple(remarks))
-        except Exception:
-            log.exception("the history cannot be read")
-    remarks.append("What was said before cannot be shown; the agent still knows all of it.")
-    return History([], [], tuple(remarks))
+    shown = _rebuilt(session, stored)
+    if shown is None:
+        stored, shown = [], _rebuilt(session, [])
+    if shown is None:
+        remarks.append("What was said before cannot be shown; the agent still knows all of it.")
+        return History([], [], tuple(remarks))
+    shown += closing_events(shown) if end else ()
+    return History(stored, shown, tuple(remarks))
+
+
+def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventRecord] | None:
+    """The history made anew; None where it cannot be."""
+    try:
+        return rebuild_history(session, records)
+    except Exception:
+        log.exception("the history cannot be read")
+        return None
 
 
 def _half_answer(records: list[EventRecord], session: Session) -> Message | None:
@@ -162,10 +166,17 @@ def _fits(records: list[EventRecord], session: Session) -> bool:
         return False
 
 
-def _missing_end(stored: Sequence[EventRecord], session: Session) -> list[EventRecord]:
+def _missing_end(
+    stored: Sequence[EventRecord], session: Session, *, is_whole: bool
+) -> list[EventRecord]:
     """What happened between the record's last write and the end of a program that was killed, by the context files.
 
-    Each operation is in the context before it is published, so the record may lack the newest, and what followed it.
+    What is said, and each operation, is in the context before it is published, so the record may lack the newest of it.
+
+    Args:
+        stored: the record.
+        session: open.
+        is_whole: the record leads to the live world line as it is, and at most lacks what the newest step did.
 
     Returns:
         the records that lead from where the record ends to where the context stands, with numbers and times that rise;
@@ -175,30 +186,41 @@ def _missing_end(stored: Sequence[EventRecord], session: Session) -> list[EventR
         return []
     seq, at = stored[-1].seq, stored[-1].at
     try:
-        for end in _possible_ends(stored, session):
-            if fits([*stored, *end], session):
-                return [
-                    one._replace(seq=number, at=max(at, one.at))
-                    for number, one in enumerate(end, seq + 1)
-                ]
+        rest = [EventRecord(0, at, event) for event in _rest_of_step(stored, session)]
+        if not is_whole:
+            ends = _possible_ends(stored, session)
+            end = next((end for end in ends if fits([*stored, *end], session)), None)
+            if end is None:
+                return []
+            rest += end
     except Exception:
         log.exception("what the record lacks cannot be found")
-    return []
+        return []
+    return [
+        one._replace(seq=number, at=max(at, one.at)) for number, one in enumerate(rest, seq + 1)
+    ]
 
 
 def _possible_ends(
     stored: Sequence[EventRecord], session: Session
 ) -> Iterator[Sequence[EventRecord]]:
-    """What a record may lack, the shortest first."""
-    rebuilt = rebuild_history(session, stored)
+    """What a record may lack behind its newest step, the shortest first; none where it lacks what is further up."""
+    context, rebuilt = session.context, rebuild_history(session, stored)
     begun = _begun(stored, len(stored))
+    told = _made_in(stored)
     starts = [place for place, one in enumerate(rebuilt) if isinstance(one.event, _BEGINS)]
-    for place in reversed(starts[-_MOST_MISSING:]):
+    # What the record has already is not told twice, as in that of a fork, whose other lines went on without it.
+    starts = [
+        place for place in starts[-_MOST_MISSING:] if told.isdisjoint(_made_in(rebuilt[place:]))
+    ]
+    known = told | _made_in(rebuilt[starts[0] :] if starts else ())
+    if any(point.uid not in known for point in context.checkpoints):
+        return
+    for place in reversed(starts):
         # A turn and a step are told of just before their checkpoint, and that once.
         if begun == _begun(rebuilt, place):
             yield rebuilt[place:]
     # The line left by an undo or a jump may be the beginning of the one that is live now: no file tells of that.
-    context = session.context
     changes = [entry for entry in context.journal.entries if entry.changes_line]
     if not changes or (newest := changes[-1]).op not in _SWITCHES:
         return
@@ -212,35 +234,89 @@ def _possible_ends(
             yield [EventRecord(0, ev.iso_seconds(newest.at), changed)]
 
 
-def _missing_figures(stored: Sequence[EventRecord], session: Session) -> EventRecord | None:
-    """The figures of the newest answer, where the context has them and the record, written a moment later, has not."""
-    index, points = session.context.index, session.context.checkpoints
-    usages = index.usages_between(points[-1].offset, index.size) if points else []
-    last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
-    if len(usages) != 2 or last is None:
-        return None
+def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event]:
+    """What the context has of the newest step in the record, and the record, written a moment later, has not."""
+    context, piece = session.context, list[Event]()
+    begun: CheckpointCreated | None = None
+    is_void = False
     for record in reversed(stored):
         match record.event:
-            case ev.StatusUpdate(step_output=output) if output is not None:
-                return None
-            case CheckpointCreated(kind="step", was="", uid=uid) if uid == points[-1].uid:
+            case CheckpointCreated() as begun:
                 break
-            case CheckpointCreated():
-                return None
+            case ev.ContextReverted() | ev.LineChanged() | ev.CompactionBegin():
+                return []
+            case ev.StepRetry():
+                is_void = True
+            case event:
+                piece += [] if is_void else [event]
+    points = context.checkpoints
+    place = next((n for n, one in enumerate(points) if begun and one.uid == begun.uid), -1)
+    if begun is None or begun.kind != "step" or begun.was or place < 0:
+        return []
+    piece.reverse()
+    point = points[place]
+    end = points[place + 1].offset if place + 1 < len(points) else context.index.size
+    (segment,) = segments(context.world_line, place, place + 1)
+    made = list(events_from_messages(segment.messages, point.uid))
+    rest = list[Event]()
+    for kind in (ev.ThinkPart, ev.TextPart):
+        told, whole = (
+            "".join(one.text for one in events if isinstance(one, kind)) for events in (piece, made)
+        )
+        if whole.startswith(told) and whole != told:
+            rest.append(kind(whole[len(told) :]))
+    rest += _rest_of_calls(piece, made)
+    usages = context.index.usages_between(point.offset, end)
+    last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
+    is_told = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
+    if len(usages) == 2 and last is not None and not is_told:
+        sent, used = usages
+        rest.append(
+            last._replace(
+                used=used,
+                estimated=context.index.is_estimated_before(end),
+                talk=max(0, used - last.system - last.tools),
+                total_input=last.total_input + sent,
+                total_output=last.total_output + used - sent,
+                step_input=sent,
+                step_output=used - sent,
+                messages=context.index.messages_before(end),
+            )
+        )
+    return rest
+
+
+def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Event]:
+    """The calls and results of a step, `made` from its messages, that are not among what was recorded of it."""
+    arguments: dict[str, str] = {}
+    for event in piece:
+        match event:
+            case ev.ToolCall(key=key, arguments=text) | ev.ToolCallPart(key=key, arguments=text):
+                arguments[key] = arguments.get(key, "") + text
             case _:
                 pass
-    sent, used = usages
-    figures = last._replace(
-        used=used,
-        estimated=index.is_estimated_before(index.size),
-        talk=max(0, used - last.system - last.tools),
-        total_input=last.total_input + sent,
-        total_output=last.total_output + used - sent,
-        step_input=sent,
-        step_output=used - sent,
-        messages=index.n_messages,
-    )
-    return EventRecord(stored[-1].seq + 1, stored[-1].at, figures)
+    begun = {event.key for event in piece if isinstance(event, ev.ToolStarted)}
+    ended = {event.key for event in piece if isinstance(event, ev.ToolResult)}
+    wanted = {e.key for e in made if isinstance(e, ev.ToolResult) and not e.interrupted} - ended
+    for event in made:
+        match event:
+            case ev.ToolCall(key=key, arguments=whole):
+                told = arguments.get(key)
+                if told is None:
+                    yield event
+                elif whole.startswith(told) and whole != told:
+                    yield ev.ToolCallPart(key, whole[len(told) :])
+            case ev.ToolStarted(key=key) if key in wanted and key not in begun:
+                yield event
+            case ev.ToolResult(key=key) if key in wanted:
+                yield event
+            case _:
+                pass
+
+
+def _made_in(records: Iterable[EventRecord]) -> set[str]:
+    """The uids of the checkpoints that were made there."""
+    return {one.event.uid for one in records if isinstance(one.event, CheckpointCreated)}
 
 
 def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:

@@ -32,7 +32,7 @@ from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, Compactor, Span
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
-from kimi_tui.soul.errors import ModelCannotSee, NothingToCompact, SoulBusy, SoulError
+from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
@@ -76,15 +76,6 @@ T = TypeVar("T")
 
 # Stopped tools end what they started within a few seconds.
 _ORPHANS_S = 10.0
-
-
-class EmptySummary(SoulError):
-    """A summary without words would lose everything it stands for."""
-
-    def __init__(self) -> None:
-        super().__init__("The summary is empty.", advice="Undo the compaction to be without it.")
-
-
 _TITLE_S = 60.0
 _TITLE_CHARS = 2_000
 

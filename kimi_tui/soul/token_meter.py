@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 _LEARNING = 0.5
 _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
-_COUNTED_AT_ONCE = 16
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
 _SUMMARIES: frozenset[CheckpointKind] = frozenset({"compaction", "summary"})
@@ -122,12 +121,12 @@ class TokenMeter:
     async def keep_up(self, pace: Pace) -> None:
         """Count what was appended, in slices: thousands of messages in one go would hold up the event loop."""
         messages = self._context.messages
-        while (counted := self._sums.counted) < len(messages):
+        for place in range(self._sums.counted, len(messages)):
             await pace.rest()
             # Parsed and kept here; an answer with thousands of calls takes as long for that as for being counted.
-            _ = messages[counted]
+            _ = messages[place]
             await pace.rest()
-            self._sums.follow(messages, min(counted + _COUNTED_AT_ONCE, len(messages)))
+            self._sums.follow(messages, place + 1)
 
     async def follow(self, kept: int) -> None:
         """Count a context that has become another one, of which no figure is known yet.

@@ -209,7 +209,9 @@ class _Runner:
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._call = call
-        self._output = LiveOutput(self._conversation.wire, call.key)
+        self._tool = self._conversation.toolset.get(call.name)
+        self._output: LiveOutput | None = None
+        self._has_ended = False
         self._versions = FileVersions(self._conversation.memory.versions)
         self._limit: asyncio.Timeout | None = None
         self._asking = False
@@ -230,9 +232,9 @@ class _Runner:
         env = ToolEnv(
             work_dir=runtime.work_dir,
             approver=self,
-            send_dmail=conversation.denwa.send_dmail,
+            send_dmail=conversation.send_dmail,
             versions=self._versions,
-            emit=self._output.emit,
+            emit=self._emit,
             environ=runtime.environ,
             key=call.key,
             todos=conversation.memory.todos,
@@ -245,8 +247,7 @@ class _Runner:
         limit_s = conversation.limits.tool_timeout_s
         # What changes something begins when it may; of the rest, what has not asked by then is running.
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
-        tool = conversation.toolset.get(call.name)
-        if tool is not None and tool.changes:
+        if self._tool is not None and self._tool.changes:
             timer.cancel()
         rejected, feedback = False, ""
         try:
@@ -262,19 +263,31 @@ class _Runner:
             )
         finally:
             timer.cancel()
-            self._output.close()
+            self._has_ended = True
+            if self._output is not None:
+                self._output.close()
             for change in self._changes:
                 conversation.files.after_change(change, call.key.rpartition(":")[0], call.key)
         if not rejected:
             self._asking = False
             self._publish_started()
-            outcome = await self._with_keys_marked(await self._with_images_stored(outcome))
+            if outcome.images:
+                outcome = await self._with_images_stored(outcome)
+            outcome = await self._with_keys_marked(outcome)
         # How long a tool took is its own doing; the user may think as long as they want.
         duration_s = time.monotonic() - began - self._waited_s
         done = CallResult(
             call, outcome, rejected=rejected, feedback=feedback, duration_s=duration_s
         )
         return replace(done, noted=self._versions.noted) if self._versions.noted else done
+
+    def _emit(self, text: str) -> None:
+        """Publish what the tool prints; most print nothing. What runs on in the background may print after the end."""
+        if self._has_ended:
+            return
+        if self._output is None:
+            self._output = LiveOutput(self._conversation.wire, self._call.key)
+        self._output.emit(text)
 
     async def _with_images_stored(self, outcome: ToolOutcome) -> ToolOutcome:
         """The outcome, whose images can be named in a message now."""
@@ -346,8 +359,7 @@ class _Runner:
         approval = self._runtime.approval
         instead = await approval.ask(ask, key=call.key, tool=call.name)
         mode = approval.mode
-        tool = conversation.toolset.get(call.name)
-        if tool is not None and tool.changes:
+        if self._tool is not None and self._tool.changes:
             is_command = ask.action in ("run command", "leave sandbox")
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             paths = None if is_command else inside
@@ -474,7 +486,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     env = ToolEnv(
         work_dir=runtime.work_dir,
         approver=_NoQuestion(),
-        send_dmail=conversation.denwa.send_dmail,
+        send_dmail=conversation.send_dmail,
         versions=FileVersions(conversation.memory.versions),
         emit=output.emit,
         environ=runtime.environ,

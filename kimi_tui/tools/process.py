@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from kimi_tui.foreign_text import clean
@@ -181,43 +181,39 @@ class Capture:
         )
 
 
-class CapturedText:
-    """Output as the model reads it."""
+class CapturedText(NamedTuple):
+    """Output as the model reads it; whether it was shortened, and whether it looks binary."""
 
-    __slots__ = ("binary", "shortened", "text")
-
-    def __init__(self, text: str, shortened: bool, binary: bool) -> None:
-        self.text = text
-        self.shortened = shortened
-        self.binary = binary
+    text: str
+    shortened: bool
+    binary: bool
 
 
 class LiveText:
-    """Decodes output for the live view. Where more came than `LIVE_CHARS`, the newest lines are kept."""
+    """Decodes output for the live view. Where more came than `LIVE_CHARS`, the newest lines are kept.
+
+    Attributes:
+        waiting: what there is to show.
+    """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._waiting = bytearray()
+        self.waiting = bytearray()
         self._skipped = 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether there is something to show."""
-        return bool(self._waiting)
 
     def feed(self, data: bytes) -> None:
         """Take what was just read."""
-        self._waiting += data[-LIVE_CHARS:]
-        over = len(self._waiting) - LIVE_CHARS
+        self.waiting += data[-LIVE_CHARS:]
+        over = len(self.waiting) - LIVE_CHARS
         self._skipped += max(len(data) - LIVE_CHARS, 0)
         if over > 0:
-            del self._waiting[:over]
+            del self.waiting[:over]
             self._skipped += over
 
     def take(self, *, final: bool = False) -> str:
         """What there is to show now; a character cut in the middle waits for its rest unless this is the end."""
-        data = bytes(self._waiting)
-        self._waiting.clear()
+        data = bytes(self.waiting)
+        self.waiting.clear()
         note = ""
         if self._skipped:
             note = f"\n… {self._skipped:,} bytes passed …\n"
@@ -281,13 +277,6 @@ _GATHER_S = 0.0002
 """After a read of less than that, more is let gather: a reader that is woken by every write of a flood slows it by half."""
 
 _KILL_WAIT_S = 3.0
-
-
-def _widen(pipe: int) -> None:
-    """Let a pipe hold more where the system allows it."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 class _Watch:
@@ -675,16 +664,12 @@ class RunningCommand:
             if not self._wake_closed:
                 os.write(self._wake_write, b"x")
 
-    def _close_wake(self) -> None:
-        with self._wake_lock:
-            self._wake_closed = True
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-
     def _live_through(self, post: Callable[[str], None]) -> Ended:
         """Start the command, read its output and reap it. Runs in the command's thread."""
         output, write_end = os.pipe()
-        _widen(output)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(output, False)
         started = self.started = time.monotonic()
         try:
@@ -711,7 +696,10 @@ class RunningCommand:
                 exit_code = process.exit_code()
         finally:
             os.close(output)
-            self._close_wake()
+            with self._wake_lock:
+                self._wake_closed = True
+                os.close(self._wake_read)
+                os.close(self._wake_write)
         rest = self._live.take(final=True)
         if rest:
             post(rest)
@@ -729,8 +717,8 @@ class RunningCommand:
         post: Callable[[str], None],
     ) -> Ending:
         # The limit may be lifted meanwhile.
-        while not watch.exited and not self._stop and self._left_s() > 0:
-            self._pump(watch, post, until=time.monotonic() + self._left_s())
+        while not watch.exited and not self._stop and time.monotonic() < self._deadline:
+            self._pump(watch, post, until=self._deadline)
         ending: Ending = "exited"
         if self._stop:
             ending = "stopped"
@@ -738,7 +726,11 @@ class RunningCommand:
             ending = "timeout"
         else:
             self._pump(watch, post, until=time.monotonic() + EOF_GRACE_S, after_exit=True)
-            self._read_what_is_there(watch)
+            # What is in the pipe is read even if this thread is scheduled after the deadline.
+            for _ in range(_PIPE_READS):
+                if not (data := watch.read()):
+                    break
+                self._take(data)
             if watch.at_end:
                 if self._ends_all:
                     process.kill_all()
@@ -747,16 +739,9 @@ class RunningCommand:
         self._end_all(process, watch, post)
         return ending
 
-    def _left_s(self) -> float:
-        return self.started + self._timeout_s - time.monotonic()
-
-    def _read_what_is_there(self, watch: _Watch) -> None:
-        """Read what is in the pipe, even if this thread is scheduled after the deadline."""
-        for _ in range(_PIPE_READS):
-            data = watch.read()
-            if not data:
-                return
-            self._take(data)
+    @property
+    def _deadline(self) -> float:
+        return self.started + self._timeout_s
 
     def _end_all(self, process: _Supervised, watch: _Watch, post: Callable[[str], None]) -> None:
         """TERM, two seconds, KILL; the output is read meanwhile, so that no process blocks on a full pipe."""
@@ -794,7 +779,7 @@ class RunningCommand:
         next_look = 0.0
         while True:
             now = time.monotonic()
-            if self._live.waits and now >= next_live:
+            if self._live.waiting and now >= next_live:
                 post(self._live.take())
                 next_live = now + _LIVE_INTERVAL_S
             finished = watch.exited and (watch.at_end or not after_exit)
@@ -813,7 +798,7 @@ class RunningCommand:
                 continue
             if watch.at_end and watch.exited:
                 continue
-            wait_until = min(until, next_live) if self._live.waits else until
+            wait_until = min(until, next_live) if self._live.waiting else until
             watch.wait(max(wait_until - now, 0))
 
 

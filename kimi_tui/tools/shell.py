@@ -6,10 +6,10 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -46,6 +46,7 @@ _AT_ONCE_S = 0.5
 _MOST_NAMED = 5
 _LONGEST_COMMAND = 100_000
 """The kernel takes 128 KiB for one argument."""
+_UNFIT = re.compile("[\0\ud800-\udfff]")
 _CHANGED = "\nThe user changed the command before it ran. What ran is:\n"
 # In a stored session; older ones say "person".
 _STORED_CHANGED = re.compile(_CHANGED.replace("user", "(?:user|person)"))
@@ -94,36 +95,29 @@ class Shell(Tool[ShellParams]):
         if params.background and env.jobs is not None:
             env.jobs.check_room()
         where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
+        how_long = "in the background" if params.background else f"for at most {params.timeout} s"
         changed = ""
         while True:
-            command, env = changed or command, env.renewed(env)
-            confined, beyond = await _confined(command, params, env)
-            argv, environ = shell_argv(command, env), child_environment(env.environ)
-            group, offer = "", ""
-            if confined is None:
-                verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
-                if not (env.reads_only and verdict.kind == "project"):
-                    group, offer = verdict.group, verdict.offer
-                if group:
-                    argv, environ = list(verdict.argv), {**environ, **verdict.environ}
+            env = env.renewed(env)
+            start = await _prepared(command, params, env)
             if env.renewed(env) != env:
                 continue
             instead = await env.approver.ask(
                 ApprovalQuestion(
-                    action="leave sandbox" if beyond else "run command",
+                    action="leave sandbox" if start.beyond else "run command",
                     question="Run this command?",
                     detail=command,
-                    where=f"in {where}, {_how_long(params)}; {beyond or 'may change files'}",
-                    session_key=group,
-                    session_offer=offer,
-                    sandboxed=confined is not None and not beyond,
+                    where=f"in {where}, {how_long}; {start.beyond or 'may change files'}",
+                    session_key=start.group,
+                    session_offer=start.offer,
+                    sandboxed=start.confined is not None and not start.beyond,
                 )
             )
             if instead:
                 command = changed = instead
                 _check(command)
-                confined, _ = await _confined(command, params, env)
-                argv, environ = shell_argv(command, env), child_environment(env.environ)
+                # The user wrote it: nobody has to be asked about it.
+                start = await _prepared(command, params, env, is_judged=True)
             # The mode may have changed since it was looked at: what holds when the command starts decides where that is.
             if env.renewed(env) == env:
                 break
@@ -133,10 +127,11 @@ class Shell(Tool[ShellParams]):
             tail.add(text)
             env.emit(text)
 
+        confined = start.confined
         running = RunningCommand(
-            confined.argv if confined else argv,
+            start.argv,
             work_dir=env.work_dir,
-            environ=confined.environ if confined else environ,
+            environ=start.environ,
             timeout_s=params.timeout,
             on_output=hear,
             confined_to=confined.words if confined else (),
@@ -144,7 +139,7 @@ class Shell(Tool[ShellParams]):
         )
         # A task of its own: it may run on when the call has ended.
         task = asyncio.create_task(
-            _carried_out(running, params, command, env, confined), name="command"
+            _to_its_end(running, command, params.timeout, env, confined), name="command"
         )
         outcome = await _awaited(task, env.jobs, _AT_ONCE_S if params.background else None)
         if outcome is None:
@@ -175,10 +170,16 @@ async def run_as_user(command: str, env: ToolEnv) -> ToolOutcome:
 
 
 async def _to_its_end(
-    running: RunningCommand, command: str, timeout_s: int, env: ToolEnv
+    running: RunningCommand,
+    command: str,
+    timeout_s: int,
+    env: ToolEnv,
+    confined: Confined | None = None,
 ) -> ToolOutcome:
+    """Run a command to its end, and say what came of it and what the sandbox had to do with that."""
+    home = env.environ.get("HOME", "")
     if not env.work_dir.is_dir():
-        where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
+        where = with_tilde(env.work_dir, home)
         raise ToolProblem(f"The work folder {where} does not exist any more.", brief="no folder")
     try:
         ended = await running.run()
@@ -186,25 +187,10 @@ async def _to_its_end(
         raise ToolProblem(
             f"The command could not be started: {error.strerror or error}.", brief="not started"
         ) from error
-    return _outcome(command, timeout_s, ended)
-
-
-async def _carried_out(
-    running: RunningCommand,
-    params: ShellParams,
-    command: str,
-    env: ToolEnv,
-    confined: Confined | None,
-) -> ToolOutcome:
-    """Run the command of a call to its end."""
-    outcome = await _to_its_end(running, command, params.timeout, env)
+    outcome = _outcome(command, timeout_s, ended)
     if confined is None:
         return outcome
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, env.environ.get("HOME", ""))
-
-
-def _how_long(params: ShellParams) -> str:
-    return "in the background" if params.background else f"for at most {params.timeout} s"
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, home)
 
 
 async def _awaited(
@@ -238,30 +224,67 @@ def _moved(job: Job, *, asked: bool) -> ToolOutcome:
     )
 
 
-async def _confined(command: str, params: ShellParams, env: ToolEnv) -> tuple[Confined | None, str]:
-    """The command for the sandbox, None where it runs outside; and what has to be asked about because of that."""
-    if env.sandbox is None:
-        return None, ""
-    why = one_line(params.why)
-    if params.sandbox == "off" and env.reads_only:
-        raise ToolProblem(prompt("plan_refused"), brief="plan mode")
-    if params.sandbox == "off":
-        return None, f"OUTSIDE THE SANDBOX, may do whatever you may. Its reason: {why}"
-    network = params.sandbox == "network"
-    try:
-        confined = await asyncio.to_thread(
-            env.sandbox.confined,
-            shell_argv(command, env),
-            env.work_dir,
-            network=network,
-            writes=not env.reads_only,
-        )
-    except NoSandbox as no:
-        return None, f"OUTSIDE THE SANDBOX: {no}"
-    except OSError as error:
-        raise ToolProblem(f"The sandbox cannot be set up: {error}.", brief="no sandbox") from error
-    asks = network and not env.sandbox.settings.network
-    return confined, f"in the sandbox, but WITH THE NETWORK. Its reason: {why}" if asks else ""
+class _Start(NamedTuple):
+    """How a command starts.
+
+    Attributes:
+        argv: the program and its arguments.
+        environ: its variables.
+        confined: the sandbox that it runs in; None where it runs outside.
+        beyond: what has to be asked about because it leaves the sandbox or has the network; else empty.
+        group: the key of a yes for the session, empty where there is none; `offer` is what the user is offered.
+    """
+
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    confined: Confined | None = None
+    beyond: str = ""
+    group: str = ""
+    offer: str = ""
+
+
+async def _prepared(
+    command: str, params: ShellParams, env: ToolEnv, *, is_judged: bool = False
+) -> _Start:
+    """How a command of the model, or the one that the user put in its place (`is_judged`), starts in the mode of `env`."""
+    argv, environ, beyond = shell_argv(command, env), child_environment(env.environ), ""
+    if env.sandbox is not None:
+        why = one_line(params.why)
+        if params.sandbox == "off":
+            if env.reads_only:
+                raise ToolProblem(prompt("plan_refused"), brief="plan mode")
+            beyond = f"OUTSIDE THE SANDBOX, may do whatever you may. Its reason: {why}"
+        else:
+            network = params.sandbox == "network"
+            try:
+                confined = await asyncio.to_thread(
+                    env.sandbox.confined,
+                    argv,
+                    env.work_dir,
+                    network=network,
+                    writes=not env.reads_only,
+                )
+            except NoSandbox as no:
+                beyond = f"OUTSIDE THE SANDBOX: {no}"
+            except OSError as error:
+                raise ToolProblem(
+                    f"The sandbox cannot be set up: {error}.", brief="no sandbox"
+                ) from error
+            else:
+                if network and not env.sandbox.settings.network:
+                    beyond = f"in the sandbox, but WITH THE NETWORK. Its reason: {why}"
+                return _Start(confined.argv, confined.environ, confined, beyond)
+    start = _Start(argv, environ, beyond=beyond)
+    if is_judged:
+        return start
+    verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
+    if env.reads_only and verdict.kind == "project":
+        return start
+    if not verdict.group:
+        return start._replace(offer=verdict.offer)
+    return _Start(
+        verdict.argv, {**environ, **verdict.environ}, None, beyond, verdict.group, verdict.offer
+    )
 
 
 def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutcome:
@@ -308,16 +331,16 @@ def command_that_ran(asked_for: str, message: str) -> str:
 
 def shell_argv(command: str, env: ToolEnv) -> list[str]:
     """The command for bash without any start-up file, or for sh where there is no bash."""
-    for bash in ("/bin/bash", "/usr/bin/bash", find_program("bash", env.environ, env.work_dir)):
-        if bash and os.access(bash, os.X_OK):
-            return [bash, "--noprofile", "--norc", "-c", command]
+    usual = (place for place in ("/bin/bash", "/usr/bin/bash") if os.access(place, os.X_OK))
+    if bash := next(usual, None) or find_program("bash", env.environ, env.work_dir):
+        return [bash, "--noprofile", "--norc", "-c", command]
     return ["/bin/sh", "-c", command]
 
 
 def _check(command: str) -> None:
     if not command.strip():
         raise ToolProblem("The command is empty.", brief="no command")
-    if "\0" in command or any("\ud800" <= char <= "\udfff" for char in command):
+    if _UNFIT.search(command):
         raise ToolProblem(
             "The command has characters that no command line can hold.", brief="bad command"
         )
@@ -347,18 +370,7 @@ def _outcome(command: str, timeout_s: int, ended: Ended) -> ToolOutcome:
         )
     else:
         verdict, brief = f"Exit code {code} after {took}.", f"exit {code}"
-    facts = [verdict, *_facts(ended)]
-    return ToolOutcome(
-        output=ended.output.text,
-        message=" ".join(facts),
-        is_error=code != 0,
-        brief=brief,
-        effects=(CommandRun(command, code, ended.duration_s),),
-    )
-
-
-def _facts(ended: Ended) -> list[str]:
-    facts: list[str] = []
+    facts = [verdict]
     if ended.n_bytes == 0:
         facts.append("No output.")
     if ended.output.shortened:
@@ -376,7 +388,13 @@ def _facts(ended: Ended) -> list[str]:
             f"{ended.n_left} background {processes} held the output open and had to be ended; to keep one running, "
             "send its output to a file."
         )
-    return facts
+    return ToolOutcome(
+        output=ended.output.text,
+        message=" ".join(facts),
+        is_error=code != 0,
+        brief=brief,
+        effects=(CommandRun(command, code, ended.duration_s),),
+    )
 
 
 def _signal_name(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -31,7 +32,8 @@ from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.launch import Launch
-from kimi_tui.tui.collector import COLLECTOR
+from kimi_tui.own_process import COLLECTOR
+from kimi_tui.tui.compositor import draw_all
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
@@ -46,10 +48,11 @@ from kimi_tui.tui.desktop import (
     tmux_option,
 )
 from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
-from kimi_tui.tui.frame import Footer, ShowsNotices
+from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead, Woken
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     AnswersOnce,
@@ -62,8 +65,13 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
-from kimi_tui.tui.state import STAYS_S
-from kimi_tui.tui.terminal_input import BackgroundTold, Graphics, TerminalInput, guess_light
+from kimi_tui.tui.terminal_input import (
+    BackgroundTold,
+    Graphics,
+    TerminalGone,
+    TerminalInput,
+    guess_light,
+)
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -73,7 +81,7 @@ if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.dialogs.settings import ConfigurationFile
     from kimi_tui.tui.first_run.models import ModelPick
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
 
 
@@ -251,7 +259,7 @@ class KimiApp(App[None], inherit_bindings=False):
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         if not await self._may_leave():
             for screen in before:
-                screen.type_ahead.stay()
+                screen.keystrokes.ahead.stay()
             return
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
@@ -279,7 +287,7 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
                 following.give_draft(draft)
-            await screen.type_ahead.hand_over()
+            await screen.keystrokes.ahead.hand_over()
 
     def _drop_watchers(self) -> None:
         """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""
@@ -306,7 +314,7 @@ class KimiApp(App[None], inherit_bindings=False):
         from kimi_tui.tui.transcript.painter import is_web_address
 
         if is_web_address(url):
-            self.run_worker(reported(self, self._browse(url)), group="browser")
+            self.run_worker(reported(self, partial(self._browse, url)), group="browser")
 
     async def _browse(self, url: str) -> None:
         from kimi_tui.tui.desktop import open_in_browser
@@ -341,7 +349,7 @@ class KimiApp(App[None], inherit_bindings=False):
             taken: what the model in use takes there.
         """
         if name:
-            work = self._use_by_name(name)
+            work = partial(self._use_by_name, name)
             self.run_worker(reported(self, work), group="model", exclusive=True)
             return
         from kimi_tui.tui.first_run.screens import ModelScreen
@@ -359,7 +367,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _use(self, pick: ModelPick | None) -> None:
         if pick is not None:
-            work = self._use_and_remember(*pick)
+            work = partial(self._use_and_remember, *pick)
             self.run_worker(reported(self, work), group="model", exclusive=True)
 
     async def _use_and_remember(
@@ -403,7 +411,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
         words = words or f"Copied {amount(text)}."
         if has_desktop(os.environ):
-            work = self._copy_on_desktop(text, taken, words)
+            work = partial(self._copy_on_desktop, text, taken, words)
             self.run_worker(reported(self, work), name="copy on the desktop")
             return
         self._say_copied(text, taken, words)
@@ -417,7 +425,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _say_copied(self, text: str, taken: str, words: str) -> None:
         if taken != text or (self._hindrance is None and asks_tmux(os.environ)):
-            work = self._tell_copied(text, taken, words)
+            work = partial(self._tell_copied, text, taken, words)
             self.run_worker(reported(self, work), name="tell what was copied")
             return
         if self._hindrance is None:
@@ -523,7 +531,9 @@ class KimiApp(App[None], inherit_bindings=False):
         current = next((one for one in OURS if themes[one].name == self.theme), OURS[-1])
         chosen = wanted or OURS[(OURS.index(current) + 1) % len(OURS)]
         self.show_theme(chosen)
-        self.run_worker(reported(self, self._keep_theme(chosen)), group="theme", exclusive=True)
+        self.run_worker(
+            reported(self, partial(self._keep_theme, chosen)), group="theme", exclusive=True
+        )
 
     def show_theme(self, name: str) -> None:
         """Use the colours of that name in this run."""
@@ -622,6 +632,16 @@ class KimiApp(App[None], inherit_bindings=False):
     def _woken(self) -> None:
         """After a suspension the terminal's screen is empty, and Textual draws only what has changed."""
         self.refresh(layout=True)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw all of it where the window is as large as before: it was another size for a moment, and shows what that left."""
+        for screen in self.screen_stack:
+            draw_all(screen, event.size)
+
+    @on(TerminalGone)
+    def _terminal_gone(self) -> None:
+        if self.return_code is None:
+            self._ended_by_the_system(128 + signal.SIGHUP)
 
     def _ended_by_the_system(self, code: int) -> None:
         self._ending.begin()

@@ -135,3 +135,10 @@ class _RowsUpdate(ChopsUpdate):
 def draw_changed_rows(screen: Screen[Any]) -> None:
     """Let a screen that was not shown yet be drawn so."""
     screen._compositor = RowCompositor()  # pyright: ignore[reportPrivateUsage]
+
+
+def draw_all(screen: Screen[Any], size: Size) -> None:
+    """Let the next picture of a screen be a whole one, also where it had this size before: it is one anyway where not."""
+    # Its own size: what the screen says is the window's, which may be another one by now.
+    if screen._compositor.size == size:  # pyright: ignore[reportPrivateUsage]
+        screen._compositor._dirty_regions.add(size.region)  # pyright: ignore[reportPrivateUsage]

@@ -60,22 +60,28 @@ def report_of(node: MessagePump) -> Report:
     return report
 
 
-async def reported(
-    node: MessagePump, work: Awaitable[object], then: Callable[[str], None] | None = None
-) -> None:
-    """Await the work of a worker. An error that it raises is reported and does not end the program.
+def reported(
+    node: MessagePump,
+    work: Callable[[], Awaitable[object]],
+    then: Callable[[str], None] | None = None,
+) -> Callable[[], Coroutine[Any, Any, None]]:
+    """The work of a worker, whose errors are reported and do not end the program.
 
     Args:
         node: the widget or app that the worker belongs to.
-        work: what the worker does.
+        work: called when the worker begins: one that is cancelled before that has made no coroutine that nobody awaits.
         then: called after an error was reported, with two sentences on it, so that the widget can be used again.
     """
-    try:
-        await work
-    except Exception as error:
-        report_of(node)(error)
-        if then is not None:
-            then(f"{FAULT} {fault_advice()}")
+
+    async def run() -> None:
+        try:
+            await work()
+        except Exception as error:
+            report_of(node)(error)
+            if then is not None:
+                then(f"{FAULT} {fault_advice()}")
+
+    return run
 
 
 def _raise(error: Exception) -> None:

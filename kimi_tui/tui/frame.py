@@ -1,4 +1,4 @@
-"""What the screens of a session have in common: header, chat beside timeline, notices, gauge and footer in their places.
+"""What the screens of a session have in common: header, chat beside timeline, gauge and footer in their places.
 
 Only header and chat stand on the first picture; what else is in the panes is imported when it is first needed. The branch
 in the header is read from `.git/HEAD` alone. No git runs on our own account: in a hostile repository even `git status`
@@ -7,39 +7,34 @@ starts a program that its config names.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.cells import cell_len
-from textual import events
 from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
-from textual.selection import Selection
 from textual.widget import Widget
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.filesystem import open_regular
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.compositor import draw_changed_rows
-from kimi_tui.tui.formatting import cut, path, wrap_words
+from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
-from kimi_tui.tui.state import MODE_WORDS, STAYS_S
+from kimi_tui.tui.state import MODE_WORDS
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
     from kimi_tui.tui.faults import Report
-    from kimi_tui.tui.prompt.command import Command
-    from kimi_tui.tui.prompt.menu import CommandMenu, Offer
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
 
@@ -138,7 +133,6 @@ def _plain(text: str) -> str:
     """The text without anything that a terminal would obey: folders, branches and models have names of others."""
     if text.isprintable():
         return text
-    from kimi_tui.foreign_text import one_line
 
     return one_line(text)
 
@@ -302,179 +296,6 @@ class Footer(Widget):
         return hint_row(self.hints, self.content_size.width)
 
 
-# --- notices under the last rows of a pane
-
-
-Level = Literal["info", "warning", "error"]
-MAX_ROWS = 3
-LIST_ROWS = 6
-"""Rows for several notices that came at once."""
-
-
-class Shown(NamedTuple):
-    """A notice on the screen; `until` is a monotonic time, or None where it stays until solved.
-
-    `more` are others that came at once, and are shown with it.
-    """
-
-    level: Level
-    text: str
-    advice: str = ""
-    topic: str = ""
-    until: float | None = None
-    more: tuple[str, ...] = ()
-
-
-def with_notice(board: tuple[Shown, ...], new: Shown, now: float) -> tuple[Shown, ...]:
-    """The board with one more: it replaces what passes by itself, and what was said on the same topic."""
-    kept = tuple(
-        old
-        for old in board
-        if (old.until is None and old.topic != new.topic) or ((old.until or 0) > now and new.topic)
-    )
-    return (*kept, new)
-
-
-def without(board: tuple[Shown, ...], topic: str, now: float) -> tuple[Shown, ...]:
-    """The board without a topic and without what has passed."""
-    return tuple(
-        old
-        for old in board
-        if (not topic or old.topic != topic) and (old.until is None or old.until > now)
-    )
-
-
-class Notices(Widget):
-    """The notices; not there while there are none."""
-
-    class Grown(Message):
-        """They may take another number of rows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._board: tuple[Shown, ...] = ()
-
-    @property
-    def board(self) -> tuple[Shown, ...]:
-        """What is shown now."""
-        return self._board
-
-    def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
-        """Show a notice; with a topic it stays until `solve`."""
-        now = time.monotonic()
-        until = None if topic else now + STAYS_S
-        new = Shown(level, one_line(text), " ".join(clean(advice).split()), topic, until)
-        self._show(with_notice(self._board, new, now))
-        if until is not None:
-            self.set_timer(STAYS_S + 0.05, self._expire)
-
-    def tell_all(self, texts: Sequence[str], *, level: Level) -> None:
-        """Show several notices that came at once as one list, for as long as each of them would stay."""
-        first, *more = map(one_line, texts)
-        stays_s = STAYS_S * len(texts)
-        new = Shown(level, first, until=time.monotonic() + stays_s, more=tuple(more))
-        self._show(with_notice(self._board, new, time.monotonic()))
-        self.set_timer(stays_s + 0.05, self._expire)
-
-    def on_resize(self) -> None:
-        """What stands above them may have to give way."""
-        self.post_message(self.Grown())
-
-    def solve(self, topic: str) -> None:
-        """Take the notice of a topic away."""
-        self._show(without(self._board, topic, time.monotonic()))
-
-    def clear(self) -> None:
-        """Take away what would go by itself."""
-        self._show(tuple(shown for shown in self._board if shown.until is None))
-
-    def _expire(self) -> None:
-        self._show(without(self._board, "", time.monotonic()))
-
-    def _show(self, board: tuple[Shown, ...]) -> None:
-        if board == self._board:
-            return
-        self._board = board
-        self.display = bool(board)
-        # Where they take as many rows as before they were gone no resize tells of it.
-        self.call_after_refresh(self.post_message, self.Grown())
-        self.set_class(any(shown.level == "error" for shown in board), "-grave")
-        self.refresh(layout=True)
-
-    def on_click(self, event: events.Click) -> None:
-        """A third click selects what the second one did: Textual would select all that stands in the same pane."""
-        if event.chain > 1:
-            event.prevent_default()
-            self.text_select_all()
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What is selected, without the edge and the signs before it."""
-        found = super().get_selection(selection)
-        if found is None:
-            return None
-        glyphs = glyphs_of(self)
-        signs = f" {glyphs.edge}{glyphs.caution}"
-        return "\n".join(row.lstrip(signs) for row in found[0].split("\n")), found[1]
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are at that width, which is not the widget's own before it has a place."""
-        return len(self._rows(width))
-
-    def render(self) -> Content:
-        """The newest notices that fit, each with its advice under it."""
-        return Content("\n").join(self._rows(self.size.width))
-
-    def _rows(self, width: int) -> list[Content]:
-        glyphs = glyphs_of(self)
-        width = max(8, width - 6)
-        rows: list[Content] = []
-        for shown in reversed(self._board):
-            if shown.more:
-                rows += self._listed(shown, width)
-                break
-            style = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}[shown.level]
-            advice = _wrapped(shown.advice, width, MAX_ROWS - 1, glyphs.cut)
-            text = _wrapped(shown.text, width, MAX_ROWS - len(advice), glyphs.cut)
-            block = [Content.styled(row, "bold $ink-strong") for row in text]
-            block += [Content.styled(row, "$ink") for row in advice]
-            if len(rows) + len(block) > MAX_ROWS:
-                break
-            for index, row in enumerate(block):
-                sign = "  " if index or shown.level == "info" else f"{glyphs.caution} "
-                rows.append(
-                    Content.assemble((glyphs.edge, style), " ", (sign, f"bold {style}"), row)
-                )
-        return rows
-
-    def _listed(self, shown: Shown, width: int) -> list[Content]:
-        """Several notices, each with a sign of its own; where there are too many, where the rest is to be read."""
-        glyphs = glyphs_of(self)
-        texts = (shown.text, *shown.more)
-        each = max(1, LIST_ROWS // len(texts))
-        n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
-        rows: list[Content] = []
-        for text in texts[:n_shown]:
-            for index, line in enumerate(_wrapped(text, width, each, glyphs.cut)):
-                sign = f"{glyphs.caution} " if not index and shown.level != "info" else "  "
-                rows.append(
-                    Content.assemble(
-                        (glyphs.edge, "$warn"), " ", (sign, "bold $warn"), (line, "$ink-strong")
-                    )
-                )
-        if n_shown < len(texts):
-            left = f"    {len(texts) - n_shown} more; /notices lists all of them"
-            rows.append(Content.assemble((glyphs.edge, "$warn"), (left[1:], "$ink")))
-        return rows
-
-
-def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:
-    """The text in at most `rows` lines of `width` cells."""
-    lines = wrap_words(text, width)
-    if len(lines) > rows:
-        lines = [*lines[: rows - 1], " ".join(lines[rows - 1 :])]
-    return [cut(line, width, ellipsis) for line in lines]
-
-
 # --- panes, and all of it
 
 
@@ -490,55 +311,16 @@ _FRAME_KEYS: Mapping[Place, str] = {
 }
 
 
-@runtime_checkable
-class ShowsNotices(Protocol):
-    """A screen on which a notice can be seen."""
-
-    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
-        """Show a notice for a few seconds."""
-        ...
-
-
-class NoticingPane(Container):
-    """A pane over whose last rows notices are shown."""
-
-    _notices: Notices | None = None
-
-    @property
-    def notices(self) -> Notices:
-        """The notices, put in their place with the first one."""
-        if self._notices is None:
-            self._notices = Notices()
-            self.mount(self._notices)
-        return self._notices
-
-    def solved(self, topic: str) -> None:
-        """Take the notice of a topic away."""
-        if self._notices is not None:
-            self._notices.solve(topic)
-
-    def clear_notices(self) -> None:
-        """Take away what would go by itself."""
-        if self._notices is not None:
-            self._notices.clear()
-
-
 class ChatPane(NoticingPane):
     """The chat.
 
     Args:
         transcript: all of it.
-        new_menu: makes the menu of commands when a slash is typed first; None for none.
     """
 
-    def __init__(
-        self, transcript: Transcript, new_menu: Callable[[], CommandMenu] | None = None
-    ) -> None:
+    def __init__(self, transcript: Transcript) -> None:
         super().__init__(transcript, id="chat-pane")
-        self._new_menu = new_menu
-        self._menu: CommandMenu | None = None
-        self._closed_for = ""
-        """The text for which no menu is made: it was closed before there was one."""
+        self._menu: Widget | None = None
 
     async def read(self, world_line: Widget) -> None:
         """Put a world line in front of the chat."""
@@ -550,39 +332,18 @@ class ChatPane(NoticingPane):
         self.remove_class("-reading")
         world_line.remove()
 
-    @property
-    def command(self) -> Command | None:
-        """The command that is chosen in the menu; None while there is none."""
-        return self._menu.chosen if self._menu is not None else None
-
-    @property
-    def menu(self) -> CommandMenu | None:
-        """The menu while it has something to choose from."""
-        return self._menu if self._menu is not None and self._menu.active else None
-
-    def follow(self, text: str, offers: Sequence[Offer] | None = None) -> CommandMenu | None:
-        """Show which commands the text in the prompt may become, or what is offered; returns the menu once there is one."""
-        is_wanted = bool(offers) or (text.startswith("/") and text != self._closed_for)
-        if self._menu is None and self._new_menu is not None and is_wanted:
-            self._menu = self._new_menu()
-            self.on_notices_grown()
-            self.mount(self._menu)
-        if self._menu is not None:
-            self._menu.follow(text, offers)
-        return self._menu
+    def put_menu(self, menu: Widget) -> None:
+        """Have the menu of the prompt stand over its last rows."""
+        self._menu = menu
+        self.on_notices_grown()
+        self.mount(menu)
 
     def on_notices_grown(self) -> None:
         """The menu stands above the notices."""
         if self._menu is not None:
-            notices = self._notices
+            notices = self.notices
             rows = notices.size.height if notices is not None and notices.display else 0
             self._menu.styles.margin = (0, 0, rows, 0)
-
-    def close_menu(self, text: str) -> None:
-        """Offer no command until the prompt holds another text than this."""
-        self._closed_for = text
-        if self._menu is not None:
-            self._menu.close(text)
 
 
 class TimelinePane(NoticingPane):
@@ -664,7 +425,6 @@ class SessionFrame:
         size: of the terminal.
         heading: what the header says at first.
         transcript: the chat.
-        new_menu: makes the menu of commands when a slash is typed first; None for none.
 
     Attributes:
         header: the first row.
@@ -680,12 +440,11 @@ class SessionFrame:
         size: Size,
         heading: Heading,
         transcript: Transcript,
-        new_menu: Callable[[], CommandMenu] | None = None,
     ) -> None:
         self._screen = screen
         self._transcript = transcript
         self.header = Header(heading)
-        self.chat_pane = ChatPane(transcript, new_menu)
+        self.chat_pane = ChatPane(transcript)
         self.timeline_pane = TimelinePane()
         self._gauge_row = Container(id="gauge-row")
         self.views: Views | None = None

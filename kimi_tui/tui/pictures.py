@@ -15,7 +15,7 @@ import sys
 import termios
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -225,7 +225,7 @@ class Thumbnails:
     def __init__(
         self,
         load: LoadImage,
-        start: Callable[[Coroutine[None, None, None]], object],
+        start: Callable[[Callable[[], Coroutine[None, None, None]]], object],
         came: Callable[[ImageBlock], None],
     ) -> None:
         self._load = load
@@ -246,7 +246,7 @@ class Thumbnails:
             return made
         if key not in self._making:
             self._making.add(key)
-            self._start(self._make(image, key))
+            self._start(partial(self._make, image, key))
         return [()] * size[1]
 
     async def _make(self, image: ImageBlock, key: _Key) -> None:

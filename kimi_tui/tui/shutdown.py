@@ -134,23 +134,24 @@ def later(call: Callable[[], None]) -> threading.Timer:
 
 
 def _end(number: int, leave: Callable[[int], None]) -> None:
-    if not _has_terminal():
-        _point_to_nowhere()
+    lose_terminal()
     leave(128 + number)
 
 
-def _has_terminal() -> bool:
+def lose_terminal() -> bool:
+    """Let nothing fail that is written to the terminal from now on, if that is gone; returns whether it is.
+
+    An error would end Textual's writing thread, and the event loop would then wait for ever for room in that thread's
+    queue. The window may be closed at any moment, also while the program is on its way out, or with SIGHUP ignored.
+    """
     try:
         termios.tcgetattr(0)
     except termios.error:
+        pass
+    else:
         return False
-    return True
-
-
-def _point_to_nowhere() -> None:
-    """Writing to a terminal that is gone fails, and Textual's writing thread would end with it: the event loop would
-    then wait for ever for room in that thread's queue."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     os.close(nowhere)
+    return True

@@ -25,18 +25,6 @@ MODE_WORDS: dict[Mode, str] = {
     "all": "allows all",
 }
 
-STAYS_S = 6.0
-"""For how long a notice stays that nothing else takes away."""
-
-
-class Told(NamedTuple):
-    """A notice as it was told: `at` in seconds since 1970."""
-
-    at: float
-    text: str
-    advice: str = ""
-    level: str = "info"
-
 
 class Queued(NamedTuple):
     """A message typed while the agent works, not yet taken."""

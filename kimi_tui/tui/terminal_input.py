@@ -15,22 +15,22 @@ import selectors
 import sys
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from functools import cached_property, partial
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from textual import events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
-from textual.screen import Screen, ScreenResultType
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, Woken
-from kimi_tui.tui.screens import AnswersOnce, app_of
+from kimi_tui.tui.keyboard import Woken
+from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.shutdown import lose_terminal
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -324,8 +324,12 @@ class GraphicsAnswer:
         return ""
 
 
+class TerminalGone(Message):
+    """The terminal was taken away, as with its window; SIGHUP, which tells of that, may be ignored."""
+
+
 class _Outgoing:
-    """The terminal as Textual's writing thread sees it, counting what it has taken.
+    """The terminal as Textual's writing thread sees it, counting what it has taken. One that is gone takes everything.
 
     Args:
         file: the terminal.
@@ -340,12 +344,23 @@ class _Outgoing:
     def write(self, text: str) -> int:
         """Hand on."""
         self._n_written += len(text)
-        return self._file.write(text)
+        with self._unless_gone():
+            self._file.write(text)
+        return len(text)
 
     def flush(self) -> None:
         """Wait until all of it is out."""
-        self._file.flush()
+        with self._unless_gone():
+            self._file.flush()
         self.n_taken = self._n_written
+
+    @contextmanager
+    def _unless_gone(self) -> Generator[None]:
+        try:
+            yield
+        except OSError:
+            if not lose_terminal():
+                raise
 
     def fileno(self) -> int:
         """The terminal's descriptor."""
@@ -450,6 +465,7 @@ class TerminalInput(LinuxDriver):
         graphics = self._graphics = GraphicsAnswer()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
+        is_gone = False
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -459,8 +475,12 @@ class TerminalInput(LinuxDriver):
                     self.process_message(Woken())
                 if is_ready:
                     parser.splits_alt = self.splits_alt
-                    data = os.read(self.fileno, _READ_BYTES)
+                    data = b""
+                    with suppress(OSError):
+                        data = os.read(self.fileno, _READ_BYTES)
                     if not data:
+                        if not is_gone and (is_gone := lose_terminal()):
+                            self.process_message(TerminalGone())
                         self.exit_event.wait(_LOOK_S)
                     elif text := graphics.rest(incoming.text(data)):
                         for message in parser.feed(text):
@@ -493,84 +513,3 @@ def when_written(node: MessagePump, then: Callable[[], None]) -> None:
         then()
     else:
         node.set_timer(_WRITTEN_S, partial(when_written, node, then))
-
-
-TOO_EARLY = "that came too early: press it again"
-"""What a screen says of a key that answers nothing yet."""
-
-
-class SeenQuestion:
-    """Tells whether a key may answer a screen: when the terminal has taken its picture, and no key came for a while.
-
-    A letter answers when no other one has come close behind it: a word that begins with it was meant for the prompt.
-
-    Args:
-        screen: what asks.
-    """
-
-    QUIET_S: ClassVar[float] = QUIET_S
-
-    def __init__(self, screen: Screen[Any]) -> None:
-        self._screen = screen
-        self._quiet: QuietKeyboard | None = None
-        self._letters = LetterRun(screen, lambda _: self.begin_anew())
-
-    def ask(self) -> None:
-        """The screen is mounted, or asks something from now on."""
-        self._quiet = None
-        self._letters.drop()
-        self._screen.call_after_refresh(when_written, self._screen, self._painted)
-
-    def _painted(self) -> None:
-        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a key would count now."""
-        return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
-
-    def accepts(self, event: events.Key) -> bool:
-        """Whether a key counts, by when it was read; one that does not begins the wait anew."""
-        return self._quiet is not None and self._quiet.accepts(event.time)
-
-    async def takes(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
-        """Take a letter that was typed; False where it came too early.
-
-        Args:
-            letter: that.
-            answer: gives the answer that it stands for, when it has settled; None for one that stands for none.
-        """
-        letters, at = self._letters, letter.time
-        if letters.waits and not letters.follows(at):
-            await letters.settle()
-        if not self.accepts(letter):
-            letters.drop()
-            return False
-
-        def settled(_: int) -> None:
-            if answer is not None and self._screen.is_current:
-                answer()
-
-        letters.take(letter.character or "", at, None if answer is None else settled)
-        if not letters.SETTLE_S:
-            await letters.settle()
-        return True
-
-    def begin_anew(self) -> None:
-        """What comes now may have been typed while the program was stopped, or meant for something else."""
-        self._letters.drop()
-        if self._quiet is not None:
-            self._painted()
-
-
-class AskedByLetters(AnswersOnce[ScreenResultType]):
-    """A screen with a question that letters answer. `AnswersOnce` says in which place this stands among the bases."""
-
-    @cached_property
-    def seen(self) -> SeenQuestion:
-        """Tells whether a letter was pressed when the question could be read."""
-        return SeenQuestion(self)
-
-    def woken(self) -> None:
-        """The question is to be read anew."""
-        self.seen.begin_anew()

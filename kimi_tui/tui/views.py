@@ -6,6 +6,7 @@ Timeline and gauge are imported when they are first shown, after the first paint
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import Report, each, report_of
@@ -116,8 +117,7 @@ class Views:
     def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
         """Show what happened; what is history is shown when all of it is told (`history_told`)."""
         if live:
-            each((records,), self._transcript.apply, self._broken)
-            self._take(records, live=True)
+            self.play(records)
             return
         if self._untold is None:
             self._untold = Models(self._transcript)
@@ -146,10 +146,24 @@ class Views:
         end.take(records, report_of(self._transcript))
         self.show(end.chat, end.timeline, end.gauge)
 
-    def play(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        """Show again what happened once, as if it happened now where `live`."""
-        self._transcript.apply(records, live=live)
-        self._take(records, live=live)
+    def play(self, records: Sequence[EventRecord], *, live: bool | None = None) -> None:
+        """Show what happens.
+
+        Args:
+            records: the events.
+            live: whether they may move something; None: by their age.
+        """
+        # One that cannot take something is no reason for the others to stand still.
+        each((records,), partial(self._transcript.apply, live=live), self._broken)
+        for shown in (self.timeline, self.gauge):
+            changed = False
+            for record in records:
+                try:
+                    changed |= shown.model.apply(record)
+                except Exception as error:
+                    self._broken(error)
+            if changed:
+                shown.changed(motion=live is not False)
 
     def settle(self, chat: TranscriptModel, timeline: TimelineModel) -> Generator[None, None, Flow]:
         """Make ready in small steps what is to be shown; returns where the blocks of the chat stand."""
@@ -172,18 +186,6 @@ class Views:
         """Show these in place of what is shown; with a flow it is known where the chat's blocks stand."""
         self._transcript.show_model(chat, flow)
         self.timeline.model, self.gauge.model = timeline, gauge
-
-    def _take(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        # One that cannot take something is no reason for the other to stand still.
-        for shown in (self.timeline, self.gauge):
-            changed = False
-            for record in records:
-                try:
-                    changed |= shown.model.apply(record)
-                except Exception as error:
-                    self._broken(error)
-            if changed:
-                shown.changed(motion=live)
 
     async def rebuild(
         self,

@@ -146,13 +146,15 @@ def test_dmail_compaction_quit_and_continue(configured: Program, server: ChatSer
     terminal.wait_for(_idle)
     # What was freed is told for a few seconds; then the forecast is back.
     terminal.wait_for(re.compile("%  ≡ (at|in)"))
+    # Not a picture that is half drawn, or followed by another one.
+    terminal.wait_quiet()
     before = terminal.screen_text()
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
 
     again = configured.start("--continue")
     # Chat, timeline and gauge are as they were.
-    again.wait_for(lambda shown: shown == before)
+    again.wait_for(before)
 
 
 def test_killed_in_mid_answer_and_continued(configured: Program, server: ChatServerThread) -> None:

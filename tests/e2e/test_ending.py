@@ -277,6 +277,24 @@ def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatSe
     _is_kept(configured)
 
 
+def test_a_window_that_closes_untold_ends_it_as_well(
+    configured: Program, server: ChatServerThread
+) -> None:
+    # As with a shell that has hang-ups ignored, or where the signal comes before the terminal is gone.
+    server.script(say("word " * 400, pause_s=0.01))
+    terminal = configured.start_python(
+        "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
+        "from kimi_tui.cli import main; sys.exit(main([]))"
+    )
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("go")
+    terminal.key("enter")
+    terminal.wait_for("word word")
+    terminal.close_window()
+    assert terminal.wait_exit(4) == 128 + signal.SIGHUP
+    assert "word word" in str(configured.context())
+
+
 def test_two_hundred_sizes_in_two_seconds(configured: Program, server: ChatServerThread) -> None:
     server.script(say("word " * 400 + "the end.", pause_s=0.004))
     terminal = configured.start()
@@ -293,6 +311,19 @@ def test_two_hundred_sizes_in_two_seconds(configured: Program, server: ChatServe
     terminal.type("still here")
     terminal.wait_for("still here")
     assert "go on with" in _leave(terminal)
+
+
+def test_what_a_smaller_window_cut_off_is_drawn_again(configured: Program) -> None:
+    terminal = configured.start(size=(100, 30))
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.wait_quiet(0.5)
+    before = terminal.screen_text()
+    # As where panes are zoomed twice: the program hears of it once, and of no other size.
+    for columns, rows in ((60, 20), (120, 40), (100, 12)):
+        for _ in range(3):
+            terminal.resize(columns, rows)
+            terminal.resize(100, 30)
+            terminal.wait_for(before)
 
 
 def _leave(terminal: Terminal) -> str:

@@ -21,7 +21,9 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     editor = configured.home / "ed.sh"
     opened = configured.home / "opened"
     editor.write_text(
-        f"#!/bin/sh\necho >> {opened}\nprintf ' in the editor' >> \"$1\"\nsleep 0.2\n"
+        f"#!/bin/sh\necho >> {opened}\n"
+        'if grep -q "in the editor" "$1"; then : > "$1"; else printf " in the editor" >> "$1"; fi\n'
+        "sleep 0.2\n"
     )
     editor.chmod(0o755)
     terminal = configured.start(size=(80, 24), env={"EDITOR": str(editor), "VISUAL": ""})
@@ -51,6 +53,12 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     terminal.write(b"\x18\x05\x18\x05")
     terminal.wait_for("begun in the editor")
     assert opened.read_text() == "\n"
+    # One that empties its file empties the prompt, and says so.
+    terminal.write(b"\x18\x05")
+    terminal.wait_for("Up brings the draft back.")
+    terminal.wait_for("Ask for a change")
+    terminal.key("up")
+    terminal.wait_for("begun in the editor")
     terminal.key("ctrl+u")
     # The past, and a paste that is sent whole.
     terminal.key("ctrl+r")

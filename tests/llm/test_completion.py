@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -195,12 +196,21 @@ async def test_an_overload_is_waited_out_by_time_and_other_failures_by_number() 
         await run(Planned(gone, gone, fine), policy=PATIENT, known=False)
 
 
-async def test_patience_has_an_end() -> None:
+async def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     notices: list[RetryNotice] = []
+
+    def wait(notice: RetryNotice) -> None:
+        notices.append(notice)
+        clock.now += notice.wait_s
+
     short = replace(PATIENT, initial_s=0.02, patience_s=0.1)
     failing = Planned(*[overloaded() for _ in range(50)])
-    with pytest.raises(APIStatusError, match="busy"):
-        await run(failing, policy=short, on_retry=notices.append)
+    # A clock on which each wait takes its time and nothing else any.
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    with monkeypatch.context() as patched:
+        patched.setattr("kimi_tui.llm.completion.time", clock)
+        with pytest.raises(APIStatusError, match="busy"):
+            await run(failing, policy=short, on_retry=wait)
     # The last wait ends where the patience does.
     assert len(notices) == 3
     assert notices[-1].wait_s < 0.05

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import ssl
+import subprocess
+import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +23,13 @@ from support.chat_server import (
 
 from kimi_tui.llm import models
 from kimi_tui.llm.completion import complete
-from kimi_tui.llm.errors import APIConnectionError, APIStatusError, APITimeoutError, LLMError
+from kimi_tui.llm.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    APITLSError,
+    LLMError,
+)
 from kimi_tui.llm.message import user_message
 from kimi_tui.llm.models import (
     DEFAULT_WINDOW,
@@ -141,10 +152,75 @@ async def test_what_is_no_list_is_told(
         assert (await chat_models(server.base_url, "sk-k", timeout_s=0.3)).models == ()
 
 
+async def test_a_list_is_not_read_on_the_event_loop(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by: list[int] = []
+
+    def read(body: Any) -> list[models.FoundModel] | None:
+        read_by.append(threading.get_ident())
+        return read_models(body)
+
+    monkeypatch.setattr(models, "read_models", read)
+    assert (await chat_models(server.base_url, "sk-k")).models
+    assert threading.get_ident() not in read_by
+    server.route("GET", "/v1/models", reply({"data": "none"}))
+    with pytest.raises(APIStatusError, match="answered, but not with a list of models"):
+        await chat_models(server.base_url, "sk-k")
+
+
 async def test_nobody_there(server: ChatServer) -> None:
     await server.stop()
     with pytest.raises(APIConnectionError, match="cannot be reached"):
         await chat_models(server.base_url, "")
+
+
+def certificate(folder: Path) -> None:
+    """Make a certificate of this machine for itself, in `cert`, with its `key`."""
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x"]
+    made += ["-keyout", "key", "-out", "cert", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(made, cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+async def test_a_certificate_that_is_not_trusted_is_named_with_the_way_to_trust_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b'{"data": [{"id": "m"}]}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        with pytest.raises(APITLSError, match="not trusted: self-signed") as caught:
+            await chat_models(url, "sk-k")
+        assert "SSL_CERT_FILE" in caught.value.advice
+        provider = OpenAICompatible(provider="p", base_url=url, api_key="", model="m")
+        with pytest.raises(APITLSError, match="not trusted"):
+            await complete(provider, "s", [], [user_message("hello")], on_item=lambda item: None)
+        await provider.aclose()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+        assert [model.id for model in (await chat_models(url, "sk-k")).models] == ["m"]
+
+
+async def test_a_server_that_speaks_no_https_is_named_so() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        with pytest.raises(APITLSError, match="does not answer as https does") as caught:
+            await chat_models(url, "sk-k")
+        assert "http://" in caught.value.advice
 
 
 @pytest.mark.parametrize(

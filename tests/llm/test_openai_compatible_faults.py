@@ -198,6 +198,11 @@ FINAL: dict[str, tuple[Answer, type[LLMError], str]] = {
         APIStatusError,
         "Log in",
     ),
+    "web page without a title": (
+        status(200, "<html>Log in", content_type="text/html"),
+        APIStatusError,
+        r"answered with a web page and not with a model's answer\.\Z",
+    ),
     "error with 200": (
         reply({"error": {"message": "No such model", "code": 404}}),
         APIStatusError,
@@ -453,6 +458,7 @@ async def test_a_redirect_is_not_followed(connect: Connect, server: ChatServer) 
         with pytest.raises(APIStatusError) as caught:
             await ask(connect())
         assert thief.base_url in caught.value.advice
+        assert caught.value.message.endswith(" 308: no reason given")
         assert not thief.requests
 
 
@@ -660,6 +666,10 @@ async def test_a_figure_that_no_prompt_can_have_is_not_believed(
         assert done.usage.estimated
         assert (done.usage.input < 100, done.usage.cached) == (True, 0)
         assert provider.info.window == window
+    server.script(say("yes", usage=(40, window + 1)))
+    done = await complete(provider, "", [], asked, on_item=lambda item: None)
+    assert (done.usage.input, done.usage.estimated) == (40, True)
+    assert done.usage.output < 10
 
 
 async def test_what_a_server_adds_to_a_prompt_is_believed_and_what_images_may_cost(

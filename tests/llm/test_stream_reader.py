@@ -69,7 +69,11 @@ async def test_bytes_that_are_already_here_do_not_hold_the_loop() -> None:
     assert turns > 5  # some 60 ms of work, a turn at least every 3
 
 
-async def test_what_comes_together_is_joined_up_to_where_it_breaks() -> None:
+async def test_what_comes_together_is_joined_up_to_where_it_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # However long others keep the processor, no turn of the loop comes between.
+    monkeypatch.setattr("kimi_tui.llm.stream._LOOP_SHARE_S", 1_000.0)
     deltas: list[dict[str, Any]] = [
         *({"reasoning_content": word} for word in ("so", " it", " is")),
         *({"role": "assistant", "content": word} for word in ("One", " two")),

@@ -21,7 +21,6 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
 from kimi_tui.soul import file_history
 from kimi_tui.soul.errors import FilesUnknown
-from kimi_tui.soul.file_history import entry_for
 from kimi_tui.soul.rewind import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
@@ -430,7 +429,8 @@ async def cut_off_in_a_rewind(on: Stage) -> None:
     restoring = on.soul._operations.restorer
     context = on.soul.session.context
     prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
-    await context.revert_to(0, reason="rewind", files=entry_for(prepared, "rewind"))
+    async with restoring.journaled(prepared, "rewind") as entry:
+        await context.revert_to(0, reason="rewind", files=entry)
 
 
 async def test_a_session_opened_elsewhere_touches_nothing_there(tmp_path: Path) -> None:

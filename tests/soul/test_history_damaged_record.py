@@ -10,7 +10,9 @@ import pytest
 from support.chat_server import call, say, status
 from support.odd_files import put
 from support.soul import stage
+from support.time_traveller import Views
 
+from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.soul import history
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
@@ -175,3 +177,63 @@ async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
         monkeypatch.setattr(history, "rebuild_history", None)
         await on.reopen()
         assert len(on.soul.opened_with) > len(shown)
+
+
+async def test_wherever_the_record_of_a_killed_program_ends_all_that_the_context_has_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("one line\n")
+        thought = "It is in a file. " * 3
+        on.server.script(
+            say("one"),
+            call("ReadFile", {"path": "a.txt"}, text="I look.", think=thought, usage=(900, 30)),
+            say("It says: one line.", think="So it is.", usage=(950, 20)),
+        )
+        await on.soul.run("first")
+        await on.soul.run("What is in a.txt?")
+        await on.soul.aclose()
+        path = on.session.dir / "wire.jsonl"
+        whole = path.read_bytes().splitlines(keepends=True)
+
+        async def shown() -> list[tuple[object, ...]]:
+            on.session = on.store.find(on.session.id, on.work)
+            await on.open()
+            views = Views(on.soul.hand_over_history())
+            await on.soul.aclose()
+            used = [(p.uid, p.kind, p.tokens, p.measured) for p in views.timeline.tree.live]
+            blocks = views.chat.blocks
+            said = [
+                (
+                    type(one).__name__,
+                    (one if isinstance(one, UserBlock) else one.stream).text.strip(),
+                )
+                for one in blocks
+                if isinstance(one, (UserBlock, ThoughtBlock, AgentBlock))
+            ]
+            tools = [(t.tool, t.output, t.state) for t in blocks if isinstance(t, ToolBlock)]
+            return [tuple(used), tuple(said), tuple(tools)]
+
+        expected = await shown()
+        begun = max(n for n, line in enumerate(whole) if b'"TurnBegin"' in line)
+        for cut in range(begun, len(whole)):
+            path.write_bytes(b"".join(whole[:cut]))
+            for _ in range(2):
+                found = await shown()
+                assert found == expected, whole[cut]
+        await on.open()
+
+
+async def test_the_record_of_a_fork_is_told_nothing_twice(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"), say("three"))
+        for words in ("first", "second", "third"):
+            await on.soul.run(words)
+        await on.soul.rewind(Target(4))
+        forked = await on.soul.fork(Target(2))
+        await on.soul.aclose()
+        on.session = on.store.find(forked.session_id)
+        before = (on.session.dir / "wire.jsonl").read_bytes()
+        await on.open()
+        assert (await on.soul.statistics()).turns == 3
+        assert (on.session.dir / "wire.jsonl").read_bytes() == before

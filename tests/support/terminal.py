@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-import pyte
 from pyte.screens import Char
 
+from support.emulator import QuickScreen, QuickStream
 from support.forks import POSSIBLE, forked
 from support.keyboard import key_bytes
 from support.picture import svg_of
@@ -75,8 +75,8 @@ class Terminal:
         """
         self.columns, self.rows = size
         self._cell = cell
-        self._screen = pyte.Screen(self.columns, self.rows) if screen else None
-        self._stream = pyte.ByteStream(self._screen) if self._screen is not None else None
+        self._screen = QuickScreen(self.columns, self.rows) if screen else None
+        self._stream = QuickStream(self._screen) if self._screen is not None else None
         self._changed = threading.Condition()
         self._raw = bytearray()
         self._held_back = b""
@@ -252,10 +252,7 @@ class Terminal:
 
     def _display(self) -> list[str]:
         assert self._screen is not None, "started with screen=False"
-        # pyte's own asks for the width of every character, each time.
-        columns, buffer = range(self.columns), self._screen.buffer
-        rows = (buffer[y] for y in range(self.rows))
-        return ["".join([row[x].data for x in columns]) for row in rows]
+        return self._screen.rows_of_text()
 
     # -- what the person does --------------------------------------------------------------------
 

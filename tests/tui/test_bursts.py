@@ -107,8 +107,7 @@ async def test_a_burst_does_what_the_keys_do_one_by_one(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         for opening, keys in PLACES.items():
-            bursts = [choose.choices(keys, k=choose.randint(2, 5)) for _ in range(2)]
-            for drawn in (TWICE, *bursts):
+            for drawn in (TWICE, choose.choices(keys, k=choose.randint(3, 6))):
                 seen: list[list[object]] = []
                 for is_burst in (False, True):
                     await opened(one, opening)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import inspect
+import warnings
 from contextvars import Context, copy_context
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui import state as main_model
-from kimi_tui.tui.faults import Callbacks, apart, each
+from kimi_tui.tui.faults import Callbacks, apart, each, reported
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
@@ -130,6 +132,31 @@ async def test_what_is_cancelled_before_it_begins_is_closed() -> None:
     await callbacks.close()
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
     assert ended == [True]
+
+
+async def test_the_work_of_a_worker_begins_with_it() -> None:
+    begun: list[str] = []
+
+    async def work() -> None:
+        begun.append("work")
+        raise ValueError("later")
+
+    class Reporting(App[None]):
+        def report(self, error: Exception) -> None:
+            begun.append(str(error))
+
+    async with Reporting().run_test() as pilot:
+        app = pilot.app
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            # As with every letter of a search: the worker before is cancelled before it has begun.
+            app.run_worker(reported(app, work), exclusive=True)
+            last = app.run_worker(reported(app, work, begun.append), exclusive=True)
+            await last.wait()
+            gc.collect()
+        assert not warned
+        assert begun[:2] == ["work", "later"]
+        assert begun[2].startswith("Something went wrong")
 
 
 def test_each_goes_on_behind_what_fails() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kimi_tui.soul.usage import Compaction, Statistics
-from kimi_tui.tui.formatting import age, statistics_pairs
+from kimi_tui.tui.formatting import age, sides, spans_width, statistics_pairs
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,11 @@ def test_two_hours_are_two_hours_also_soon_after_midnight() -> None:
     now = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)
     assert age(now - timedelta(hours=2), now) == "2 h"
     assert age(now - timedelta(hours=7), now) == "yesterday"
+
+
+def test_what_stands_at_the_right_ends_at_the_edge() -> None:
+    left, right = [("日本", "ink")], [("12k", "strong")]
+    assert sides(left, right, 10) == [("日本", "ink"), ("   ", "quiet"), ("12k", "strong")]
+    assert spans_width(sides(left, (), 10)) == 10
+    # Without room nothing is cut, and nothing is between them.
+    assert "".join(text for text, _ in sides(left, right, 5)) == "日本12k"

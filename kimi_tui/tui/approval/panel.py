@@ -41,7 +41,8 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import StyledText, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import CHORDS, LetterRun, QuietKeyboard, key_of, keys_of
+from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, key_of, keys_of
+from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
@@ -86,6 +87,17 @@ def _in_words(text: str, width: int, *, is_prose: bool = False) -> list[str]:
     """The text in rows of whole words. Blanks that would go unseen between two rows, several of them, are kept in what is no prose."""
     if not is_prose and "  " in text:
         return wrapped(text, width)
+    words = text.split(" ")
+    if not is_prose and max(map(cell_len, words)) > width:
+        # A path that is longer than a row begins behind the word before it, which would stand alone.
+        rows = [""]
+        for word in words:
+            joined = f"{rows[-1]} {word}" if rows[-1] else word
+            if cell_len(word) > width or cell_len(joined) <= width:
+                rows[-1:] = wrapped(joined, width)
+            else:
+                rows.append(word)
+        return rows
     return [text[start:end] for start, end in ranges(text, width)]
 
 

@@ -18,10 +18,10 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 
 if TYPE_CHECKING:
     from kimi_tui.config.custom_commands import CustomCommand

@@ -31,7 +31,7 @@ async def rewind(screen: MainScreen, argument: str) -> None:
         return
     found = number(argument)
     if found is None:
-        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        tell_no_number(screen, argument)
         return
     from kimi_tui.soul.rewind import Target
 
@@ -42,7 +42,7 @@ async def fork(screen: MainScreen, argument: str) -> None:
     """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
     found = number(argument) if argument else None
     if argument and found is None:
-        screen.tell(f"{argument[:20]} is no checkpoint: a number is needed.", level="warning")
+        tell_no_number(screen, argument)
         return
     soul = await screen.conversation.opened()
     from kimi_tui.soul.rewind import END, Target
@@ -111,8 +111,6 @@ async def preview(
         from kimi_tui.foreign_text import clean_source
 
         screen.kimi.copy_to_clipboard(await asyncio.to_thread(clean_source, text))
-    elif answer.files == "only":
-        await _files_only(screen, soul, target, answer)
     else:
         await _rewind(screen, soul, target, answer)
 
@@ -124,6 +122,10 @@ async def _rewind(
         await soul.interrupt()
     line_name = screen.views.timeline.model.line_name(target.world_line)
     outcome = await soul.rewind(target, answer.files, answer.chosen)
+    if answer.files == "only":
+        screen.return_to_prompt()
+        screen.tell(files_said(outcome.files), advice=WAY_BACK)
+        return
     screen.return_to_now()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     prompt = screen.kimi.images.with_chips(outcome.prompt, outcome.images)
@@ -142,16 +144,6 @@ def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
     if outcome.prompt or outcome.images:
         return f"{done}; your message is back for editing"
     return f"{done}; Enter in an empty prompt goes on from there" if outcome.is_open else done
-
-
-async def _files_only(
-    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
-) -> None:
-    if soul.running:
-        await soul.interrupt()
-    outcome = await soul.rewind(target, "only", answer.chosen)
-    screen.return_to_prompt()
-    screen.tell(files_said(outcome.files), advice=WAY_BACK)
 
 
 async def choose(
@@ -219,8 +211,8 @@ async def choose(
             ),
             line_name=screen.views.timeline.model.line_name(target.world_line),
             pending=pending,
-            write=screen.write_on,
-            typed_at=screen.typed_at,
+            write=screen.keystrokes.write_on,
+            typed_at=screen.keystrokes.written_at,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
         with screen.foreseen(prospect):
@@ -262,8 +254,8 @@ async def offer_files(screen: MainScreen) -> None:
         replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
-        write=screen.write_on,
-        typed_at=screen.typed_at,
+        write=screen.keystrokes.write_on,
+        typed_at=screen.keystrokes.written_at,
         is_asked_for=False,
     )
     answer = await screen.ask_of_line(question)
@@ -404,6 +396,17 @@ class ReturnedMessages:
             newest.text = text
         else:
             self._early = _Returned(change, text)
+
+    def command_behind(self, written: str) -> str:
+        """The slash command that was typed behind the message of the newest operation; empty where there is none.
+
+        That message stands in the prompt before anyone can write, and what is written goes behind it.
+        """
+        waiting = self._done[-1].text if self._done else ""
+        if not waiting or not written.startswith(waiting):
+            return ""
+        behind = written[len(waiting) :].strip()
+        return behind if behind.startswith("/") and "\n" not in behind else ""
 
     def said(self) -> None:
         """A turn has begun: what was undone cannot be done again, and no message waits in the prompt any more."""

@@ -92,7 +92,7 @@ async def replay(screen: MainScreen, argument: str) -> None:
     from kimi_tui.tui.replay.screen import ReplayScreen
 
     kimi = screen.kimi
-    page = ReplayScreen(kimi.launch, kimi.size, soul.session, write=screen.write_on)
+    page = ReplayScreen(kimi.launch, kimi.size, soul.session, write=screen.keystrokes.write_on)
     launch = await screen.ask(page)
     if launch is not None:
         screen.leave_for(launch._replace(in_demo=screen.conversation.demo, plays=False))
@@ -315,8 +315,8 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview, name: str) -> boo
         actions=(UNDO,),
         title=title,
         line_name=name,
-        write=screen.write_on,
-        typed_at=screen.typed_at,
+        write=screen.keystrokes.write_on,
+        typed_at=screen.keystrokes.written_at,
     )
     return await screen.ask_of_line(question) is not None
 

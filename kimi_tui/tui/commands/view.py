@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.prompt.command import number
@@ -102,9 +104,19 @@ def settings(screen: MainScreen, argument: str) -> None:
 
 
 def history(screen: MainScreen, argument: str) -> None:
-    """Search what was sent."""
+    """Search what was sent, in this folder and then in the others; while that is done, go to the one before."""
     screen.focus_prompt()
-    screen.prompt_modes.search_history()
+    if screen.completion.search():
+        screen.start(_search_others(screen))
+
+
+async def _search_others(screen: MainScreen) -> None:
+    from kimi_tui.app_paths import data_dir
+    from kimi_tui.tui.prompt.history import history_file, read_others
+
+    own = history_file(data_dir(), Path(screen.transcript.work_dir))
+    others = await asyncio.to_thread(read_others, data_dir() / "history", own)
+    screen.completion.search_also(others)
 
 
 async def editor(screen: MainScreen, argument: str) -> None:

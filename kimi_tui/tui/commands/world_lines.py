@@ -102,7 +102,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
         gauge=gauge,
         comparison=comparison,
         load_image=screen.transcript.load_image,
-        write=screen.write_on,
+        write=screen.keystrokes.write_on,
     )
     answer = await screen.ask(page)
     if answer is None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -33,13 +34,13 @@ from kimi_tui.tui.frame import (
     Header,
     Heading,
     Hint,
-    NoticingPane,
     roomiest,
     timeline_width,
 )
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import LetterGate
+from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.notices import Notice, NoticingPane
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -50,7 +51,7 @@ from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.wire.display import ImageBlock
 
 
@@ -236,12 +237,14 @@ class CompareSides(RowsPane):
         draws = self._load_image is not None and is_high and draws_cells(self)
         picture = self._picture if draws else None
         rows = ComparisonRows(self.comparison, width, glyphs_of(self), known, picture)
-        self.run_worker(reported(self, self._measured(rows)), group="measure", exclusive=True)
+        self.run_worker(
+            reported(self, partial(self._measured, rows)), group="measure", exclusive=True
+        )
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
         if self._thumbnails is None and self._load_image is not None:
 
-            def start(work: Coroutine[None, None, None]) -> None:
+            def start(work: Callable[[], Coroutine[None, None, None]]) -> None:
                 self.run_worker(reported(self, work), group="thumbnails")
 
             self._thumbnails = Thumbnails(self._load_image, start, self._picture_came)
@@ -571,7 +574,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
-        self._pane.notices.tell(text, level=level, advice=advice)
+        self._pane.tell(Notice.of(text, level=level, advice=advice))
 
     # --- keys
 

@@ -116,7 +116,7 @@ class PictureView(Widget):
     def on_resize(self) -> None:
         """It has another place."""
         self.take_away()
-        self.run_worker(reported(self, self._draw()), group="picture", exclusive=True)
+        self.run_worker(reported(self, self._draw), group="picture", exclusive=True)
 
     async def _draw(self) -> None:
         data = await self._load()

@@ -292,7 +292,9 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
             return
         value = parsed(setting, text)
         # One after the other: each is made to the file that the one before has left.
-        self.run_worker(reported(self, self._write(setting, value)), group="write", exclusive=False)
+        self.run_worker(
+            reported(self, partial(self._write, setting, value)), group="write", exclusive=False
+        )
 
     async def _write(self, setting: Setting, value: Value) -> None:
         path, copied = self._file.path, self._file.copied

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 from textual import on
@@ -198,7 +199,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     def action_cancel(self) -> None:
         """Stop the draft, or stay where we are."""
         if self._is_drafting and self._drafting is not None:
-            self.run_worker(reported(self, self._drafting.stop()))
+            self.run_worker(reported(self, self._drafting.stop))
         else:
             self.dismiss(None)
 
@@ -214,7 +215,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self.area.read_only = True
         self._say("The model is writing a draft.", "$ink-quiet")
         self._show_keys()
-        work = reported(self, self._draft(drafting), self._show_outcome)
+        work = reported(self, partial(self._draft, drafting), self._show_outcome)
         self.run_worker(work, name="draft")
 
     async def _draft(self, drafting: Drafting) -> None:

@@ -25,10 +25,10 @@ from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
+from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.state import Told
-from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 from kimi_tui.tui.transcript.selection import select_piece
 
 TIME_CELLS = 10
@@ -116,7 +116,7 @@ class NoticesScreen(TextScreen):
 
     CSS_PATH = sheets("text_screen")
 
-    def __init__(self, told: Sequence[Told]) -> None:
+    def __init__(self, told: Sequence[Notice]) -> None:
         super().__init__("Notices", self._rows)
         self._told = tuple(reversed(told))
 
@@ -129,12 +129,13 @@ class NoticesScreen(TextScreen):
         for one in self._told:
             style = {"warning": "$warn", "error": "$kind-error"}.get(one.level, "$ink-strong")
             at = f"{time.strftime('%H:%M:%S', time.localtime(one.at)):<{TIME_CELLS}}"
-            first, *rest = wrap_words(one_line(one.text), room) or [""]
-            lines.append(Content.assemble((at, "$ink-quiet"), (first, style)))
-            lines += [Content.styled(indent + row, style) for row in rest]
-            advice = " ".join(clean(one.advice).split())
+            # Of several that came at once the last one is the newest, too.
+            for text in reversed((one.text, *one.more)):
+                first, *rest = wrap_words(text, room) or [""]
+                lines.append(Content.assemble((at, "$ink-quiet"), (first, style)))
+                lines += [Content.styled(indent + row, style) for row in rest]
             lines += [
-                Content.styled(indent + row, "$ink") for row in wrap_words(advice, room) if row
+                Content.styled(indent + row, "$ink") for row in wrap_words(one.advice, room) if row
             ]
         return lines
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import events, on
@@ -229,7 +231,7 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
             return
         self._checked = (url, key)
         self._status.update(Content.styled(f"asking {url} …", "$ink-quiet"))
-        work = reported(self, self._ask(url, key), self._failed)
+        work = reported(self, partial(self._ask, url, key), self._failed)
         self.run_worker(work, group="check", exclusive=True)
 
     def _is_sound(self, url: str) -> bool:
@@ -322,7 +324,7 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
         return SERVERS[self._server.chosen].name
 
     def _finish(self, choice: Choice) -> None:
-        work = reported(self, self._save(choice), self._failed)
+        work = reported(self, partial(self._save, choice), self._failed)
         self.run_worker(work, group="save", exclusive=True)
 
     async def _save(self, choice: Choice) -> None:
@@ -413,7 +415,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
     def action_look(self) -> None:
         """Ask the usual ports again."""
         self._words.update(Content.styled("looking …", "$ink-quiet"))
-        self.run_worker(reported(self, self._look(), self._failed), group="look", exclusive=True)
+        self.run_worker(reported(self, self._look, self._failed), group="look", exclusive=True)
 
     async def _look(self) -> None:
         async for servers in local_servers():
@@ -425,7 +427,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
         server, index = self._options[self._list.chosen]
         provider = server.name.lower().replace(" ", "-").replace(".", "")
         choice = choice_of(server.models[index], provider, server.base_url)
-        work = reported(self, self._save(choice), self._failed)
+        work = reported(self, partial(self._save, choice), self._failed)
         self.run_worker(work, group="save", exclusive=True)
 
     async def _save(self, choice: Choice) -> None:
@@ -471,11 +473,11 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._thinking = Static(markup=False, classes="title")
         self._words = Static(markup=False, classes="title")
 
-    def _show(self, listed: Sequence[FoundModel] = ()) -> None:
-        """Offer what there is; who has chosen one stays on it."""
+    def _show(self, options: list[ModelEntry]) -> None:
+        """Offer these; who has chosen one stays on it."""
         before, at = len(self._options), self._list.chosen
         chosen = self._options[at].name if at < before else ""
-        self._options = model_options(self._launch, listed)
+        self._options = options
         used = self._used()
         entries = [
             Entry(option.name, option.facts, holds=index == used, shortly=option.shortly)
@@ -521,10 +523,10 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         """Give the list the keys, and ask the server what it has."""
         self._list.rows = min(ROWS, app_of(self).size.height - 13)
         self._list.focus()
-        self._show()
+        self._show(model_options(self._launch, ()))
         if isinstance(self._launch.choice, Choice):
             self._say("Asking the server which models it has …")
-            self.run_worker(reported(self, self._ask(self._launch.choice), self._say))
+            self.run_worker(reported(self, partial(self._ask, self._launch.choice), self._say))
         else:
             self._say()
 
@@ -542,7 +544,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         except LLMError as error:
             self._say(f"The server lists none: {one_line(error.message)}")
             return
-        self._show(found.models)
+        # What is known of thousands takes a while.
+        self._show(await asyncio.to_thread(model_options, self._launch, found.models))
         self._say()
 
     # --- thinking

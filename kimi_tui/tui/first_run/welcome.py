@@ -249,7 +249,7 @@ class WelcomeScreen(Screen[None]):
         self.set_class(size.height < (28 if self._trouble else 22), "-low")
 
     def _look(self) -> None:
-        work = reported(self, self._find_servers(), self._unfound)
+        work = reported(self, self._find_servers, self._unfound)
         self.run_worker(work, name="look for local servers")
 
     async def _find_servers(self) -> None:

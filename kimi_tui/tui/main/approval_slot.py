@@ -65,8 +65,8 @@ class ApprovalSlot:
                 self._last_key_at(),
                 screen.keys,
                 takes_keys=takes_keys,
-                write=screen.write_on,
-                typed_at=screen.typed_at,
+                write=screen.keystrokes.write_on,
+                typed_at=screen.keystrokes.written_at,
             )
             self.panel.waiting = len(requests)
             prompt.display = False

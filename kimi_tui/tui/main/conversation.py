@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
-from kimi_tui.tui.collector import COLLECTOR
+from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
@@ -210,7 +211,8 @@ class Conversation:
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
         """Let the provider find out what its server says of the model; the window may be another one then."""
-        from kimi_tui.llm.openai_compatible import OpenAICompatible, preload
+        from kimi_tui.llm.openai_client import preload
+        from kimi_tui.llm.openai_compatible import OpenAICompatible
 
         if isinstance(provider, OpenAICompatible):
             # Half a second of importing that the first message would wait for.
@@ -486,7 +488,8 @@ class Conversation:
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
-            self._files = FileList(self._launch.work_dir, os.environ)
+            # A session may be of another folder than the one that the program was started in.
+            self._files = FileList(Path(self._screen.transcript.work_dir), os.environ)
         if self._files_stale and not self._scans_files:
             self._files_stale = False
             self._scans_files = True

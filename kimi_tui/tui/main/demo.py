@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import reported
@@ -60,7 +61,9 @@ class DemoPlayer:
         """Whether it types and sends the next message of the story itself; an empty one is its end."""
         if not self._goes_on():
             return False
-        self._screen.run_worker(reported(self._screen, self._play(text)), name="play the demo")
+        self._screen.run_worker(
+            reported(self._screen, partial(self._play, text)), name="play the demo"
+        )
         return True
 
     def _goes_on(self) -> bool:

@@ -58,11 +58,14 @@ class ImageInput:
 
     # --- from the desktop into the field
 
-    @property
-    def reads(self) -> bool:
-        """Whether something is being read that may stand in what is sent, or what was sent before waits for that."""
+    def reads_for(self, text: str) -> bool:
+        """Whether something is read that may stand in a message, or what was sent before waits for that.
+
+        Also where it came in the moment between Enter, which empties the field, and the event that tells of the message.
+        """
         self._reading = {task for task in self._reading if not task.done()}
-        return bool(self._reading or self._n_sent)
+        is_late = any(written in text for written, _ in self._late)
+        return bool(self._reading or self._n_sent or is_late)
 
     def read_path(self, written: str, pasted: str) -> None:
         """Put chips in the place of what was written, where that is the path of an image, or of several."""

@@ -1,7 +1,7 @@
-"""What is written in the prompt besides messages and commands.
+"""What is written in the prompt besides messages and commands, and what is said over it.
 
-Files behind `@`, commands of the user's own behind `!`, a note for AGENTS.md behind `#`, the search of what was sent,
-and the messages that wait for the end of the turn. It is imported when the first of these is used.
+Commands of the user's own behind `!`, a note for AGENTS.md behind `#`, the messages that wait for the end of the turn,
+and a text that is written in an editor. It is imported when the first of these is used.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
-from kimi_tui.app_paths import data_dir, short
+from kimi_tui.app_paths import short
 from kimi_tui.filesystem import open_regular
-from kimi_tui.foreign_text import one_line, shown_name
+from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
-from kimi_tui.tui.prompt.history import history_file, read_others
-from kimi_tui.tui.prompt.menu import Offer, mention, typed_mention
+from kimi_tui.tui.main.completion import typed_mention
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
-    from kimi_tui.tui.prompt.area import Draft
 
-MOST_OFFERED = 50
 NOTES = "AGENTS.md"
 
 
@@ -53,54 +50,12 @@ class PromptModes:
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
-        self._draft: Draft | None = None
-        """What stood in the prompt before the history was searched; None while it is not."""
-        self._others: list[str] = []
-        self._finds = False
-        """Whether anything that was sent has what is looked for."""
-        self._named_at: int | None = None
-        """Where the path begins that is being typed; None while none is."""
         self._to_note = ""
         """The line that was asked about."""
         self._edits = False
         """Whether an editor has the terminal."""
 
-    # --- what is offered, and said over the field
-
-    @property
-    def draft(self) -> Draft | None:
-        """What stood in the prompt before the history was searched; None while it is not."""
-        return self._draft
-
-    @property
-    def searching(self) -> bool:
-        """Whether the history is searched."""
-        return self._draft is not None
-
-    def offers(self) -> Sequence[Offer] | None:
-        """What the menu offers for what stands in the prompt; None for commands."""
-        area = self._screen.prompt.area
-        if area.text.strip() not in ("", self._to_note):
-            self._to_note = ""
-        if self.searching:
-            found = self._found(area.text)
-            self._finds = bool(found)
-            return found
-        mentioned = typed_mention(area.typed)
-        if mentioned is None or is_command(area.text):
-            self._named_at = None
-            return None
-        if self._named_at != mentioned[0]:
-            # What others have done to the files meanwhile is seen with the next path that is named.
-            self._named_at = mentioned[0]
-            self._screen.conversation.look_again()
-        paths = self._screen.conversation.files_like(mentioned[1], MOST_OFFERED)
-        return [
-            Offer(
-                mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True
-            )
-            for path in paths
-        ]
+    # --- what is said over the field
 
     def waiting(self) -> list[str]:
         """What waits for the end of the turn, in rows that stand over the field."""
@@ -113,12 +68,15 @@ class PromptModes:
     def writing(self) -> str:
         """What the text will be, in a row that stands over the field; empty for a message."""
         area = self._screen.prompt.area
-        where = short(Path(self._screen.transcript.work_dir))
-        if self.searching:
-            return self._search_words()
-        if area.chip is not None and self._is_in_chip():
-            what = "the image" if area.chip[0].startswith(BEGINS) else "what was pasted"
+        if area.text.strip() not in ("", self._to_note):
+            self._to_note = ""
+        if words := self._screen.completion.search_words:
+            return words
+        if (chip := area.chip) is not None and area.selection.end[1] < chip[2]:
+            what = "the image" if chip[0].startswith(BEGINS) else "what was pasted"
             return f"Enter or Space opens {what}, Backspace removes it"
+        work_dir = Path(self._screen.transcript.work_dir)
+        where = short(work_dir)
         if self._screen.conversation.lists_files and typed_mention(area.typed) is not None:
             return f"Listing the files of {where} …"
         if is_command(area.text):
@@ -126,71 +84,13 @@ class PromptModes:
             later = " after the turn" if self._screen.conversation.state.running else ""
             return f"Your own command{later}, in no sandbox; {told}. It runs in {where}"
         if is_note(area.text):
-            return f"Adds a line to {short(Path(self._screen.transcript.work_dir) / NOTES)}"
+            return f"Adds a line to {short(work_dir / NOTES)}"
         state = self._screen.conversation.state
         if state.running and area.text and not area.text.startswith("/"):
             if state.waits_for_own:
                 return "Enter sends it after your command"
             return "Enter steers; Tab queues it for after the turn"
         return ""
-
-    def _search_words(self) -> str:
-        if self._finds:
-            return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
-        if self._screen.prompt.area.text.strip():
-            return "Nothing that was sent has these words; Esc goes back"
-        return "Nothing was sent yet; Esc goes back"
-
-    def _is_in_chip(self) -> bool:
-        area = self._screen.prompt.area
-        chip = area.chip
-        return chip is not None and area.selection.end[1] < chip[2]
-
-    # --- the search of what was sent
-
-    def search_history(self) -> None:
-        """Begin to search what was sent, in this folder and then in the others; while that is done, go to the one before."""
-        area = self._screen.prompt.area
-        if self.searching:
-            if area.menu is not None:
-                area.menu.move(1)
-            return
-        self._draft = area.draft
-        area.is_searching = True
-        area.put("")
-        area.write("")
-        self._screen.follow_prompt()
-        self._screen.start(self._read_others())
-
-    async def _read_others(self) -> None:
-        folder = data_dir() / "history"
-        own = history_file(data_dir(), Path(self._screen.transcript.work_dir))
-        self._others = await asyncio.to_thread(read_others, folder, own)
-        if self.searching:
-            self._screen.follow_prompt()
-
-    def _found(self, query: str) -> list[Offer]:
-        past = self._screen.prompt.area.past
-        words = query.lower().strip()
-        found: dict[str, Offer] = {}
-        for texts, note in ((past.entries if past else (), ""), (self._others, "other folder")):
-            for text in reversed(texts):
-                if len(found) == MOST_OFFERED:
-                    break
-                if words in text.lower() and text not in found:
-                    found[text] = Offer(text, one_line(text[:500]), note)
-        return list(found.values())
-
-    def end_search(self, *, back: bool) -> bool:
-        """End the search; with `back` the prompt has again what stood there. False where none was under way."""
-        draft, self._draft = self._draft, None
-        if draft is None:
-            return False
-        self._screen.prompt.area.is_searching = False
-        if back:
-            self._screen.prompt.area.put_draft(draft)
-        self._screen.follow_prompt()
-        return True
 
     # --- commands and notes
 
@@ -277,6 +177,9 @@ class PromptModes:
         if text is None:
             screen.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
         else:
+            if not text.strip() and (draft := screen.prompt.area.message).strip():
+                screen.conversation.remember(draft)
+                screen.tell("The file was empty, and so the prompt is. Up brings the draft back.")
             screen.prompt.area.put(text)
         screen.focus_prompt()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.projection.world_lines import News, news_after
@@ -130,12 +131,8 @@ class Reader:
         if (shown := self._shown(world_line)) is not None:
             shown.transcript.show_dropped(checkpoint_id)
         elif before != world_line:
-
-            async def glance_at() -> None:
-                await reported(self._screen, self._glance_at(soul, world_line))
-
-            # Made when it begins: the next row may cancel it before that.
-            self._coming = self._screen.run_worker(glance_at, group="glance", exclusive=True)
+            work = reported(self._screen, partial(self._glance_at, soul, world_line))
+            self._coming = self._screen.run_worker(work, group="glance", exclusive=True)
 
     async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
         await asyncio.sleep(GLANCE_DELAY_S)

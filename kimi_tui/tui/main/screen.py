@@ -26,8 +26,9 @@ from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
+from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
+from kimi_tui.tui.main.completion import Completion
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import (
@@ -37,7 +38,9 @@ from kimi_tui.tui.main.hints import (
     first_hints,
     hints,
 )
-from kimi_tui.tui.prompt.area import Draft, PromptArea, may_be_path
+from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
+from kimi_tui.tui.notices import STAYS_S, Notice
+from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.image_chips import in_text
@@ -54,7 +57,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import STAYS_S, MainState, Prospect, Queued, Told
+from kimi_tui.tui.state import MainState, Prospect, Queued
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -65,13 +68,12 @@ if TYPE_CHECKING:
     from kimi_tui.images import Image
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.frame import Level
     from kimi_tui.tui.main.hints import FirstTime, FirstTimes
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.session_setup import Found
-    from kimi_tui.tui.prompt.menu import CommandMenu
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
     from kimi_tui.tui.worldline import WorldLineTranscript
@@ -90,16 +92,12 @@ REFUSED = "refused"
 READING = "Reading the session"
 WARNED_S = 10.0
 TWICE_S = 1.0
-APART_S = 0.5
-"""Seconds between two keys behind which what is written elsewhere begins another word in the prompt."""
 TOLD_LIMIT = 200
 """Notices that are kept to be read again."""
 OFFERED = 50
 """Checkpoints, or world lines, that are offered behind a command."""
 QUIT = "quit"
 """Topic of the notice that the key just pressed quits when it comes again."""
-BEHIND = "behind"
-"""Topic of the notice that what was written waits behind a question."""
 QUITTING = ("ctrl+c", "ctrl+d")
 AS_MESSAGE = "A blank before the slash sends it as a message."
 
@@ -116,7 +114,7 @@ class MainScreen(Screen[None]):
         commands: all that can be run here.
         keys: those of the configuration, by action.
         conversation: the session that is shown.
-        typed_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
+        keystrokes: where what is typed lands.
         n_changes: how many operations have changed what is live or its files since the session was opened.
         told: the newest notices, oldest first.
     """
@@ -149,27 +147,22 @@ class MainScreen(Screen[None]):
         self._learned = asyncio.Event()
         """Whether the commands of files are among them."""
         self._launch = launch
-        self._last_key_at = last_key_at
         self._opening = OPENING if launch.resume is not None else ""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
         self.transcript.keys = self.keys
         self.transcript.reading = READING if launch.resume is not None else ""
-        self.typed_at = 0.0
         self.n_changes = 0
-        self.told: deque[Told] = deque(maxlen=TOLD_LIMIT)
+        self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
         self.conversation = Conversation(launch, self)
         heading = heading_of(launch)._replace(title=self._opening)
-        self._frame = SessionFrame(self, launch, size, heading, self.transcript, self._new_menu)
+        self._frame = SessionFrame(self, launch, size, heading, self.transcript)
         self.header = self._frame.header
         self.chat_pane = self._frame.chat_pane
         self.timeline_pane = self._frame.timeline_pane
         self.prompt = PromptBar(key_of("send", self.keys))
+        self.completion = self.prompt.area.completion = Completion(self)
         self.footer = Footer()
-        self.type_ahead = TypeAhead(self, self._hand_on)
-        self._letters = LetterGate(self, self._write_here, self._act_on, self._tell_no_key)
-        self._cursor_letters = CursorLetters(
-            self, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
-        )
+        self.keystrokes = Keystrokes(self, last_key_at)
         self._approvals = ApprovalSlot(self, last_key_at)
         self._demo = DemoPlayer(self, launch, last_key_at)
         self._reader: Reader | None = None
@@ -177,8 +170,6 @@ class MainScreen(Screen[None]):
         self._image_input: ImageInput | None = None
         self._first_times: FirstTimes | None = None
         self._returned = rewind.ReturnedMessages()
-        self._writes_behind = False
-        """Whether what was pressed last was written behind a question: Enter ends that."""
         self._uses: list[str] = []
         """What was sent and the menu is not ordered by yet."""
         self._begun: Command | None = None
@@ -295,7 +286,9 @@ class MainScreen(Screen[None]):
         self.follow_prompt()
         self.start(self._learn_commands(opened.past.entries))
         self.transcript.reading = ""
-        self._tell_all((*self._launch.notices, *opened.notices))
+        if notices := (*self._launch.notices, *opened.notices):
+            # As one list: each would else cover the one before.
+            self.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files:
             self.start(rewind.offer_files(self))
         if not self._launch.demo:
@@ -364,23 +357,23 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.start(work, self.type_ahead.opening() if opens else None)
+        self.conversation.start(work, self.keystrokes.ahead.opening() if opens else None)
 
     @contextmanager
     def leaving(self) -> Generator[None]:
         """What is typed in this context is meant for the session that it ends with; for this one where it ends with none."""
-        self.type_ahead.leave()
+        self.keystrokes.ahead.leave()
         self._is_left = False
         try:
             yield
         finally:
             if not self._is_left:
-                self.type_ahead.stay()
+                self.keystrokes.ahead.stay()
 
     def leave_for(self, launch: Launch) -> None:
         """Let another session take the place of this one."""
         self._is_left = True
-        self.type_ahead.leave()
+        self.keystrokes.ahead.leave()
         self.post_message(SessionChosen(launch))
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
@@ -417,26 +410,27 @@ class MainScreen(Screen[None]):
 
     # --- notices and faults
 
-    def tell(self, text: str, *, level: Level = "info", advice: str = "", topic: str = "") -> None:
-        """Show a notice for a few seconds; with a topic, until that is solved."""
-        self.told.append(Told(time.time(), text, advice, level))
+    def tell(
+        self,
+        text: str,
+        *,
+        level: Level = "info",
+        advice: str = "",
+        topic: str = "",
+        more: Sequence[str] = (),
+    ) -> None:
+        """Show a notice for a few seconds; with a topic, until that is solved; with `more`, several that came at once."""
+        notice = Notice.of(text, level=level, advice=advice, topic=topic, more=more)
+        self.told.append(notice)
         # Where the timeline floats it would cover what is said in the chat; what stays until solved is there afterwards.
         covered = self.timeline_pane.floats and not topic
         panes = (self.chat_pane, self.timeline_pane)
-        panes[not covered].clear_notices()
-        panes[covered].notices.tell(text, level=level, advice=advice, topic=topic)
+        panes[not covered].solve()
+        panes[covered].tell(notice)
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
-        self.chat_pane.solved(topic)
-
-    def _tell_all(self, notices: Sequence[str]) -> None:
-        """Show what a start has to tell; several of it as one list, where each would else cover the one before."""
-        if len(notices) == 1:
-            self.tell(notices[0], level="warning")
-        elif notices:
-            self.told += [Told(time.time(), words, "", "warning") for words in notices]
-            self.chat_pane.notices.tell_all(notices, level="warning")
+        self.chat_pane.solve(topic)
 
     def _view_broken(self, error: Exception) -> None:
         """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
@@ -625,19 +619,20 @@ class MainScreen(Screen[None]):
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
-        self.chat_pane.clear_notices()
-        if self._prompt_modes is not None:
-            self._prompt_modes.end_search(back=False)
-        chosen = self._entry(event.text) if event.chosen is None else event.chosen
-        if chosen:
-            self._run_entry(chosen)
-        elif self._image_input is not None and self._image_input.reads:
+        self.chat_pane.solve()
+        if event.chosen:
+            self._run_entry(event.chosen)
+        elif self._image_input is not None and self._image_input.reads_for(event.text):
             self.start(self._send_when_read(event.text))
         else:
             self.send(event.text)
 
     def send(self, written: str) -> None:
-        """Run a command that was written out, or say the text."""
+        """Do what a line of the prompt stands for.
+
+        With `/` a command, with `!` one of the user's own for the shell, with `#` a note; with nothing the agent goes on.
+        All else is said to the agent, and all of these with a blank before them.
+        """
         text = sent_text(written)
         if not text:
             self.conversation.go_on()
@@ -648,6 +643,11 @@ class MainScreen(Screen[None]):
             self.tell("A command follows the slash.", advice="The arrows choose one of the list.")
             self.keep(text)
             return
+        behind = self._returned.command_behind(text)
+        if behind and self.commands.parse(behind).command is not None:
+            # The message waits on, for whoever edits it and for an undo, which takes it away again.
+            self.prompt.area.put_sent(text.removesuffix(behind).rstrip())
+            text = written = behind
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
@@ -675,17 +675,11 @@ class MainScreen(Screen[None]):
             self._learned.set()
             # Of what was sent before: now the commands of files are known, too.
             self._learn_uses(sent)
+        self.follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:
         await self._learned.wait()
         self.send(written)
-
-    def _entry(self, text: str) -> str:
-        """What the menu offers for a text, by name: also where it was typed and sent before the menu could open."""
-        if (menu := self.prompt.area.menu) is not None:
-            return menu.pick(text)
-        offered = self.commands.offered(text) if text != "/" else ()
-        return next((command.name for command in offered if command.is_begun_by(text)), "")
 
     def _run_entry(self, chosen: str) -> None:
         """Run an entry of the menu: a command's name, with a value behind a blank where it offered one."""
@@ -725,14 +719,11 @@ class MainScreen(Screen[None]):
         self.transcript.warm_up()
         self._look_away()
         area = self.prompt.area
-        self.typed_at = time.monotonic() if area.text else 0.0
+        self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
-        if area.is_recalled and not area.is_searching:
-            # The arrows go on through what was sent.
-            self.chat_pane.close_menu(area.text)
         self.follow_prompt()
         if self._frame.views is not None:
             self._frame.views.gauge.to_send = area.chip_tokens
@@ -746,21 +737,17 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        if self._prompt_modes is not None:
+        if self.completion.is_behind:
             self.follow_prompt()
 
     def follow_prompt(self) -> None:
         """Offer what fits the text in the prompt, and say over it what it will be."""
-        area = self.prompt.area
-        text, waits = area.text, self.conversation.follow_ups
+        self.completion.follow()
+        text, waits = self.prompt.area.text, self.conversation.follow_ups
         is_busy = bool(text) and self.conversation.state.running
-        begun = text[:1] in ("!", "#") or "@" in text or is_busy or waits
-        begun = begun or "[Pasted " in text or BEGINS in text
-        if self._prompt_modes is None and not begun:
-            area.menu = self.chat_pane.follow(area.text)
-            return
-        area.menu = self.chat_pane.follow(area.text, self.prompt_modes.offers())
-        self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
+        is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
+        if self._prompt_modes or is_busy or waits or is_other or self.completion.is_searching:
+            self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
 
     @property
     def prompt_modes(self) -> PromptModes:
@@ -769,7 +756,6 @@ class MainScreen(Screen[None]):
             from kimi_tui.tui.main.prompt_modes import PromptModes
 
             self._prompt_modes = PromptModes(self)
-            self.prompt.area.offers = self._prompt_modes.offers
         return self._prompt_modes
 
     @property
@@ -798,12 +784,7 @@ class MainScreen(Screen[None]):
     async def _load_image(self, facts: ImageBlock) -> bytes | None:
         return await self.image_input.load(facts)
 
-    def _new_menu(self) -> CommandMenu:
-        from kimi_tui.tui.prompt.menu import CommandMenu
-
-        return CommandMenu(self.commands, self.keys, values=self._values)
-
-    def _values(self) -> Values:
+    def values(self) -> Values:
         """What may follow the commands now."""
         timeline = self.views.timeline.model
         live, lines = timeline.tree.live, timeline.tree.lines
@@ -818,22 +799,13 @@ class MainScreen(Screen[None]):
         )
 
     @on(PromptArea.TabPressed)
-    def _complete(self) -> None:
-        """Complete a command; in the empty prompt, go to the chat."""
+    def _tab_pressed(self) -> None:
+        """From the empty prompt go to the chat; while the agent works, queue what stands there for after the turn."""
         area = self.prompt.area
         if not area.text:
             self.focus_chat()
-            return
-        self.follow_prompt()
-        menu = area.menu
-        if menu is not None and (chosen := menu.completion) is not None:
-            area.put(f"/{chosen.name}" if " " in chosen.name else f"/{chosen.name} ")
         elif self.conversation.state.running and area.text.strip():
             self.conversation.follow_up(area.take())
-
-    @on(PromptArea.PastTaken)
-    def _past_taken(self) -> None:
-        self.prompt_modes.end_search(back=False)
 
     @on(PromptArea.ModeChanged)
     def _mode_changed(self) -> None:
@@ -858,13 +830,8 @@ class MainScreen(Screen[None]):
 
     def on_command_menu_clicked(self) -> None:
         """A row of the menu was clicked."""
-        menu = self.prompt.area.menu
-        if menu is not None and menu.offer is not None:
-            self.prompt.area.accept(menu.offer)
-            return
-        if (chosen := self.chat_pane.command) is not None:
-            self.prompt.area.take()
-            self._run_entry(chosen.name)
+        if chosen := self.completion.click():
+            self._run_entry(chosen)
 
     @on(PromptArea.RecallPressed)
     def _recall_pressed(self) -> None:
@@ -919,7 +886,7 @@ class MainScreen(Screen[None]):
     @property
     def draft(self) -> Draft:
         """What the user has written and not sent."""
-        searched = self._prompt_modes.draft if self._prompt_modes is not None else None
+        searched = self.completion.draft
         return self.prompt.area.draft if searched is None else searched
 
     def take_draft(self) -> Draft:
@@ -943,47 +910,6 @@ class MainScreen(Screen[None]):
             self.conversation.remember(text)
         else:
             self.prompt.area.put_sent(text)
-
-    def write_on(self, text: str, *, tells: bool = True) -> None:
-        """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
-        from kimi_tui.foreign_text import clean_pasted
-
-        text, before = clean_pasted(text), self.prompt.area.typed
-        is_apart = (at := self._last_key_at()) - self.typed_at > APART_S
-        joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
-        self.prompt.area.write(f" {text}" if is_apart and joins else text)
-        self.typed_at = max(self.typed_at, at)  # before it is heard that the text has changed
-        if self._approvals.panel is None:
-            self.return_to_now()
-            if tells:
-                self.tell("Nothing was done: what you write goes into the prompt.")
-            return
-        # The prompt is behind a question, whose answers are letters.
-        self._writes_behind = True
-        self._letters.run.go_on(self._last_key_at())
-        if self.focused is None or self._approvals.panel.has_focus_within:
-            self.set_focus(self.on_view)
-        words = "Nothing was done: what you write waits behind the question."
-        self.tell(words, topic=BEHIND)
-
-    def _write_here(self, text: str) -> None:
-        """Take what was typed on the timeline or in the chat, and is no key there."""
-        self._act_on_cursor("leave")
-        self.write_on(text, tells=len(text) > 1)
-
-    def _cursor_action(self, key: str) -> str:
-        return self.on_view.copy_action(key)
-
-    def _act_on_cursor(self, action: str) -> None:
-        self.on_view.act_on_cursor(action)
-
-    def _tell_no_key(self, letter: str) -> None:
-        """A letter was typed there alone that does nothing."""
-        key = key_of("help", self.keys)
-        self.tell(
-            f"{letter} is no key here.",
-            advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
-        )
 
     def return_message(self, change: LineChanged | None, text: str) -> None:
         """Put a message into the prompt that a rewind or a jump left out of the chat; `change` told of that.
@@ -1011,6 +937,11 @@ class MainScreen(Screen[None]):
     def reading(self) -> int:
         """The number of the world line on view; 0 where now is shown."""
         return self._reader.world_line if self._reader is not None else 0
+
+    @property
+    def question(self) -> ApprovalPanel | None:
+        """The question in the place of the prompt; None where nothing is asked."""
+        return self._approvals.panel
 
     @property
     def on_view(self) -> Transcript:
@@ -1108,7 +1039,8 @@ class MainScreen(Screen[None]):
         if on_timeline and not prospect.words_stay:
             yield
             return
-        self.foresee(prospect)
+        if prospect != self._foreseen:
+            self.foresee(prospect)
         try:
             yield
         finally:
@@ -1167,81 +1099,18 @@ class MainScreen(Screen[None]):
     # --- where the keys go
 
     async def takes_early(self, event: events.Key | events.Paste) -> bool:
-        """See to it that what is typed lands in the prompt, in its order, and acts on nothing that was not opened for it.
-
-        Called by the app before it hands a key on. Gives the prompt the keys where they would be lost.
-
-        Returns:
-            Whether the key has been taken, and is not to be handed on.
-        """
+        """Whether a key or paste waits or was taken, and is not to be handed on; called by the app before it does so."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self._quit_no_more()
         if self._first_times is not None:
             self._first_times.key_pressed()
-        if event.is_forwarded:
-            return False  # on its way back from what it was handed on to
-        if isinstance(event, events.Key) and self._is_copying:
-            return await self._cursor_letters.takes(event)
-        if not self.type_ahead.is_holding and self.is_active and await self._takes_text(event):
-            return True
-        if self.type_ahead.takes(event):
-            return True
-        if self.is_current and self.focused is None and self.prompt.area.display:
-            self.focus_prompt()
-        return False
-
-    @property
-    def _is_copying(self) -> bool:
-        """Whether keys move a cursor through what is on view."""
-        return self.is_current and self.focused is self.on_view and self.on_view.is_copying
-
-    async def _takes_text(self, event: events.Key | events.Paste) -> bool:
-        """Whether this is taken as text, or waits whether it is, where only keys are expected."""
-        focused, timeline, panel = self.focused, self.timeline_pane, self._approvals.panel
-        asks = panel is not None and (focused is None or focused is panel)
-        if not (asks or focused is self.on_view or timeline.acts):
-            return False
-        if isinstance(event, events.Paste):
-            from kimi_tui.foreign_text import clean_pasted
-
-            self.write_on(event.text, tells=False)
-            if may_be_path(event.text):
-                self.image_input.read_path(clean_pasted(event.text), event.text)
-            return True
-        if panel is not None and asks:
-            return await panel.takes(event)
-        if panel is not None and event.key == "enter" and self._writes_behind:
-            return True  # the end of what waits behind the question, however late
-        is_text = event.character and event.is_printable
-        if is_text and self.reading and self.reader.comes_early(event):
-            self.prompt.area.write(event.character or "")
-            return True
-        is_behind = self.reading or not self.prompt.display
-        if event.key == "slash" and focused is self.on_view and is_behind:
-            self.search("")  # no command can begin there
-            return True
-        if await self._letters.takes(event):
-            return True
-        self._writes_behind = False
-        return False
-
-    async def _hand_on(self, event: events.Key | events.Paste) -> None:
-        await app_of(self).on_event(event)
-
-    async def _act_on(self, event: events.Key) -> None:
-        """Do what a letter does that has waited whether it begins a word."""
-        view = self.on_view
-        if event.key in keys_of("chat.copy_mode", self.keys) and self.focused is view:
-            # At once: the keys behind it are those of the cursor.
-            view.action_copy_mode()
-        else:
-            await self._hand_on(event)
+        return await self.keystrokes.takes(event)
 
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
         self.transcript.uncovered()
         self._look_away()
-        if (panel := self._approvals.panel) is not None:
+        if (panel := self.question) is not None:
             panel.wait_anew()
 
     def _look_away(self) -> None:
@@ -1250,7 +1119,7 @@ class MainScreen(Screen[None]):
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
-        self.type_ahead.screen_opened()
+        self.keystrokes.ahead.screen_opened()
 
     def focus_timeline(self) -> None:
         """Open the timeline and give it the keys; or close it where it has them."""
@@ -1287,7 +1156,7 @@ class MainScreen(Screen[None]):
 
     def focus_prompt(self) -> None:
         """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
-        panel = self._approvals.panel
+        panel = self.question
         if panel is None and self.reading:
             self.reader.focus()
         else:
@@ -1328,7 +1197,7 @@ class MainScreen(Screen[None]):
 
     def action_go_round(self, step: int) -> None:
         """Give the keys to the next of prompt, chat and timeline, as far as they are on the screen, or to the one before."""
-        asks = self._approvals.panel is not None and self._approvals.panel.has_focus
+        asks = self.question is not None and self.question.has_focus
         if asks or (self.timeline_pane.has_keys and step < 0):
             self.focus_chat()
         elif self.on_view.has_focus and step > 0 and not self.has_class("-overlay"):
@@ -1341,10 +1210,7 @@ class MainScreen(Screen[None]):
 
         Twice in an idle, empty prompt: the timeline, to go back to a step.
         """
-        if self._prompt_modes is not None and self._prompt_modes.end_search(back=True):
-            return
-        if self.prompt.area.has_focus and self.chat_pane.menu is not None:
-            self.chat_pane.close_menu(self.prompt.area.text)
+        if self.completion.escape():
             return
         if self.transcript.has_focus:
             if not self.end_search():
@@ -1381,7 +1247,7 @@ class MainScreen(Screen[None]):
 
     def on_approval_panel_too_early(self) -> None:
         """Say why nothing happened, in the question itself."""
-        panel, hints = self._approvals.panel, self._first_times
+        panel, hints = self.question, self._first_times
         if panel is not None and hints is not None and self.kimi.launch.config.hints:
             hints.happened("early", partial(setattr, panel, "hint"))
 
@@ -1390,7 +1256,7 @@ class MainScreen(Screen[None]):
         self._update_footer()
 
     def _update_footer(self) -> None:
-        panel = self._approvals.panel
+        panel = self.question
         if panel is not None and (panel.has_focus_within or self.focused is None):
             self.footer.hints = panel.hints
             return
@@ -1407,7 +1273,7 @@ class MainScreen(Screen[None]):
     @property
     def help_title(self) -> str:
         """What stands in the help over the keys that count now."""
-        panel = self._approvals.panel
+        panel = self.question
         if panel is not None and (panel.has_focus_within or self.focused is None):
             return "Approvals"
         return HELP_TITLES.get(self._place(), "")

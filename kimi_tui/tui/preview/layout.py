@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.cells import cell_len
 
@@ -185,29 +185,23 @@ def _summary_rows(
 
 
 def _listed_rows(
-    state: FilesState,
-    width: int,
-    room: int,
-    glyphs: Glyphs,
-    *,
-    with_diff: bool = True,
-    places: dict[int, int] | None = None,
-) -> list[list[StyledText]]:
+    state: FilesState, width: int, room: int, glyphs: Glyphs, *, with_diff: bool = True
+) -> list[Row]:
     """The list with the diff of the selected file under it, in at most `room` rows.
 
-    `places` is told which row shows which file. Two cells at the left of each row are for signs, so it stands two cells further left than what has none.
+    Two cells at the left of each row are for signs, so it stands two cells further left than what has none.
     """
     files = state.files
     if files.reason:
         lines = formatting.wrap_words(one_line(files.reason), width - 2)[:room]
-        return [[(f"  {line}", "quiet")] for line in lines]
+        return [Row([(f"  {line}", "quiet")]) for line in lines]
     if state.whole:
-        return _whole(state, width, room, glyphs)
-    notes = _notes(files, width, glyphs)
+        return [Row(spans) for spans in _whole(state, width, room, glyphs)]
+    notes = [Row(spans) for spans in _notes(files, width, glyphs)]
     if state.focused and state.at_rest and notes:
-        notes[0] = [(text, "accent") for text, _ in notes[0]]
+        notes[0] = Row([(text, "accent") for text, _ in notes[0].spans])
     if not state.rows:
-        return [[("  No file changed since.", "quiet")], *notes][:room]
+        return [Row([("  No file changed since.", "quiet")]), *notes][:room]
     heading: StyledText = (
         f"  {_ALONG if files.goes_along else _HEADING}",
         "accent" if state.focused else "quiet",
@@ -220,17 +214,13 @@ def _listed_rows(
     left -= len(notes) + 1 if notes else 0
     first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
     more = _hidden_words(first, len(state.rows) - first - n_shown, glyphs)
-    rows: list[list[StyledText]] = [
-        sides([heading], [(more, "quiet")], width) if more else [heading]
-    ]
+    rows = [Row(sides([heading], [(more, "quiet")], width) if more else [heading])]
     for place in range(first, first + n_shown):
         one = state.rows[place]
-        if places is not None:
-            places[len(rows)] = place
-        rows.append(_file_row(state, one, width, glyphs))
+        rows.append(Row(_file_row(state, one, width, glyphs), file=place))
         if place == state.selected and left > 0 and with_diff:
-            rows += _cut(_diff(one, width, glyphs), left, glyphs)
-    return [*rows, *([[], *notes] if notes else [])]
+            rows += [Row(spans) for spans in _cut(_diff(one, width, glyphs), left, glyphs)]
+    return [*rows, *([Row(), *notes] if notes else [])]
 
 
 def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -> list[StyledText]:
@@ -528,26 +518,44 @@ class PreviewState:
             self.actions = _with_files(self.plain_actions, self.files.hint(), self.pending)
 
 
+class Row(NamedTuple):
+    """One row inside the frame.
+
+    Attributes:
+        spans: what stands in it.
+        action, file: which choice, or which file, a click there is about; None for none.
+        is_selected: it has a ground.
+    """
+
+    spans: Sequence[StyledText] = ()
+    action: int | None = None
+    file: int | None = None
+    is_selected: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its characters."""
+        return "".join(text for text, _ in self.spans)
+
+    def indented(self, cells: int) -> Row:
+        """The row so many cells further right."""
+        return self._replace(spans=[(" " * cells, "quiet"), *self.spans])
+
+
 @dataclass(slots=True)
 class PreviewRows:
     """The rows inside the frame.
 
     Attributes:
         rows: from the top.
-        actions: which choice stands in a row.
-        files: which file stands in a row.
         files_at: the cell in which the rows of the files begin, with their signs.
-        selected: the rows that have a ground.
-        band: first and last (exclusive) cell of that ground.
+        band: first and last (exclusive) cell of the ground of the selected choice; a click within is about that.
         can_scroll: not all of what goes is seen.
         page: how many rows of what goes are seen.
     """
 
-    rows: list[list[StyledText]] = field(default_factory=list[list[StyledText]])
-    actions: dict[int, int] = field(default_factory=dict[int, int])
-    files: dict[int, int] = field(default_factory=dict[int, int])
+    rows: list[Row] = field(default_factory=list[Row])
     files_at: int = 0
-    selected: set[int] = field(default_factory=set[int])
     band: tuple[int, int] = (0, 0)
     can_scroll: bool = False
     page: int = 1
@@ -589,25 +597,14 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
         room = room - 1 if width >= WIDE_FROM else height
     top.append([])
     made = _view(state, width, room, height, glyphs)
-    made.rows += [[] for _ in range(height - len(made.rows))]
-    start = len(top)
-    result = PreviewRows(
-        [[(" " * AIR, "quiet"), *row] if row else [] for row in top],
-        {row + start: action for row, action in made.actions.items()},
-        {row + start: place for row, place in made.files.items()},
-        made.files_at,
-        {row + start for row in made.selected},
-        made.band,
-        made.can_scroll,
-        made.page,
-    )
-    result.rows += made.rows
-    if len(result.rows) + 2 <= max_height:
-        result.rows.append([])
-    keys = _key_row(_keys(state, width, result.can_scroll, glyphs), inner + 1)
-    result.rows.append([(" " * AIR, "quiet"), *keys])
-    result.rows = [fitted(row, width) for row in result.rows[:max_height]]
-    return result
+    rows = [Row(spans).indented(AIR) if spans else Row() for spans in top] + made.rows
+    rows += [Row()] * (height - len(made.rows))
+    if len(rows) + 2 <= max_height:
+        rows.append(Row())
+    keys = _key_row(_keys(state, width, made.can_scroll, glyphs), inner + 1)
+    rows.append(Row(keys).indented(AIR))
+    made.rows = [row._replace(spans=fitted(row.spans, width)) for row in rows[:max_height]]
+    return made
 
 
 def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
@@ -664,46 +661,36 @@ def _keys(
 
 
 def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """The choices alone, a row each, and under them that nothing is lost."""
-    made = PreviewRows(band=(1, width - 1))
-    _add_actions(made, state, width - 1, room, glyphs, hint_below=False)
+    """The choices alone, a row each, and under them the files, and that nothing is lost."""
+    rows = _action_rows(state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
-        _add_files_below(made, state.files, width - 2 * AIR + 2, room, glyphs)
+        rows += _files_below(state.files, width - 2 * AIR + 2, room - len(rows), glyphs)
     lost = _nothing_lost_rows(state.preview, width - 2 * AIR, state.line_name, state.pending)
-    if len(made.rows) + 1 + len(lost) <= room:
-        made.rows += [[], *([(" " * AIR, "quiet"), *row] for row in lost)]
-    return made
+    if len(rows) + 1 + len(lost) <= room:
+        rows += [Row(), *(Row(spans).indented(AIR) for spans in lost)]
+    return PreviewRows(rows, files_at=AIR - 2, band=(1, width - 1))
 
 
-def _add_files_below(
-    made: PreviewRows, files: FilesState, width: int, room: int, glyphs: Glyphs
-) -> None:
+def _files_below(files: FilesState, width: int, room: int, glyphs: Glyphs) -> list[Row]:
     """The files under the choices: as a list where there is room, else counted."""
-    apart: list[list[StyledText]] = [[]] if room - len(made.rows) > 1 else []
-    space = room - len(made.rows) - len(apart)
+    apart = [Row()] if room > 1 else []
+    space = room - len(apart)
     if space < 1:
-        return
-    places: dict[int, int] = {}
-    rows = _listed_rows(files, width, space, glyphs, with_diff=False, places=places)
+        return []
+    rows = _listed_rows(files, width, space, glyphs, with_diff=False)
     notes = len(files.files.not_covered) > 0
     if len(files.rows) + 1 + 2 * notes > space and not files.files.reason:
-        rows, places = _summary_rows(files, width, space, glyphs), {}
-    _place_files(made, places, len(made.rows) + len(apart), AIR - 2)
-    made.rows += [*apart, *([(" " * (AIR - 2), "quiet"), *row] for row in rows)]
+        rows = [Row(spans) for spans in _summary_rows(files, width, space, glyphs)]
+    return [*apart, *(row.indented(AIR - 2) for row in rows)]
 
 
 def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
     """What goes, or the files, alone."""
-    made = PreviewRows()
-    air = AIR
     if state.files is not None and state.files.focused:
-        air -= 2
-        places: dict[int, int] = {}
-        rows = _listed_rows(state.files, width - 2 * AIR + 2, room, glyphs, places=places)
-        _place_files(made, places, 0, air)
-    else:
-        rows = _dropped_rows(made, state, width - 2 * AIR, room, glyphs)
-    made.rows = [[(" " * air, "quiet"), *row] for row in rows]
+        listed = _listed_rows(state.files, width - 2 * AIR + 2, room, glyphs)
+        return PreviewRows([row.indented(AIR - 2) for row in listed], files_at=AIR - 2)
+    made = _dropped_rows(state, width - 2 * AIR, room, glyphs)
+    made.rows = [row.indented(AIR) for row in made.rows]
     return made
 
 
@@ -711,66 +698,56 @@ def _two_columns(
     state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs
 ) -> PreviewRows:
     """Choices at the left, what goes at the right."""
-    made = PreviewRows(band=(1, 1 + LEFT_WIDTH))
     lost = _nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.pending)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
-    _add_actions(made, state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
-    right = _right(made, state, width - RIGHT_AT - AIR, room, height or room, glyphs)
+    left = _action_rows(state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
+    made = _right(state, width - RIGHT_AT - AIR, room, height or room, glyphs)
     # The way back stands at the foot of the left column, and the columns are as high as the higher one.
-    height = height or min(room, max(len(made.rows) + 1 + len(lost), len(right)))
-    left = made.rows + [[] for _ in range(height - len(made.rows))]
-    if len(made.rows) + 1 + len(lost) <= height:
-        left[height - len(lost) :] = [[(" " * AIR, "quiet"), *row] for row in lost]
-    made.rows = []
-    for position in range(height):
-        row = fitted(left[position], RIGHT_AT - 2)
-        made.rows.append(row + (right[position] if position < len(right) else []))
+    n_left = len(left) + 1 + len(lost)
+    height = height or min(room, max(n_left, len(made.rows)))
+    left += [Row()] * (height - len(left))
+    if n_left <= height:
+        left[height - len(lost) :] = [Row(spans).indented(AIR) for spans in lost]
+    right = made.rows + [Row()] * (height - len(made.rows))
+    made.rows = [
+        row._replace(spans=[*fitted(row.spans, RIGHT_AT - 2), *beside.spans], file=beside.file)
+        for row, beside in zip(left[:height], right, strict=False)
+    ]
+    made.files_at, made.band = RIGHT_AT - 2, (1, 1 + LEFT_WIDTH)
     return made
 
 
-def _right(
-    made: PreviewRows, state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs
-) -> list[list[StyledText]]:
+def _right(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
     """What goes, and under it the files that changed since; two cells at the left are for signs."""
     files = state.files
     if files is not None and files.whole:
-        return _listed_rows(files, width + 2, height, glyphs)
+        return PreviewRows(_listed_rows(files, width + 2, height, glyphs))
     least = 0 if files is None else 1 + min(room // 2, 12 if files.rows else 3)
-    top = _dropped_rows(made, state, width, max(2, room - least), glyphs)
-    rows = [[("  ", "quiet"), *row] for row in top]
-    if files is None:
-        return rows
-    places: dict[int, int] = {}
-    listed = _listed_rows(files, width + 2, height - len(rows) - 1, glyphs, places=places)
-    _place_files(made, places, len(rows) + 1, RIGHT_AT - 2)
-    return [*rows, [], *listed]
+    made = _dropped_rows(state, width, max(2, room - least), glyphs)
+    made.rows = [row.indented(2) for row in made.rows]
+    if files is not None:
+        space = height - len(made.rows) - 1
+        made.rows += [Row(), *_listed_rows(files, width + 2, space, glyphs)]
+    return made
 
 
-def _place_files(made: PreviewRows, places: dict[int, int], first: int, at: int) -> None:
-    """Note where files stand, so that a click finds them."""
-    made.files = {row + first: place for row, place in places.items()}
-    made.files_at = at
-
-
-def _add_actions(
-    made: PreviewRows, state: PreviewState, end: int, room: int, glyphs: Glyphs, *, hint_below: bool
-) -> None:
+def _action_rows(
+    state: PreviewState, end: int, room: int, glyphs: Glyphs, *, hint_below: bool
+) -> list[Row]:
     """The rows of the choices; `end` is where their ground ends."""
+    rows: list[Row] = []
     group = state.actions[0].group if state.actions else 0
     spare = room - len(state.actions)
     if state.files is not None:
         spare -= _LEAST_FOR_FILES + (1 if state.files.files.not_covered else 0)
     for index, action in enumerate(state.actions):
         if action.group != group and spare > 0:
-            made.rows.append([])
+            rows.append(Row())
             spare -= 1
         group = action.group
         is_selected = index == state.selected
-        made.actions[len(made.rows)] = index
-        if is_selected:
-            made.selected.add(len(made.rows))
         edge = (glyphs.edge if is_selected else " ", "quiet" if state.details else "accent")
-        row: list[StyledText] = [
+        spans: list[StyledText] = [
             (" ", "quiet"),
             edge,
             (" ", "quiet"),
@@ -779,35 +756,33 @@ def _add_actions(
         ]
         # Where there is no room for how many files stay, those are named below.
         hints = (action.hint, action.hint.partition(";")[0]) if not hint_below else ()
-        gaps = ((hint, end - 2 - spans_width(row) - cell_len(hint)) for hint in hints if hint)
+        gaps = ((hint, end - 2 - spans_width(spans) - cell_len(hint)) for hint in hints if hint)
         if (fitting := next(((hint, gap) for hint, gap in gaps if gap >= 2), None)) is not None:
-            row += [(" " * fitting[1], "quiet"), (fitting[0], "quiet")]
-        made.rows.append(row)
+            spans += [(" " * fitting[1], "quiet"), (fitting[0], "quiet")]
+        rows.append(Row(spans, action=index, is_selected=is_selected))
         if action.hint and hint_below:
-            made.actions[len(made.rows)] = index
-            made.rows.append([(" " * 6, "quiet"), (action.hint, "quiet")])
+            rows.append(Row([(" " * 6, "quiet"), (action.hint, "quiet")], action=index))
+    return rows
 
 
-def _dropped_rows(
-    made: PreviewRows, state: PreviewState, width: int, room: int, glyphs: Glyphs
-) -> list[list[StyledText]]:
+def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
     """The list of what goes with a heading, as much as has room."""
     goes = state.preview.goes
     if not goes:
-        return [_nothing_dropped_row(state.preview)]
-    rows = [_dropped_heading(state.preview, width, state.pending)]
+        return PreviewRows([Row(_nothing_dropped_row(state.preview))])
+    made = PreviewRows([Row(_dropped_heading(state.preview, width, state.pending))])
     space = max(1, room - 1)
-    if len(goes) <= space:
-        state.scroll = 0
-        return rows + [dropped_row(message, width, glyphs) for message in goes]
-    made.can_scroll = True
-    made.page = space - 1
-    state.scroll = max(0, min(state.scroll, len(goes) - made.page))
-    shown = goes[state.scroll : state.scroll + made.page]
-    rows += [dropped_row(message, width, glyphs) for message in shown]
-    above, below = state.scroll, len(goes) - state.scroll - len(shown)
-    rows.append([(f"  {_hidden_words(above, below, glyphs)}", "quiet")])
-    return rows
+    made.can_scroll = len(goes) > space
+    if made.can_scroll:
+        made.page = space - 1
+    n_shown = made.page if made.can_scroll else len(goes)
+    state.scroll = max(0, min(state.scroll, len(goes) - n_shown))
+    shown = goes[state.scroll : state.scroll + n_shown]
+    made.rows += [Row(dropped_row(message, width, glyphs)) for message in shown]
+    if made.can_scroll:
+        above, below = state.scroll, len(goes) - state.scroll - n_shown
+        made.rows.append(Row([(f"  {_hidden_words(above, below, glyphs)}", "quiet")]))
+    return made
 
 
 def frame_title(state: PreviewState) -> str:

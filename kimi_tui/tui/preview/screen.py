@@ -20,7 +20,8 @@ from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, unhandled
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.letters import LetterRun, unhandled
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -101,19 +102,16 @@ class PreviewSheet(Widget):
         """Make the rows anew for the present size and state."""
         app = app_of(self)
         width = layout.frame_width(app.size.width) - 2
-        rows, glyphs = layout.rows_for(app.size.height), glyphs_of(app)
+        height, glyphs = layout.rows_for(app.size.height), glyphs_of(app)
         try:
-            self.sheet = layout.preview_rows(self.state, width, rows, glyphs)
+            self.sheet = layout.preview_rows(self.state, width, height, glyphs)
         except Exception:
             # What can be done stays on view, and its keys work, whatever is wrong with what they would change.
             log_fault("laying out a preview")
             marks = plain_rows("", width, glyphs)[:1]
-            self.sheet = layout.PreviewRows(
-                [
-                    *([(span.text, span.style) for span in mark.spans] for mark in marks),
-                    *([(f"    {one.key}  {one.verb}", "ink")] for one in self.state.actions),
-                ]
-            )
+            rows = [[(span.text, span.style) for span in mark.spans] for mark in marks]
+            rows += [[(f"    {one.key}  {one.verb}", "ink")] for one in self.state.actions]
+            self.sheet = layout.PreviewRows([layout.Row(spans) for spans in rows])
 
     def notify_style_update(self) -> None:
         """Colours may have changed."""
@@ -139,18 +137,19 @@ class PreviewSheet(Widget):
         offset = event.get_content_offset(self)
         if offset is None or select_piece(self, event, self._text_of(offset.y), offset):
             return
-        index = self.sheet.actions.get(offset.y)
+        row, at = self._row(offset.y), self.sheet.files_at
         first, last = self.sheet.band
-        at = self.sheet.files_at
-        if index is not None and first <= offset.x < last:
-            self.post_message(self.Chosen(index))
-        elif offset.y in self.sheet.files and offset.x >= at:
-            file = self.sheet.files[offset.y]
-            self.post_message(self.FileClicked(file, on_sign=offset.x < at + 2))
+        if row.action is not None and first <= offset.x < last:
+            self.post_message(self.Chosen(row.action))
+        elif row.file is not None and offset.x >= at:
+            self.post_message(self.FileClicked(row.file, on_sign=offset.x < at + 2))
 
-    def _text_of(self, row: int) -> str:
+    def _row(self, y: int) -> layout.Row:
         rows = self.sheet.rows
-        return "".join(text for text, _ in rows[row]) if 0 <= row < len(rows) else ""
+        return rows[y] if 0 <= y < len(rows) else layout.Row()
+
+    def _text_of(self, y: int) -> str:
+        return self._row(y).text
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """What is selected, to be copied."""
@@ -164,13 +163,12 @@ class PreviewSheet(Widget):
             return blank_strips("a preview", Region(0, y, self.size.width, 1))[0]
 
     def _painted(self, y: int) -> Strip:
-        sheet, width = self.sheet, self.size.width
-        spans = sheet.rows[y] if y < len(sheet.rows) else []
-        strip = self._painter.strip(spans, width)
-        if y not in sheet.selected:
+        row, width = self._row(y), self.size.width
+        strip = self._painter.strip(row.spans, width)
+        if not row.is_selected:
             return with_selection(self, strip, y, self._text_of)
-        first, last = sheet.band
-        selected = self._painter.strip(spans, width, ground="select")
+        first, last = self.sheet.band
+        selected = self._painter.strip(row.spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
 
 

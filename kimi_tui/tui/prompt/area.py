@@ -5,7 +5,7 @@ It knows nothing of the agent: what the user did is told in messages, and the sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from time import monotonic
 from types import MappingProxyType
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from textual._text_area_theme import TextAreaTheme
     from textual.document._document import Location
 
+    from kimi_tui.tui.main.completion import Completion
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.tui.prompt.image_chips import ImageChips
-    from kimi_tui.tui.prompt.menu import CommandMenu, Offer
     from kimi_tui.tui.prompt.vim import Mode, VimKeys
 
 HELD_S = 0.7
@@ -99,11 +99,9 @@ class PromptArea(TextArea):
             the question is closed.
 
     Attributes:
-        menu: takes the arrows and Tab while it is active.
         past: what was sent before; None until it is loaded.
         images: what the chips of images stand for; None where there are none.
-        offers: what the menu offers in the place of commands for what stands here; None for commands.
-        is_searching: whether what is typed looks for what was sent before.
+        completion: what is offered for what stands here, which has Enter, Tab and the arrows first; None where nothing is.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -143,10 +141,10 @@ class PromptArea(TextArea):
     class Sent(Message):
         """Enter was pressed; `text` is what stood in the field, which is empty now, and may be empty itself.
 
-        `chosen` is what the menu offered for it, by name: empty for nothing, None where there is no menu yet.
+        `chosen` is the command that was offered for it, by name; empty for none.
         """
 
-        def __init__(self, text: str, chosen: str | None = None) -> None:
+        def __init__(self, text: str, chosen: str = "") -> None:
             super().__init__()
             self.text = text
             self.chosen = chosen
@@ -170,13 +168,10 @@ class PromptArea(TextArea):
             self.stops = stops
 
     class TabPressed(Message):
-        """Tab in the field."""
-
-    class PastTaken(Message):
-        """What was sent before was chosen in the menu."""
+        """Tab in the field, where it completes nothing."""
 
     class PathPasted(Message):
-        """What may be a path to an image was pasted, or chosen in the menu; `written` is what stands for it in the field."""
+        """What may be a path to an image was pasted; `written` is what stands for it in the field."""
 
         def __init__(self, written: str, pasted: str) -> None:
             super().__init__()
@@ -222,9 +217,7 @@ class PromptArea(TextArea):
         self._is_answer = is_answer
         self.past: History | None = None
         self.images: ImageChips | None = None
-        self.menu: CommandMenu | None = None
-        self.offers: Callable[[], Sequence[Offer] | None] = lambda: None
-        self.is_searching = False
+        self.completion: Completion | None = None
         self._vim: VimKeys | None = None
         self._mode: tuple[Mode | None, str] = (None, "")
         """The mode that was told last, and the macro that was recorded then."""
@@ -409,6 +402,8 @@ class PromptArea(TextArea):
     def chip_tokens(self) -> int:
         """About how many tokens the chips that stand here take when they are sent."""
         text = self.text
+        if "[" not in text:  # with which every chip begins
+            return 0
         found = [self._pastes[chip] for chip in self._pastes if chip in text]
         # What stands for a message that was sent may hold images.
         images = self.images.tokens_in(self.message) if self.images is not None else 0
@@ -456,7 +451,8 @@ class PromptArea(TextArea):
         if self._vim is not None:
             self._vim.write()
         self.load_text("")
-        self.mode_changed()
+        if self._vim is not None:
+            self.mode_changed()
         if self.past is not None:
             self.past.rewind()
         return text
@@ -509,8 +505,11 @@ class PromptArea(TextArea):
 
     def _ends_offers(self, key: str) -> bool:
         """Whether a key, which is the screen's, is about what is offered for what stands here."""
-        return key == "escape" and (
-            self.is_searching or (self.menu is not None and self.menu.active)
+        offered = self.completion
+        return (
+            key == "escape"
+            and offered is not None
+            and (offered.is_searching or offered.is_choosing)
         )
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -576,6 +575,8 @@ class PromptArea(TextArea):
 
     def _chip_at(self, column: int) -> tuple[str, int, int] | None:
         line = self.document.get_line(self.selection.end[0])
+        if "[" not in line:  # with which every chip begins
+            return None
         for chip in self._pastes:
             start = line.find(chip)
             if 0 <= start < column <= start + len(chip):
@@ -604,51 +605,17 @@ class PromptArea(TextArea):
             self.move_cursor((row, end))
         return False
 
-    def accept(self, offer: Offer) -> None:
-        """Put into the field what the menu offers: in the place of the path that is being typed, else of all of it."""
-        from kimi_tui.tui.prompt.menu import typed_mention
-
-        row, column = self.selection.end
-        found = typed_mention(self.typed)
-        if offer.is_path and found is not None:
-            self.replace(offer.text, (row, found[0]), (row, column))
-            self.move_cursor((row, found[0] + len(offer.text)))
-            if may_be_path(offer.shown):
-                self.post_message(self.PathPasted(offer.text.rstrip(), offer.shown))
-        else:
-            if self.is_searching:
-                self.put_sent(offer.text)
-            else:
-                self.put(offer.text)
-            self.post_message(self.PastTaken())
-
-    def _accepts(self) -> bool:
-        """Whether the menu offers something for what stands here, and that is not written out already; it is put here.
-
-        What is only looked for with is never sent: found as it is written, it is taken as any other.
-        """
-        if self.menu is None:
-            return False
-        self.menu.follow(self.text, self.offers())
-        offer = self.menu.offer
-        if offer is None:
-            return False
-        written = self.typed if offer.is_path else self.text
-        if written.endswith(offer.text.rstrip()) and not self.is_searching:
-            return False
-        self.accept(offer)
-        return True
-
     def action_send(self) -> None:
         """Hand over what stands here, or take what the menu offers."""
         if self._is_answer:
             self.post_message(self.Sent(self.text))
             return
-        if self._accepts() or self.is_searching:
+        offered = self.completion
+        if offered is not None and (offered.take() or offered.is_searching):
             return
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
-        chosen = self.menu.pick(self.text) if self.menu is not None else None
+        chosen = offered.pick() if offered is not None else ""
         self.post_message(self.Sent(self.take(), chosen))
 
     def action_newline(self) -> None:
@@ -727,20 +694,9 @@ class PromptArea(TextArea):
         self._delete_via_keyboard(first, last)
         self._killed_where = (self.text, self.selection.end)
 
-    def _moves_in_menu(self, step: int) -> bool:
-        """Whether the menu has the arrows, and has moved. What was typed last may not have been followed yet."""
-        menu = self.menu
-        if menu is None:
-            return False
-        if not self.is_recalled:
-            menu.follow(self.text, self.offers())
-        if menu.active:
-            menu.move(step)
-        return menu.active
-
     def action_earlier(self) -> None:
         """The line above, or from the first one what was sent before."""
-        if self._moves_in_menu(-1):
+        if self.completion is not None and self.completion.choose(-1):
             return
         if self.cursor_location[0] > 0 or self._is_wrapped_above():
             self.action_cursor_up()
@@ -751,7 +707,7 @@ class PromptArea(TextArea):
 
     def action_later(self) -> None:
         """The line below, or from the last one what was sent after."""
-        if self._moves_in_menu(1):
+        if self.completion is not None and self.completion.choose(1):
             return
         past = self.past
         at_end = self.cursor_location[0] == self.document.line_count - 1
@@ -795,7 +751,7 @@ class PromptArea(TextArea):
 
     def action_complete(self) -> None:
         """Complete what is being typed."""
-        if not self._accepts():
+        if self.completion is None or not self.completion.complete():
             self.post_message(self.TabPressed())
 
     @property

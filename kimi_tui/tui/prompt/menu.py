@@ -6,7 +6,6 @@ with the first of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,30 +26,6 @@ from kimi_tui.tui.prompt.command import Command, CommandTable, Values
 from kimi_tui.tui.screens import AnswersOnce, sheets
 
 NAME_CELLS = 25
-_TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
-_LONGEST_LINE = 1000
-"""Letters of the line before the cursor that are looked at: a pasted one has no end."""
-_PLAIN_PATH = re.compile(r"[^\s\"\\#]+")
-
-
-def typed_mention(before: str) -> tuple[int, str] | None:
-    """What is being typed of a path: where its `@` stands in the line, and the path so far; None where it is none.
-
-    Args:
-        before: the line up to the cursor.
-    """
-    found = _TYPED_PATH.search(before, max(0, len(before) - _LONGEST_LINE))
-    if found is None:
-        return None
-    return found.start(), found[1] if found[1] is not None else found[2]
-
-
-def mention(path: str) -> str:
-    """A path as it is written in the prompt; quoted where a blank or a sign in it would end it."""
-    if _PLAIN_PATH.fullmatch(path):
-        return f"@{path}"
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
-    return f'@"{escaped}"'
 
 
 class Offer(NamedTuple):
@@ -102,7 +77,6 @@ class CommandMenu(Widget):
         self._followed = ""
         self._is_moved = False
         """Whether the arrows have chosen."""
-        self._closed_for: str | None = None
         self._is_hint = False
 
     @property
@@ -139,9 +113,6 @@ class CommandMenu(Widget):
             text: all of it.
             offers: what is offered in the place of commands; None for commands.
         """
-        if text == self._closed_for:
-            return
-        self._closed_for = None
         if text != self._followed:
             self._followed = text
             self._is_moved = False
@@ -154,19 +125,6 @@ class CommandMenu(Widget):
             return
         entries = self._commands.with_values(text, self._values())
         self._show(entries or (command,), is_hint=not entries)
-
-    def pick(self, text: str) -> str:
-        """The name of the command that Enter runs for this text; empty where nothing is offered for it.
-
-        What was typed last may not have been followed yet.
-        """
-        self.follow(text)
-        return self.chosen.name if self.chosen is not None else ""
-
-    def close(self, text: str) -> None:
-        """Offer nothing until the prompt holds another text than this."""
-        self._closed_for = text
-        self.show(())
 
     def show(self, found: tuple[Command, ...]) -> None:
         """Offer these."""

@@ -1104,12 +1104,13 @@ class VimKeys:
     def takes(self, event: events.Key) -> bool:
         """Whether a key is a command, and was carried out."""
         area, vim, key = self._area, self._vim, event.key
-        menu = area.menu
-        is_choosing = menu is not None and menu.active
+        offered = area.completion
+        is_choosing = offered is not None and offered.is_choosing
+        is_searching = offered is not None and offered.is_searching
         if self.mode in ("insert", "replace"):
             # Most terminals send Esc and a letter right behind it as that letter with Alt.
             letter = event.character if key.startswith("alt+") and event.is_printable else None
-            if is_choosing or area.is_searching or not (letter or key == "escape"):
+            if is_choosing or is_searching or not (letter or key == "escape"):
                 return self.mode == "replace" and self._types_over(event)
             self._take_over()
             vim.leave_insert()

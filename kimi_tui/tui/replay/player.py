@@ -166,7 +166,7 @@ class Player:
         self._target = self.clock.position
         if self._settled.is_set():
             self._settled.clear()
-            self._owner.run_worker(reported(self._owner, self._seek_target()), name="seek")
+            self._owner.run_worker(reported(self._owner, self._seek_target), name="seek")
 
     async def settled(self) -> None:
         """Wait until the moment is shown that was asked for last."""

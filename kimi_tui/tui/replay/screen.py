@@ -22,7 +22,8 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import LetterGate
+from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import (
     AnswersOnce,
     ImageChosen,
@@ -36,7 +37,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
@@ -106,7 +107,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
     def _open(self) -> None:
-        self.run_worker(reported(self, self._read()), name="read the session")
+        self.run_worker(reported(self, self._read), name="read the session")
 
     async def _read(self) -> None:
         try:
@@ -281,7 +282,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             return
         player.pause()
         self._forking = True
-        self.run_worker(reported(self, self._continue(recorded, player)), name="fork")
+        self.run_worker(reported(self, partial(self._continue, recorded, player)), name="fork")
 
     async def _continue(self, recorded: RecordedSession, player: Player) -> None:
         try:
@@ -317,7 +318,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
-        self._frame.chat_pane.notices.tell(text, level=level, advice=advice)
+        self._frame.chat_pane.tell(Notice.of(text, level=level, advice=advice))
 
     def _tell(self, words: str) -> None:
         self.tell(words, level="warning")

@@ -29,9 +29,9 @@ from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, LineField, key_of
+from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
+from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
-from kimi_tui.tui.state import STAYS_S
-from kimi_tui.tui.terminal_input import TOO_EARLY, AskedByLetters
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kimi_tui.session.listing import Said
-    from kimi_tui.tui.frame import Level
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.sessions.shelf import Row, Shelf
 
 
@@ -395,7 +395,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
     # --- reading
 
     def _list(self) -> None:
-        self.run_worker(reported(self, self._read()), group="read", exclusive=True)
+        self.run_worker(reported(self, self._read), group="read", exclusive=True)
 
     async def _read(self) -> None:
         """List the sessions piece by piece, the newest first."""
@@ -449,7 +449,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         return f"There is no session {where}."
 
     def _find(self) -> None:
-        self.run_worker(reported(self, self._search()), group="find", exclusive=True)
+        self.run_worker(reported(self, self._search), group="find", exclusive=True)
 
     async def _search(self) -> None:
         """Look through what was said; what is found joins the list."""
@@ -475,7 +475,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         self._update()
 
     def _show_preview(self) -> None:
-        self.run_worker(reported(self, self._read_preview()), group="preview", exclusive=True)
+        self.run_worker(reported(self, self._read_preview), group="preview", exclusive=True)
 
     async def _read_preview(self) -> None:
         shelf, row = await self._opened(), self.list.chosen
@@ -489,7 +489,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         row = self.list.chosen
         if field == "rename" and (row is None or row.held):
             if row is not None:
-                self._change(self._rename_if_free(row))
+                self._change(partial(self._rename_if_free, row))
             return
         self._keep()
         self._field = field
@@ -518,7 +518,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
             title, row = one_line(self._input.value).strip(), self.list.chosen
             self._close_field()
             if row is not None:
-                self._change(self._rename(row, title))
+                self._change(partial(self._rename, row, title))
         elif self.list.chosen is not None:
             self._picked()
 
@@ -562,15 +562,15 @@ class SessionsScreen(AskedByLetters[Launch | None]):
 
     # --- what is done with a session
 
-    def _change(self, work: Coroutine[Any, Any, None]) -> None:
-        self.run_worker(reported(self, self._guarded(work)), group="change")
+    def _change(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.run_worker(reported(self, partial(self._guarded, work)), group="change")
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await it; why it could not be done is said."""
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do it; why it could not be done is said."""
         from kimi_tui.session.errors import SessionError, StorageTrouble
 
         try:
-            await work
+            await work()
         except StorageTrouble as error:
             self.tell(error.message, level="warning", advice=error.advice)
         except SessionError as error:
@@ -581,7 +581,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         if self._keep():
             self._update()
         elif self.list.chosen is not None:
-            self._change(self._open(self.list.chosen))
+            self._change(partial(self._open, self.list.chosen))
 
     async def _open(self, row: Row) -> None:
         if row.id == self._own_id:
@@ -624,7 +624,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         """Go on in a copy."""
         self._keep()
         if self.list.chosen is not None:
-            self._change(self._fork(self.list.chosen))
+            self._change(partial(self._fork, self.list.chosen))
 
     async def _fork(self, row: Row) -> None:
         copy = await (await self._opened()).fork(row)
@@ -651,7 +651,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         if row is not None and row.id == self._own_id:
             self.tell("This is the session you are in.", level="warning")
         elif row is not None:
-            self._change(self._archive(row))
+            self._change(partial(self._archive, row))
         self._update()
 
     async def _archive(self, row: Row) -> None:
@@ -702,7 +702,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         """Put it into the trash, where that is still asked."""
         if self._doomed is row:
             self._doomed = None
-            self._change(self._delete(row))
+            self._change(partial(self._delete, row))
 
     async def _delete(self, row: Row) -> None:
         where = await asyncio.to_thread((await self._opened()).throw_away, row)

@@ -417,6 +417,13 @@ class Viewport:
             edge, ground = ("accent", "select") if self.has_focus else ("line", "band")
         elif key == self.hovered:
             ground = "band"
+        scene = self.listing.scene
+        # A D-Mail on its way: from the newest row down as far as the motion has come.
+        has_arc = (
+            scene is not None
+            and scene.reason == "dmail"
+            and position <= self.revert_progress * len(scene.checkpoints)
+        )
         cache_key = (
             key,
             0 if row is None else (row.kind, row.lanes, row.hidden, row.is_tip),
@@ -425,18 +432,18 @@ class Viewport:
             look,
             edge,
             ground,
+            has_arc and ("head" if position == 0 else "shaft"),
         )
-        moves = self.listing.scene is not None
-        if not moves and (strip := self._strips.get(cache_key)) is not None:
+        if (strip := self._strips.get(cache_key)) is not None:
             return strip
         if row is None:
             spans = now_spans(columns, self.glyphs, look)
         else:
             spans = row_spans(row, columns, self.glyphs, look)
-        if moves:
-            spans = self._with_arc(position, spans)
+        if has_arc:
+            spans = self._with_arc(spans, is_head=position == 0)
         mark = (self.glyphs.edge if edge else " ", edge or "quiet")
-        return self._line([mark, *spans], ground, None if moves else cache_key)
+        return self._line([mark, *spans], ground, cache_key)
 
     def _look(self, position: int, row: Row | None, scale: int, *, is_grey: bool) -> Look:
         listing, model = self.listing, self.listing.model
@@ -480,18 +487,15 @@ class Viewport:
         forks = tree.forks(tree.key_below(checkpoint.index))
         return bool(forks) and forks[-1].n == checkpoint.from_line
 
-    def _with_arc(self, position: int, spans: list[StyledText]) -> list[StyledText]:
-        """The arc of a D-Mail on its way: from the newest row down as far as the motion has come."""
-        scene = self.listing.scene
-        if scene is None or scene.reason != "dmail":
+    def _with_arc(self, spans: list[StyledText], *, is_head: bool) -> list[StyledText]:
+        """The row with the arc of a D-Mail that is on its way: with its head, or with a part of what it has passed."""
+        if len(spans) < 2:
             return spans
-        if position > self.revert_progress * len(scene.checkpoints) or len(spans) < 2:
-            return spans
-        head = spans[0] if position else (self.glyphs.turn, "dmail")
+        head = (self.glyphs.turn, "dmail") if is_head else spans[0]
         blanks = spans[1][0]
         if len(blanks) < 2 or blanks.strip():
             return [head, *spans[1:]]
-        mark = self.glyphs.step if position else self.glyphs.arc
+        mark = self.glyphs.arc if is_head else self.glyphs.step
         return [head, (" ", "line"), (mark, "dmail"), (blanks[2:], "line"), *spans[2:]]
 
     # --- around the list

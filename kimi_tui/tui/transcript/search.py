@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
@@ -501,7 +502,7 @@ class Search:
 
     def _scan(self, wait_s: float, *, goes: bool) -> None:
         self._stop_scanning()
-        work = reported(self._transcript, self._scan_all(wait_s, goes=goes))
+        work = reported(self._transcript, partial(self._scan_all, wait_s, goes=goes))
         self._scanning = self._transcript.run_worker(work, group="search")
 
     async def _scan_all(self, wait_s: float, *, goes: bool) -> None:
@@ -557,12 +558,8 @@ class Search:
         if index is not None and flow.views[index].late is not None:
             # The next key goes on from there.
             finder.current = place
-
-            async def go() -> None:
-                await reported(self._transcript, self._go_when_whole(finder, place))
-
-            # Made when it begins: the next key may cancel it before that.
-            self._transcript.run_worker(go, group="match", exclusive=True)
+            work = reported(self._transcript, partial(self._go_when_whole, finder, place))
+            self._transcript.run_worker(work, group="match", exclusive=True)
         else:
             self._gone(finder, place)
 

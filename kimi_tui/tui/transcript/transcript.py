@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.style import Style
@@ -420,7 +421,7 @@ class Transcript(ScrollView, can_focus=True):
             return ()
         if self._thumbnails is None:
 
-            def start(work: Coroutine[None, None, None]) -> None:
+            def start(work: Callable[[], Coroutine[None, None, None]]) -> None:
                 self.run_worker(reported(self, work), group="thumbnails")
 
             self._thumbnails = Thumbnails(self.load_image, start, self._picture_came)
@@ -614,7 +615,9 @@ class Transcript(ScrollView, can_focus=True):
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
     def _import_ahead(self) -> None:
-        self.run_worker(reported(self, asyncio.to_thread(import_for_answers)), group="warm-up")
+        self.run_worker(
+            reported(self, partial(asyncio.to_thread, import_for_answers)), group="warm-up"
+        )
 
     # --- frames
 
@@ -898,19 +901,27 @@ class Transcript(ScrollView, can_focus=True):
         # A motion stands in front of what is already there.
         seen = end if motion is None else max(start, min(end, motion.start))
         dropped = self._dropped_rows()
+        is_marked = self._search is not None or self._copying is not None
+        is_marked = is_marked or self.selected_marks is not None
         strips = [
-            self._strip(row, place, dropped, glyphs.edge)
+            self._strip(row, place, dropped, glyphs.edge, is_marked=is_marked)
             for row, place in enumerate(flow.lines(start, seen), start)
         ]
         if motion is not None:
-            covers = (motion.row(row, self.motion_progress, glyphs) for row in range(seen, end))
-            strips += [painter.paint(cover) for cover in covers]
+            progress = self.motion_progress
+            for row in range(seen, end):
+                strips.append(painter.paint(motion.row(row, progress, glyphs)))
         if seen == bottom and (mark := self._new_mark()) is not None:
             strips[-1] = painter.with_mark(strips[-1], mark)
         return strips
 
-    def _strip(self, row: int, place: Place, dropped: range, edge: str) -> Strip:
-        """A row of the content, in which this stands, while a rewind would take the rows `dropped`."""
+    def _strip(
+        self, row: int, place: Place, dropped: range, edge: str, *, is_marked: bool
+    ) -> Strip:
+        """A row of the content, in which this stands, while a rewind would take the rows `dropped`.
+
+        Something `is_marked` in some row: found, selected, or under the cursor of copying.
+        """
         painter, (view, index, line) = self._painter, place
         is_past = view is not None and view.block.is_past
         is_chosen = view is not None and view.block.key == self._current and index >= 0
@@ -923,7 +934,7 @@ class Transcript(ScrollView, can_focus=True):
             strip = painter.hovered(past_line(line) if is_past else line)
         else:
             strip = painter.view_strip(view, index)
-        if self._search is not None or self._copying is not None or self.selected_marks:
+        if is_marked:
             strip = self._marked(strip, row, place)
         # With a D-Mail what the user said and pinned stays, though all around it goes.
         stays = self._words_stay and view is not None and (view.block.pinned or view.block.is_users)
@@ -1210,7 +1221,7 @@ class Transcript(ScrollView, can_focus=True):
         view = self._current_view()
         if view is not None and view.late is not None:
             self.run_worker(
-                reported(self, self._open_when_whole(view)), group="link", exclusive=True
+                reported(self, partial(self._open_when_whole, view)), group="link", exclusive=True
             )
         else:
             self._open_next(view)
@@ -1292,13 +1303,13 @@ class Transcript(ScrollView, can_focus=True):
             self._selection_copied(end.value)
         else:
             first = self.flow.index_of(self.selected_marks[0])
-            copied = self._copied_in_slices(in_slices(work, COPY_SLICE_S), first or 0)
+            copied = partial(self._copied_in_slices, work, first or 0)
             self.run_worker(reported(self, copied), group="copy", exclusive=True)
         self.screen.clear_selection()
         return True
 
-    async def _copied_in_slices(self, copied: Awaitable[str], first: int) -> None:
-        self._selection_copied(await copied)
+    async def _copied_in_slices(self, copied: Generator[None, None, str], first: int) -> None:
+        self._selection_copied(await in_slices(copied, COPY_SLICE_S))
         # What was laid out for it may be higher than it was taken for.
         self._note(first)
         self._draw()

@@ -590,7 +590,9 @@ class Flow:
                 ):
                     break  # what was empty may take more rows than it did
                 if 0 <= at < len(view.lines):
-                    line = view.lines[at] = view.lines[at].shown
+                    line = view.lines[at]
+                    if line.late is not None:
+                        line = view.lines[at] = line.shown
                     found.append((view, at, line))
                 else:
                     found.append((view, -1, BLANK))

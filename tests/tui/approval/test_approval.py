@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,8 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.approval.panel import AWAY_SHORT, ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.letters import LetterRun
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
@@ -625,6 +627,18 @@ async def test_question_place_and_all_answers_are_on_every_screen(size: tuple[in
         assert offer.replace(" ", "") in words.replace(" ", "")
         assert desk.panel.size.height <= size[1]
         assert all(cell_len(row) <= size[0] for row in shown.split("\n"))
+
+
+@pytest.mark.parametrize("deep", [8, 30])
+@pytest.mark.parametrize("size", [(60, 40), (60, 20)])
+async def test_no_word_stands_alone_before_a_long_path(size: tuple[int, int], deep: int) -> None:
+    where = f"in /work{'/a-folder' * deep}, for at most 60 s; may change files"
+    desk = Desk(replace(request(), where=where))
+    async with desk.run_test(size=size) as pilot:
+        await pilot.pause()
+        rows = [row.strip(" ▌") for row in desk.text().split("\n")]
+        assert "in" not in rows
+        assert where.replace(" ", "") in "".join(rows).replace(" ", "") or size[1] == 20
 
 
 async def test_a_question_of_the_agent_breaks_between_words() -> None:

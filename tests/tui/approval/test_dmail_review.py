@@ -85,7 +85,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
         server.script(say("So I ask."))
         await one.pilot.press("c", "ctrl+j", *"/Ask instead.")
         await one.sees("/Ask instead.")
-        assert one.screen.chat_pane.command is None
+        assert one.screen.completion.command is None
         await one.pilot.press("enter")
         await one.sees("So I ask.")
         await one.idle()

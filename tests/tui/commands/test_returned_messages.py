@@ -92,6 +92,21 @@ async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> No
         assert area.text == "Tell me of apples and more"
 
 
+async def test_a_command_typed_behind_it_is_one(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await two_turns(one, server)
+        area = one.screen.prompt.area
+        await rewound(one, 0, "Tell me of apples")
+        n_asked = len(server.requests)
+        area.focus()
+        await one.pilot.press(*" /usage", "enter")
+        await one.until(lambda: area.text == "Tell me of apples")
+        await one.pilot.press(*"/undo", "enter")
+        await one.sees("The apple is red.")
+        await one.until(lambda: area.text == "")
+        assert len(server.requests) == n_asked
+
+
 def op(name: str, uid: str = "", line: int = 0) -> LineChanged:
     """An operation as the engine tells it."""
     return LineChanged(cast("Operation", name), 1, line, uid)
@@ -107,6 +122,20 @@ def test_what_the_user_wrote_is_left_alone() -> None:
     assert returned.changed(op("undo", line=1), "mine") is None
     assert returned.changed(op("redo", line=1), "") == "hello"
     assert returned.changed(op("undo", line=1), "hello") == ""
+
+
+def test_what_stands_behind_it_is_a_command_only_where_it_is_as_it_came() -> None:
+    returned = ReturnedMessages()
+    assert returned.command_behind("hello /undo") == ""
+    returned.gave(rewind := op("rewind", "a"), "hello")
+    returned.changed(rewind, "hello")
+    assert returned.command_behind("hello/undo") == "/undo"
+    assert returned.command_behind("hello\n/rewind 3 ") == "/rewind 3"
+    assert returned.command_behind("hello!/undo") == ""
+    assert returned.command_behind("hello /undo\nand go on") == ""
+    assert returned.command_behind("hell /undo") == ""
+    returned.said()
+    assert returned.command_behind("hello /undo") == ""
 
 
 @pytest.mark.parametrize("heard_first", [False, True])

@@ -380,6 +380,15 @@ async def test_a_warning_stands_once(home: Path) -> None:
         await one.until(lambda: one.text().count("The disk is slow.") >= 1)
 
 
+@pytest.mark.parametrize("command", ["rewind", "fork", "dmail", "jump", "pin"])
+async def test_what_is_no_number_is_refused_in_the_same_words(home: Path, command: str) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.say(f"/{command} x")
+        await one.sees("x is no number.")
+        await one.sees("The timeline shows them.")
+
+
 async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
         await a_world_line(one, server)

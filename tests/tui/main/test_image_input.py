@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -14,13 +15,13 @@ from support.screens import Desk, desk
 from textual import events
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.images import ImageRefused, read_image
+from kimi_tui.images import Image, ImageRefused, read_image
 from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.tui.desktop import Clipping
 from kimi_tui.tui.dialogs.picture import PictureScreen
 from kimi_tui.tui.main import image_input
 from kimi_tui.tui.main.image_input import MOST, images_at
-from kimi_tui.tui.prompt.area import may_be_path
+from kimi_tui.tui.prompt.area import PromptArea, may_be_path
 
 CHIP = "[image shot.png 40x30 ~4]"
 SEES = ("image_in", "tools")
@@ -166,7 +167,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.pilot.press("up")
         assert area.text == f"what {CHIP} is it"
         area.put("now @own")
-        await one.until(lambda: bool(one.screen.prompt_modes.offers()))
+        await one.until(lambda: bool(one.screen.completion.offers()))
         await one.pilot.press("tab")
         await one.until(lambda: area.text.startswith("now [image own shot.png 20x20"))
         await one.pilot.press("enter")
@@ -183,6 +184,40 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         server.release()
         await one.sees("later")
         assert len(shown_images(server.requests[2].body)) == 3
+
+
+async def test_an_image_that_comes_between_enter_and_its_message_goes_with_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read = threading.Event()
+
+    def slowly(pasted: str, folder: Path, user: Path) -> list[Image]:
+        assert may_read.wait(50)
+        return images_at(pasted, folder, user)
+
+    monkeypatch.setattr(image_input, "images_at", slowly)
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, capabilities=SEES) as one,
+    ):
+        server.script(say("I see."), say("And I have read."))
+        await one.ready()
+        area, path = one.screen.prompt.area, f"{home}/shot.png"
+        area.post_message(events.Paste(path))
+        await one.until(lambda: bool(one.screen.image_input._reading))
+        # What Enter does, in two steps.
+        written = area.take()
+        may_read.set()
+        await asyncio.wait(one.screen.image_input._reading)
+        area.post_message(PromptArea.Sent(written))
+        await one.sees("I see.")
+        assert len(shown_images(server.requests[0].body)) == 1
+        await one.idle()
+        # It was for that message alone.
+        await one.say(f"read {path}")
+        await one.sees("And I have read.")
+        assert len(shown_images(server.requests[1].body)) == 1
+        assert path in json.dumps(server.requests[1].body["messages"])
 
 
 async def test_enter_right_behind_a_paste_waits_for_the_image(
@@ -262,7 +297,7 @@ async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
         area.put("")
         await one.pilot.press("ctrl+v", "ctrl+u")
         later[30].set()
-        await one.until(lambda: not one.screen.image_input.reads)
+        await one.until(lambda: not one.screen.image_input.reads_for(""))
         for key in ("ctrl+v", "enter"):
             area.post_message(events.Key(key, None))
         await one.sees("A blue box.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from support.chat_app import is_drawn
 from support.chat_server import ChatServer, call, say
 from support.long_session import LETTERS, LongSession, opened
 from support.pictures import PictureExtension
@@ -72,6 +73,8 @@ class Pictures:
             await desk.until(lambda size=size, on=screens: all(s.size == size for s in on))
             # Below a dialog the main screen is painted a moment later.
             await desk.until(lambda: desk.text().lstrip().startswith("Importer"))
+            # In another width the chat is laid out anew in slices, and then stands a few rows from where it first was.
+            await desk.until(lambda: is_drawn(desk.screen.transcript))
             await desk.pilot.pause()
             assert desk.app.export_screenshot() == self._snapshot(name=f"{view}-{size[0]}")
         await desk.pilot.resize_terminal(*SIZES[0])

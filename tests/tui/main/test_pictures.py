@@ -27,8 +27,9 @@ from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.commands.session import JOBS_USE
 from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
-from kimi_tui.tui.frame import Notices
+from kimi_tui.tui.first_run.welcome import WelcomeScreen
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.notices import Notices
 from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
 
@@ -333,8 +334,10 @@ async def test_the_first_run(
     launch = running.launch._replace(choice=NeedsChoice())
     running = KimiApp(launch)
     async with running.run_test(size=size) as pilot:
-        await running.workers.wait_for_complete()
-        await pilot.pause(0.3)
+        welcome = running.screen
+        assert isinstance(welcome, WelcomeScreen)
+        while welcome._servers is None:
+            await pilot.pause()
         await running.workers.wait_for_complete()
         await pilot.pause()
         assert running.export_screenshot() == picture

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, call, gate, say, stall, status
@@ -20,6 +22,7 @@ from kimi_tui.tui.approval.panel import AWAY, ApprovalPanel
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.formatting import percent
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
@@ -557,7 +560,7 @@ def spoil_the_line(home: Path) -> None:
 async def test_all_that_is_wrong_with_a_session_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kimi_tui.tui.frame.STAYS_S", 0.5)
+    monkeypatch.setattr("kimi_tui.tui.notices.STAYS_S", 0.5)
     async with ChatServer() as server:
         server.script(say("One."))
         async with desk(home, server.base_url) as one:
@@ -627,11 +630,22 @@ async def test_ctrl_c_twice_quits(home: Path) -> None:
 async def test_ctrl_c_quits_as_long_as_it_says_so(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kimi_tui.tui.main.screen.STAYS_S", 0.2)
+    ends: list[Callable[[], object]] = []
+    set_timer = MainScreen.set_timer
+
+    def kept(screen: Any, delay: float, callback: Any = None, **options: Any) -> Any:
+        if delay == STAYS_S:
+            ends.append(callback)
+        return set_timer(screen, delay, callback, **options)
+
+    monkeypatch.setattr(MainScreen, "set_timer", kept)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.pilot.press("ctrl+c")
         await one.sees("Ctrl+C again quits.")
+        # The time is over.
+        (end,) = ends
+        end()
         await one.until(lambda: "again quits" not in one.text())
         await one.pilot.press("ctrl+c")
         await one.sees("Ctrl+C again quits.")

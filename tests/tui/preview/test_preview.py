@@ -129,7 +129,7 @@ async def test_a_click_answers_but_only_on_a_choice() -> None:
         # A second click selects the word, a third one the row.
         sheet = app.screen.query_one(PreviewSheet)
         at = Offset(layout.AIR, 1) + sheet.gutter.top_left
-        words = "".join(text for text, _ in sheet.sheet.rows[1]).strip()
+        words = sheet.sheet.rows[1].text.strip()
         for times, selected in ((2, words.split()[0]), (3, words)):
             await pilot.click(sheet, offset=at, times=times)
             assert app.screen.get_selected_text() == selected
@@ -208,7 +208,7 @@ def test_more_actions_are_data() -> None:
     for width, height in ((102, 28), (72, 20), (56, 16)):
         sheet = layout.preview_rows(state, width, height, UNICODE)
         assert len(sheet.rows) <= height
-        assert set(sheet.actions.values()) == set(range(len(actions)))
+        assert {row.action for row in sheet.rows} == {None, *range(len(actions))}
 
 
 @pytest.mark.parametrize(("width", "n_rows"), [(102, 1), (72, 2), (56, 2)])
@@ -222,10 +222,7 @@ def test_more_actions_are_data() -> None:
 )
 def test_what_goes_had_cost_so_much(width: int, n_rows: int, cost: Cost, words: str) -> None:
     state = layout.PreviewState(replace(LONG, cost=cost), CONVERSATION_ACTIONS)
-    rows = [
-        "".join(part for part, _ in row)
-        for row in layout.preview_rows(state, width, 20, UNICODE).rows
-    ]
+    rows = [row.text for row in layout.preview_rows(state, width, 20, UNICODE).rows]
     found = [number for number, row in enumerate(rows) if words in row]
     assert found == [1 + n_rows]
     assert "frees" in rows[2]
@@ -235,7 +232,7 @@ def test_without_prices_no_money_is_spoken_of() -> None:
     rows = layout.preview_rows(
         layout.PreviewState(LONG, CONVERSATION_ACTIONS), 102, 30, UNICODE
     ).rows
-    assert not any("cost" in part for row in rows for part, _ in row)
+    assert not any("cost" in row.text for row in rows)
 
 
 @given(
@@ -256,9 +253,8 @@ def test_every_row_fits_whatever_the_words(
         sheet = layout.preview_rows(state, width, height, glyphs)
         assert len(sheet.rows) <= height
         for row in sheet.rows:
-            text = "".join(part for part, _ in row)
-            assert cell_len(text) == width
-            assert "\x1b" not in text
+            assert cell_len(row.text) == width
+            assert "\x1b" not in row.text
 
 
 @pytest.fixture(autouse=True)
@@ -569,9 +565,8 @@ def test_every_row_of_files_fits_whatever_they_are_called(
         sheet = layout.preview_rows(state, width, height, glyphs)
         assert len(sheet.rows) <= height
         for row in sheet.rows:
-            text = "".join(part for part, _ in row)
-            assert cell_len(text) == width
-            assert "\x1b" not in text
+            assert cell_len(row.text) == width
+            assert "\x1b" not in row.text
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
@@ -610,7 +605,7 @@ def test_a_jump_forward_leaves_nothing() -> None:
     state = layout.PreviewState(preview, actions_at(6, 3))
     for width, height in ((104, 28), (74, 20), (58, 16)):
         rows = layout.preview_rows(state, width, height, UNICODE).rows
-        shown = "\n".join("".join(text for text, _ in row) for row in rows)
+        shown = "\n".join(row.text for row in rows)
         assert "Leaves nothing; adds 500 tokens" in shown
         assert "r  Jump there" in shown
         assert "Rewind" not in shown
@@ -651,7 +646,7 @@ def test_at_sixty_cells_the_files_can_be_left_with_esc() -> None:
     assert state.files is not None
     state.files.focused = True
     keys = layout.preview_rows(state, 58, 16, UNICODE).rows[-1]
-    assert "Esc cancel" in "".join(text for text, _ in keys)
+    assert "Esc cancel" in keys.text
 
 
 async def test_rows_that_cannot_be_painted_leave_the_choices(
@@ -685,6 +680,6 @@ def test_a_message_that_alone_goes_is_said_to_come_back() -> None:
     preview = replace(STORY, goes=(), steps=2, messages=1)
     state = layout.PreviewState(preview, CONVERSATION_ACTIONS)
     rows = layout.preview_rows(state, 104, 28, UNICODE).rows
-    shown = "\n".join("".join(text for text, _ in row) for row in rows)
+    shown = "\n".join(row.text for row in rows)
     assert "Your message goes, back to the prompt." in shown
     assert "Nothing goes but" not in shown

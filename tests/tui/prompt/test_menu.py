@@ -38,8 +38,8 @@ def asked(server: ChatServer) -> int:
 
 async def offers(one: Desk, name: str) -> None:
     """Wait until the menu has chosen this command."""
-    pane = one.screen.chat_pane
-    await one.until(lambda: pane.command is not None and pane.command.name == name)
+    offered = one.screen.completion
+    await one.until(lambda: offered.command is not None and offered.command.name == name)
 
 
 async def click_on(one: Desk, typed: str, wanted: str) -> None:
@@ -61,7 +61,7 @@ async def test_enter_runs_what_is_highlighted(home: Path) -> None:
         assert one.screen.prompt.area.text == ""
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
-        assert one.screen.chat_pane.command is None
+        assert one.screen.completion.command is None
         await one.pilot.press("up")
         assert one.screen.prompt.area.text == "/help"
         assert server.requests == []
@@ -137,7 +137,7 @@ async def test_what_is_typed_and_sent_in_one_go_is_what_the_menu_would_have_chos
         await one.ready()
         commands = ran(one, monkeypatch)
         area = one.screen.prompt.area
-        assert area.menu is None
+        assert one.screen.completion.menu is None
         area.load_text("/he")
         area.action_send()
         await one.until(lambda: commands == [("help", "")])
@@ -157,7 +157,7 @@ async def test_escape_closes_it_and_keeps_the_text(home: Path) -> None:
         await one.pilot.press(*"/he")
         await offers(one, "help")
         await one.pilot.press("escape")
-        await one.until(lambda: one.screen.chat_pane.command is None)
+        await one.until(lambda: one.screen.completion.command is None)
         assert one.screen.prompt.area.text == "/he"
         assert one.screen.conversation.state.running, "the agent works on"
         await one.pilot.press("enter")
@@ -178,7 +178,7 @@ async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert one.screen.prompt.area.text == "/rename "
         # What it takes is still to be seen, and the arrows are not its.
         await one.sees("/rename [TITLE]")
-        assert one.screen.chat_pane.command is None
+        assert one.screen.completion.command is None
         await one.pilot.press(*"Apples", "enter")
         await one.sees("This session is now called Apples.")
         await one.pilot.press(*"/jump", "enter")
@@ -217,7 +217,7 @@ async def test_what_was_sent_before_opens_no_menu(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "/undo")
         await one.pilot.press("up")
         assert one.screen.prompt.area.text == "/usage"
-        assert one.screen.chat_pane.command is None
+        assert one.screen.completion.command is None
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,8 @@ def test_what_the_arrows_chose_stays_chosen_when_more_is_offered() -> None:
     menu.follow("/model a-")
     assert menu.chosen is None
     menu.move(-1)
-    assert menu.pick("/model a-") == "model a-2"
+    assert menu.chosen is not None
+    assert menu.chosen.name == "model a-2"
 
 
 async def test_that_there_are_more_commands_is_said(home: Path) -> None:

@@ -60,16 +60,15 @@ async def test_a_message_is_written_changed_undone_and_sent(home: Path) -> None:
         assert area.text == ""
         await press("slash", *"them")
         assert area.text == "/them"
-        await one.until(lambda: one.screen.chat_pane.menu is not None)
+        await one.until(lambda: one.screen.completion.menu is not None)
         # Esc closes the menu first.
         await press("escape")
         assert (area.mode, area.text) == ("insert", "/them")
         # And so does a colon.
         await press("escape", "d", "d", *":q")
         assert (area.mode, area.text) == ("insert", "/q")
-        await one.until(lambda: (menu := one.screen.chat_pane.menu) is not None and menu.active)
-        assert one.screen.chat_pane.menu is not None
-        assert one.screen.chat_pane.menu.pick("/q") == "quit"
+        await one.until(lambda: (menu := one.screen.completion.menu) is not None and menu.active)
+        assert one.screen.completion.pick() == "quit"
         await press("ctrl+u", *"and: more", "escape", "0", "colon", "escape", "d", "d", "a")
         assert area.text == ""
         await press("escape", "c", "c", *"second line", "enter")
@@ -86,7 +85,7 @@ async def test_esc_twice_stops_the_agent_and_prose_from_elsewhere_is_written(hom
         area.text = "some words"
         await press("escape")
         await one.until(lambda: area.mode == "normal")
-        one.screen.write_on("more ")
+        one.screen.keystrokes.write_on("more ")
         assert area.mode == "insert"
         await press(*"and")
         assert "more and" in area.text

@@ -21,11 +21,10 @@ from kimi_tui.launch import Launch
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.store import SessionStore
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.keyboard import LetterRun
+from kimi_tui.tui.letters import LetterRun, SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.sessions.screen import SessionsScreen
 from kimi_tui.tui.sessions.shelf import Row, Shelf
-from kimi_tui.tui.terminal_input import SeenQuestion
 
 URL = "http://127.0.0.1:9/v1"
 BROKEN = "Fields with quotes inside break the import"

@@ -225,6 +225,17 @@ def test_positions_stay_true(steps: list[tuple[str, int]]) -> None:
     assert flow.line(flow.height)[2] is BLANK
 
 
+def test_rows_of_a_picture_are_those_that_are_asked_for_one_by_one() -> None:
+    talk = long_talk(6)
+    _, at_once = flow_of(talk)
+    _, singly = flow_of(talk)
+    # Nothing is laid out yet: where blocks stand changes on the way.
+    for start, end in ((-2, 40), (17, 18), (30, 30), (40, 500)):
+        found = [(index, line) for _, index, line in at_once.lines(start, end)]
+        assert found == [singly.line(row)[1:] for row in range(start, end)]
+    assert at_once.height == singly.height
+
+
 LONG_LINES = "A line of the log that was pasted here, 中文 and all of it.\n" * 5_000
 LONG_LINE = "word " * 60_000
 

@@ -56,7 +56,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
     await one.say("Tell me of plums")
     await one.sees("Plums are blue.")
     await one.idle()
-    one.screen.chat_pane.clear_notices()
+    one.screen.chat_pane.solve()
 
 
 def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
@@ -403,7 +403,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: one.app.screen is one.screen)
         assert "The keys are elsewhere" in await one.sees("waits behind the question")
         # What comes after a while is another word.
-        one.screen.typed_at -= 1.0
+        one.screen.keystrokes.written_at -= 1.0
         typed(one, "yay")
         await one.until(lambda: area.text == "yes, do yay")
         one.app.post_message(events.Paste(" \r\ny"))
@@ -447,7 +447,9 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert area.text == "y yes"
         # It waits no more.
         await one.until(lambda: "waits behind the question" not in one.text())
-        assert not one.screen.chat_pane.notices.board
+        notices = one.screen.chat_pane.notices
+        assert notices is not None
+        assert not notices.board
 
 
 async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
@@ -518,10 +520,10 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         await one.pilot.press("escape")
         one.screen.focus_prompt()
         one.screen.prompt.area.put("fo")
-        await one.until(lambda: one.screen.typed_at > 0)
+        await one.until(lambda: one.screen.keystrokes.written_at > 0)
         one.screen.start(preview(one.screen, Target(2)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        typed(one, "r", before_s=time.monotonic() - one.screen.typed_at - 0.05)
+        typed(one, "r", before_s=time.monotonic() - one.screen.keystrokes.written_at - 0.05)
         await one.until(lambda: one.screen.prompt.area.text == "for")
         assert facts(one, server) == before
         shown = await a_preview(one)
@@ -564,7 +566,9 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         before = facts(one, server)
         await one.say("/worldline 1")
         # Esc would drop what still waits for the line to be open.
-        await one.until(lambda: one.screen.reader.has_keys and not one.screen.type_ahead.is_holding)
+        await one.until(
+            lambda: one.screen.reader.has_keys and not one.screen.keystrokes.ahead.is_holding
+        )
         await one.pilot.press(*"just")
         assert one.screen.reading == 1
         assert facts(one, server) == before

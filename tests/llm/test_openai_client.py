@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.lazy_packages import put_off
+from kimi_tui.llm.openai_client import put_off
 
 PACKAGE = "package_put_off"
 
@@ -49,8 +49,8 @@ def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
 
 CLIENT = """
 import sys
-from kimi_tui.llm.openai_compatible import openai_client
-openai_client("http://127.0.0.1:1/v1", "", read_s=1.0)
+from kimi_tui.llm.openai_client import OpenAIClient
+OpenAIClient("http://127.0.0.1:1/v1", "", read_s=1.0)
 assert "openai.types.responses.response" not in sys.modules
 from openai.types.responses import Response
 assert Response.model_fields

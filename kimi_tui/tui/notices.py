@@ -1,0 +1,205 @@
+"""Notices: one is told on a screen, stands under the last rows of a pane for some seconds or until it is solved, and is listed by `/notices`.
+
+`Notice.of` makes the value from what others wrote, `standing` and `Notices.tell` decide what stands beside it, and `rows_of` draws all that stands.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+from textual import events
+from textual.containers import Container
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.selection import Selection
+from textual.widget import Widget
+
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.tui.formatting import cut, wrap_words
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+
+Level = Literal["info", "warning", "error"]
+STAYS_S = 6.0
+"""For how long a notice stays that nothing else takes away."""
+MAX_ROWS = 3
+LIST_ROWS = 6
+"""Rows for several notices that came at once."""
+_EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
+
+
+class Notice(NamedTuple):
+    """What was told.
+
+    Attributes:
+        text: one line.
+        level: how grave it is.
+        advice: one line on what can be done; may be empty.
+        topic: with one it stays until that is solved; empty for some seconds.
+        more: others that were told at once, and are shown with it as a list.
+        at: when, in seconds since 1970.
+        until: for how long it stays, in monotonic time; infinite with a topic.
+    """
+
+    text: str
+    level: Level = "info"
+    advice: str = ""
+    topic: str = ""
+    more: tuple[str, ...] = ()
+    at: float = 0.0
+    until: float = float("inf")
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        *,
+        level: Level = "info",
+        advice: str = "",
+        topic: str = "",
+        more: Sequence[str] = (),
+    ) -> Notice:
+        """A notice that is told now, of any texts; several stay for as long as each of them would."""
+        stays_s = float("inf") if topic else STAYS_S * (1 + len(more))
+        until = time.monotonic() + stays_s
+        advice = " ".join(clean(advice).split())
+        others = tuple(map(one_line, more))
+        return cls(one_line(text), level, advice, topic, others, time.time(), until)
+
+
+@runtime_checkable
+class ShowsNotices(Protocol):
+    """A screen on which a notice can be seen."""
+
+    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+        """Show a notice for a few seconds."""
+        ...
+
+
+def standing(board: tuple[Notice, ...], topic: str | None, now: float) -> tuple[Notice, ...]:
+    """What still stands of the notices on a screen without those of a topic, of which "" has all that pass by themselves."""
+    return tuple(one for one in board if one.topic != topic and one.until > now)
+
+
+def rows_of(board: Sequence[Notice], width: int, glyphs: Glyphs) -> list[Content]:
+    """The newest notices that fit, each with its advice under it, in rows of so many cells; a list stands alone."""
+    room = max(8, width - 6)
+    rows: list[Content] = []
+    for one in reversed(board):
+        if one.more:
+            return [*rows, *_list_rows(one, room, glyphs)]
+        advice = _wrapped(one.advice, room, MAX_ROWS - 1, glyphs.cut)
+        text = _wrapped(one.text, room, MAX_ROWS - len(advice), glyphs.cut)
+        if len(rows) + len(text) + len(advice) > MAX_ROWS:
+            return rows
+        signs = [f"{glyphs.caution} " if one.level != "info" else "  "] + ["  "] * MAX_ROWS
+        styled = [(row, "bold $ink-strong") for row in text] + [(row, "$ink") for row in advice]
+        edge = _EDGES[one.level]
+        rows += [
+            Content.assemble((glyphs.edge, edge), " ", (sign, f"bold {edge}"), row)
+            for sign, row in zip(signs, styled, strict=False)
+        ]
+    return rows
+
+
+def _list_rows(notice: Notice, room: int, glyphs: Glyphs) -> list[Content]:
+    """Several notices, each with a sign of its own; where there are too many, where the rest is to be read."""
+    texts = (notice.text, *notice.more)
+    n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
+    each = max(1, LIST_ROWS // len(texts))
+    rows: list[Content] = []
+    for text in texts[:n_shown]:
+        sign = f"{glyphs.caution} " if notice.level != "info" else "  "
+        for line in _wrapped(text, room, each, glyphs.cut):
+            head = (glyphs.edge, "$warn"), " ", (sign, "bold $warn")
+            rows.append(Content.assemble(*head, (line, "$ink-strong")))
+            sign = "  "
+    if n_shown < len(texts):
+        rest = f"   {len(texts) - n_shown} more; /notices lists all of them"
+        rows.append(Content.assemble((glyphs.edge, "$warn"), (rest, "$ink")))
+    return rows
+
+
+def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:
+    """The text in at most `rows` lines of `width` cells."""
+    lines = wrap_words(text, width)
+    if len(lines) > rows:
+        lines = [*lines[: rows - 1], " ".join(lines[rows - 1 :])]
+    return [cut(line, width, ellipsis) for line in lines]
+
+
+class Notices(Widget):
+    """The notices of a pane; not there while there are none."""
+
+    board: reactive[tuple[Notice, ...]] = reactive((), layout=True, init=False)
+    """What stands now, the newest last."""
+
+    class Grown(Message):
+        """They may take another number of rows."""
+
+    def tell(self, notice: Notice) -> None:
+        """Show one in the place of what was told of its topic, or of what passes by itself."""
+        now = time.monotonic()
+        self.board = (*standing(self.board, notice.topic, now), notice)
+        if not notice.topic:
+            self.set_timer(notice.until - now + 0.05, self.solve)
+
+    def solve(self, topic: str | None = None) -> None:
+        """Take away the notice of a topic, with "" what would pass by itself, and what has passed."""
+        self.board = standing(self.board, topic, time.monotonic())
+
+    def watch_board(self, board: tuple[Notice, ...]) -> None:
+        """Be there while there is something to tell."""
+        self.display = bool(board)
+        self.set_class(any(one.level == "error" for one in board), "-grave")
+        # Where they take as many rows as before they were gone no resize tells of it.
+        self.call_after_refresh(self.on_resize)
+
+    def on_resize(self) -> None:
+        """What stands above them may have to give way."""
+        self.post_message(self.Grown())
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are at that width, which is not the widget's own before it has a place."""
+        return len(rows_of(self.board, width, glyphs_of(self)))
+
+    def render(self) -> Content:
+        """All rows."""
+        return Content("\n").join(rows_of(self.board, self.size.width, glyphs_of(self)))
+
+    def on_click(self, event: events.Click) -> None:
+        """A third click selects what the second one did: Textual would select all that stands in the same pane."""
+        if event.chain > 1:
+            event.prevent_default()
+            self.text_select_all()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """What is selected, without the edge and the signs before it."""
+        found = super().get_selection(selection)
+        if found is None:
+            return None
+        glyphs = glyphs_of(self)
+        signs = f" {glyphs.edge}{glyphs.caution}"
+        return "\n".join(row.lstrip(signs) for row in found[0].split("\n")), found[1]
+
+
+class NoticingPane(Container):
+    """A pane over whose last rows notices are shown."""
+
+    notices: Notices | None = None
+    """Put in their place with the first one."""
+
+    def tell(self, notice: Notice) -> None:
+        """Show a notice."""
+        if self.notices is None:
+            self.notices = Notices()
+            self.mount(self.notices)
+        self.notices.tell(notice)
+
+    def solve(self, topic: str = "") -> None:
+        """Take away the notice of a topic; without one, what would pass by itself."""
+        if self.notices is not None:
+            self.notices.solve(topic)
