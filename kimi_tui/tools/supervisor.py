@@ -5,6 +5,9 @@ group; and it holds the reading end of a pipe that the program holds open, so th
 whatever ended that. (PR_SET_PDEATHSIG would reach the command alone, not what it started, and depends on the thread
 that forked.)
 
+In the whole sandbox two more processes wait above the command: the one that left the namespaces of the system, and the first of
+the new ones, with which all in them ends. Both end with this one.
+
 `supervised` tells how it is started: isolated, with two descriptors and the words that confine the command
 (`sandbox/confine.py`; none: it is not confined). Orders are single characters: T (end all), K (kill all), Q (let go of
 what runs). Reports are lines: `E errno [why]` (not started), `X code` (it ended), `L count` (what is left after a K).

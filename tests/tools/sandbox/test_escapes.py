@@ -395,6 +395,30 @@ async def test_commands_talk_to_themselves_and_are_where_they_were(
     assert (outside.work / "here").exists()
 
 
+async def test_what_may_only_look_writes_nothing_but_temporary_files(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir(parents=True)
+    (outside.home / ".cache/pip").mkdir(parents=True)
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    script = "for path in x ~/.cache/pip/x /tmp/x /dev/shm/x; do echo x > $path && echo $path; done 2> /dev/null"
+    confined = here.confined(["/bin/bash", "-c", script], outside.work, writes=False)
+    command = RunningCommand(
+        confined.argv,
+        work_dir=outside.work,
+        environ=confined.environ,
+        timeout_s=50,
+        on_output=lambda text: None,
+        confined_to=confined.words,
+        ends_all=True,
+    )
+    try:
+        assert (await command.run()).output.text.split() == ["/tmp/x", "/dev/shm/x"]
+    finally:
+        here.remove_temporary()
+
+
 def test_all_of_a_command_ends_with_its_supervisor(sandbox: Sandbox, outside: Outside) -> None:
     outside.work.mkdir(parents=True)
     environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}

@@ -323,6 +323,39 @@ def test_what_guarded_links_lead_to_is_guarded(environ: dict[str, str], tmp_path
             name.unlink(missing_ok=True)
 
 
+def test_a_repository_whose_hooks_are_a_link_is_held_whole(
+    policy: Policy, environ: dict[str, str]
+) -> None:
+    hooks = Path(policy.work, ".git/hooks")
+    shutil.rmtree(hooks)
+    Path(policy.work, "tests/hooks").mkdir()
+    hooks.symlink_to("../tests/hooks")
+    found = policy_for(Path(policy.work), SandboxSettings(), environ)
+    assert not found.may_write(".git/index")
+
+
+def test_no_entry_is_written_behind_a_link_in_another_one(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (work, home / "made", home / "other"):
+        folder.mkdir()
+    (home / "first").symlink_to("made")
+    (home / "made/second").symlink_to("../other")
+    settings = SandboxSettings(writable=("~/first", "~/first/second"))
+    assert policy_for(work, settings, environ).writable == (str(work), str(home / "made"))
+
+
+def test_a_folder_that_changed_just_now_is_listed_again(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work, memory = tmp_path / "work", FolderMemory()
+    work.mkdir()
+    policy_for(work, SandboxSettings(), environ, memory=memory)
+    # Within one tick of the clock it could change again, with the same times.
+    assert memory.of(str(work))[str(work)].stamp is None
+
+
 def test_secrets_are_found_to_a_depth_of_four_folders(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
