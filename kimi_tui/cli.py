@@ -156,7 +156,24 @@ def parse(arguments: Sequence[str]) -> Options | int:
         return stop.code if isinstance(stop.code, int) else USAGE
     if given.pop("version"):
         return _say_version()
-    return Options(**given)
+    words: list[str] = given.pop("message")
+    if len(words) == 1 and not any(map(str.isspace, words[0])):
+        # Hardly a message: a command that is none, or that stands behind an option.
+        meant = _command_like(words[0])
+        advice = f"; did you mean kimi-tui {meant}?" if meant else "; see kimi-tui --help"
+        return _say(f"unrecognized arguments: {words[0]}{advice}", USAGE)
+    from kimi_tui.foreign_text import clean_pasted
+
+    return Options(**given, message=clean_pasted(" ".join(words)).strip())
+
+
+def _command_like(word: str) -> str:
+    """The command that a word of the command line is, or is with a slip of the keys; empty for none."""
+    from difflib import get_close_matches
+
+    from kimi_tui.commands.dispatch import COMMANDS
+
+    return next(iter(get_close_matches(word[:40], [*COMMANDS, REPLAY], 1, 0.75)), "")
 
 
 def _say_version() -> int:
@@ -220,6 +237,7 @@ def _parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
+    add("message", nargs="*", metavar="MESSAGE", help="stands in the prompt at first")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "-C", "--continue", dest="newest", action="store_true", help="go on with the newest session"

@@ -49,6 +49,7 @@ class Options(NamedTuple):
     play: bool = False
     speed: float = 1.0
     replay: bool = False
+    message: str = ""
 
 
 class Given(NamedTuple):
@@ -122,6 +123,7 @@ def launch_of(options: Options) -> Launch:
         plays=options.play,
         speed=options.speed,
         replay=options.replay,
+        prompt=options.message,
         given=_given(
             options, choice, here if here and here.model in ("", *config.models) else None
         ),

@@ -37,6 +37,8 @@ def test_every_option() -> None:
     assert parse(["--model", "m", "--base-url", "http://h/v1"]) == Options(
         model="m", base_url="http://h/v1"
     )
+    assert parse(["-C", "fix the\ntests\x1b[2J"]) == Options(newest=True, message="fix the\ntests")
+    assert parse(["fix", "the", "tests"]) == Options(message="fix the tests")
     assert parse(["replay"]) == Options(replay=True)
     assert parse(["replay", "abc", "-w", "/x"]) == Options(
         session="abc", work_dir="/x", replay=True
@@ -78,6 +80,14 @@ def test_bad_arguments_are_one_line_and_exit_2(
     assert said.err.count("\n") == 1
     assert said.err.startswith("kimi-tui: ")
     assert "\x1b" not in said.err
+
+
+@pytest.mark.parametrize("arguments", [["sesions"], ["--yolo", "sessions"]])
+def test_a_command_that_is_misspelt_or_misplaced_is_named(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.endswith("; did you mean kimi-tui sessions?\n")
 
 
 def test_without_a_terminal_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

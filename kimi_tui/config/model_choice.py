@@ -86,6 +86,25 @@ def clean_url(text: str) -> str:
     return url
 
 
+_HOST_SIGNS = dict.fromkeys(map(ord, ".-"))
+
+
+def with_scheme(url: str) -> str:
+    """A base URL that was typed without `https://` (`http://` on this machine) with it; anything else as it is.
+
+    What has neither a port nor a path is none: a key with a dot would be asked for as a host.
+    """
+    try:
+        parts = urlsplit(f"//{url}")
+        host = parts.hostname or ""
+        is_meant = "://" not in url and bool(parts.port or parts.path)
+    except ValueError:
+        return url
+    guess = f"http://{url}" if is_loopback(f"//{url}") else f"https://{url}"
+    is_host = is_loopback(guess) or ("." in host and host.translate(_HOST_SIGNS).isalnum())
+    return guess if is_meant and is_host and is_url(guess) else url
+
+
 KIMI = Family(
     "moonshot",
     "KIMI_API_KEY",

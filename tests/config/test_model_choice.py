@@ -20,6 +20,7 @@ from kimi_tui.config.model_choice import (
     choose,
     is_loopback,
     origin,
+    with_scheme,
 )
 from kimi_tui.config.settings import Config, ConfigError
 
@@ -244,3 +245,24 @@ def test_a_base_url_is_put_right_wherever_it_is_given(typed: str) -> None:
         assert [source in remark and meant in remark for remark in choice.remarks] == [
             True
         ] * is_user_words
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("api.example.com/v1", "https://api.example.com/v1"),
+        ("api.example.com:8443", "https://api.example.com:8443"),
+        ("localhost:11434", "http://localhost:11434"),
+        ("127.0.0.1:1/v1", "http://127.0.0.1:1/v1"),
+        # A key, of which no server is asked: some have a dot.
+        ("0123abcd.EfGhIj", ""),
+        ("sk-0123abcd", ""),
+        ("ftp://example.com/v1", ""),
+        ("host/v1", ""),
+        ("a b.c/v1", ""),
+        ("[::1", ""),
+        ("", ""),
+    ],
+)
+def test_a_base_url_gets_its_scheme_where_it_can_be_nothing_else(typed: str, meant: str) -> None:
+    assert with_scheme(typed) == (meant or typed)

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
-from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url
+from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url, with_scheme
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
@@ -163,7 +163,7 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
 
     @property
     def _base_url(self) -> str:
-        return SERVERS[self._server.chosen].base_url or clean_url(self._url.value)
+        return SERVERS[self._server.chosen].base_url or with_scheme(clean_url(self._url.value))
 
     def _show_url(self) -> None:
         server = SERVERS[self._server.chosen]

@@ -125,6 +125,21 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await one.sees("any word will do")
 
 
+async def test_a_base_url_needs_no_scheme(home: Path) -> None:
+    async with ChatServer(models=["only-here"]) as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await pilot.press("1")
+            await one.until(lambda: isinstance(running.screen, KeyScreen))
+            await pilot.press("down", "down", "down", "down", "enter")
+            running.screen.query_one("#url", Input).value = server.base_url.removeprefix("http://")
+            running.screen.query_one("#key", Input).value = "sk-test-sk-test"
+            await one.sees("only-here")
+            # What is saved is what stands there.
+            assert running.screen.query_one("#url", Input).value == server.base_url
+
+
 async def test_another_url_takes_the_models_of_the_first_away(home: Path) -> None:
     async with ChatServer(models=["only-here"]) as server:
         running = app(home)
