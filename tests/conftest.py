@@ -5,10 +5,14 @@ from __future__ import annotations
 import gc
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from textual import _wait, constants
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadGroupScheduling
 
 # Textual's pilot takes the program to be busy as long as it uses more than 5 % of a core. On a machine that is
 # shared, waking up alone can cost that much: every key would wait for a second. What a test needs is waited for
@@ -91,9 +95,10 @@ SLOW = (
 """Folders and modules whose tests take long; with them everything that compares pictures."""
 WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
 """What a module imports that starts the whole program, which is slow too."""
+WITH_LONG_SESSION = frozenset({"tui/main/test_glance.py", "tui/main/test_long_session.py"})
+"""The files whose tests share the long session."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes long, and begin with it: at the end of a run no worker waits for a last long one."""
     here = Path(__file__).parent
@@ -103,10 +108,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow |= isinstance(item, pytest.Function) and not WHOLE.isdisjoint(vars(item.module))
         if is_slow or "snapshot" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
-        if path.startswith("tui/main/") and "session" in getattr(item, "fixturenames", ()):
-            # Made once for a process; it takes seconds. The workers read this mark when they are told of the items, after us.
-            item.add_marker(pytest.mark.xdist_group("long session"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
+    """Let one process run all tests of what is made once for a process and takes seconds.
+
+    By their files: the marks for that, of pytest-xdist 3.8, are without effect in pytest 9.2.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Together(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0].rpartition("tests/")[2]
+            return "long session" if file in WITH_LONG_SESSION else nodeid
+
+    return Together(config, log)
 
 
 def pytest_collection_finish() -> None:
