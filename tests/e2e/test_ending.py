@@ -6,7 +6,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,20 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def _processes_in(folder: Path) -> Iterator[int]:
+    """The processes that stand in a folder."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (entry / "cwd").resolve() == folder.resolve():
+                yield int(entry.name)
+
+
+def _own_number(pid: int) -> str:
+    """The number by which a process knows itself: in a sandbox it is another one than outside."""
+    numbers = re.search(r"^NSpid:.*\t(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return numbers[1] if numbers is not None else str(pid)
+
+
 def _working(program: Program, server: ChatServerThread) -> tuple[Terminal, int]:
     """The program while a command of the agent runs, and that command's process."""
     server.script(call("Shell", {"command": COMMAND}), say("Not reached."))
@@ -49,7 +64,8 @@ def _working(program: Program, server: ChatServerThread) -> tuple[Terminal, int]
     terminal.type("Go")
     terminal.key("enter")
     terminal.wait_for(re.compile("^ +begun", re.MULTILINE))
-    return terminal, int((program.work / "child").read_text())
+    number = (program.work / "child").read_text().strip()
+    return terminal, next(pid for pid in _processes_in(program.work) if _own_number(pid) == number)
 
 
 def _is_kept(program: Program) -> None:
