@@ -52,7 +52,7 @@ class Options(NamedTuple):
     message: str = ""
 
 
-class Given(NamedTuple):
+class GivenValue(NamedTuple):
     """A value in words that an argument or a variable of the environment gave, and which."""
 
     value: str
@@ -87,7 +87,7 @@ class Launch(NamedTuple):
     replay: bool = False
     prompt: str = ""
     offers_files: bool = False
-    given: Mapping[str, Given] = MappingProxyType({})
+    given: Mapping[str, GivenValue] = MappingProxyType({})
 
 
 def launch_of(options: Options) -> Launch:
@@ -139,28 +139,28 @@ def launch_of(options: Options) -> Launch:
 
 def _given(
     options: Options, choice: Choice | NeedsChoice, here: FolderModel | None
-) -> dict[str, Given]:
+) -> dict[str, GivenValue]:
     """What arguments, the environment and what was chosen for the folder say in the place of the configuration."""
-    found: dict[str, Given] = {}
+    found: dict[str, GivenValue] = {}
     if here is not None:
         if here.model:
-            found["default_model"] = Given(here.model, "this folder")
+            found["default_model"] = GivenValue(here.model, "this folder")
         if here.thinking:
-            found["default_thinking"] = Given(here.thinking, "this folder")
+            found["default_thinking"] = GivenValue(here.thinking, "this folder")
     if options.yolo:
-        found["mode"] = Given("all", "--yolo")
+        found["mode"] = GivenValue("all", "--yolo")
     elif options.plan:
-        found["mode"] = Given("plan", "--plan")
+        found["mode"] = GivenValue("plan", "--plan")
     if options.no_sandbox:
-        found["sandbox.enabled"] = Given("off", "--no-sandbox")
+        found["sandbox.enabled"] = GivenValue("off", "--no-sandbox")
     if options.thinking is not None:
         on = options.thinking
-        found["default_thinking"] = Given(
+        found["default_thinking"] = GivenValue(
             *(("on", "--thinking") if on else ("off", "--no-thinking"))
         )
     variable = "KIMI_MODEL_NAME"
     if source := "--model" if options.model else variable if os.environ.get(variable) else "":
-        found["default_model"] = Given(choice.model, source)
+        found["default_model"] = GivenValue(choice.model, source)
     return found
 
 

@@ -54,8 +54,8 @@ def give_back() -> None:
         trim(0)
 
 
-class Collector:
-    """Python's collector of cycles, of which there is one in a process."""
+class GarbageCollector:
+    """Controls Python's garbage collector, of which a process has one."""
 
     def __init__(self) -> None:
         self._is_held = False
@@ -88,4 +88,4 @@ class Collector:
         gc.enable()
 
 
-COLLECTOR = Collector()
+COLLECTOR = GarbageCollector()

@@ -141,7 +141,7 @@ def _markers(text: str) -> None:
 
 
 def _grep_lines(text: str) -> None:
-    from kimi_tui.tools.grep import Found, GlobFilter, GrepParams, _outcome, _Records
+    from kimi_tui.tools.grep import GlobFilter, GrepOutput, GrepParams, _outcome, _Records
 
     data = text.encode("utf-8", "replace")
     root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -149,7 +149,7 @@ def _grep_lines(text: str) -> None:
         for mode in ("content", "count", "files_with_matches"):
             params = GrepParams(pattern="x", output_mode=mode)
             for output in (data, b"./a\0" + data, b"./a\x001:" + data + b"\n", data * 2 + b"\0"):
-                _outcome(params, Found(output), _Records(output, GlobFilter(), "", root))
+                _outcome(params, GrepOutput(output), _Records(output, GlobFilter(), "", root))
     finally:
         os.close(root)
 

@@ -18,7 +18,7 @@ from kimi_tui.llm.stream import SSEDecoder, ThinkTags, ToolCallMerger
 from kimi_tui.projection.blocks import StreamedText
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tools.process import LiveText
-from kimi_tui.tui.rows import Chopper, Line, Span, chop, iter_ranges, wrap
+from kimi_tui.tui.rows import HardWrapper, Line, Span, chop, iter_ranges, wrap
 from kimi_tui.tui.transcript.code import CodeStream, colour
 from kimi_tui.tui.transcript.markdown_splitter import Splitter
 from kimi_tui.tui.transcript.search import matches, pattern_of
@@ -108,7 +108,7 @@ def cleaned(text: str) -> None:
 
 
 def chopped(text: str) -> None:
-    chopper = Chopper(80)
+    chopper = HardWrapper(80)
     in_pieces(text, lambda piece: chopper.feed([Span(piece)]))
     chop([Span(text)], 80)
 

@@ -102,7 +102,7 @@ def as_it_was() -> Generator[None]:
 
 @pytest.mark.usefixtures("as_it_was")
 def test_nothing_is_collected_while_a_session_is_read() -> None:
-    collector = own_process.Collector()
+    collector = own_process.GarbageCollector()
     collector.hold()
     collector.begin()
     assert not gc.isenabled()
@@ -113,7 +113,7 @@ def test_nothing_is_collected_while_a_session_is_read() -> None:
 
 @pytest.mark.usefixtures("as_it_was")
 def test_what_a_long_history_left_is_looked_at_again_with_the_next_one() -> None:
-    collector = own_process.Collector()
+    collector = own_process.GarbageCollector()
     collector.begin()
     collector.hold()
     collector.release(own_process.LONG)
@@ -128,6 +128,6 @@ def test_what_a_long_history_left_is_looked_at_again_with_the_next_one() -> None
 @pytest.mark.usefixtures("as_it_was")
 def test_what_was_not_held_is_not_released() -> None:
     gc.disable()
-    own_process.Collector().release(own_process.LONG)
+    own_process.GarbageCollector().release(own_process.LONG)
     assert not gc.isenabled()
     assert not gc.get_freeze_count()

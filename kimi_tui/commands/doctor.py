@@ -54,8 +54,8 @@ _QUESTIONS = b"\x1b[?u\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[?1004$p\x1b
 _LAST_ANSWER = re.compile(rb"\x1b\[\?([0-9;]*)c")
 
 
-class Finding(NamedTuple):
-    """A line of the report: what was looked at, whether it works, what was seen, and what to do."""
+class CheckResult(NamedTuple):
+    """A line of doctor's report: what was looked at, whether it works, what was seen, and what to do."""
 
     about: str
     state: State
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--offline", action="store_true", help="do not ask the model's server")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for one in _findings(os.environ, offline=options.offline):
         findings.append(one)
         if not options.json:
@@ -101,7 +101,7 @@ def _wrapped(head: str, words: str) -> str:
     )
 
 
-def _findings(environ: Mapping[str, str], *, offline: bool) -> Iterator[Finding]:
+def _findings(environ: Mapping[str, str], *, offline: bool) -> Iterator[CheckResult]:
     work = Path.cwd()
     launch, found = _configuration()
     config = launch.config if launch is not None else Config()
@@ -115,8 +115,8 @@ def _findings(environ: Mapping[str, str], *, offline: bool) -> Iterator[Finding]
     yield from _programs(environ, work)
 
 
-def _python() -> Finding:
-    return Finding(
+def _python() -> CheckResult:
+    return CheckResult(
         "python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}"
     )
 
@@ -124,14 +124,16 @@ def _python() -> Finding:
 # --- the terminal
 
 
-def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterator[Finding]:
+def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterator[CheckResult]:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        yield Finding("terminal", "warn", "input or output is redirected", "Run it in a terminal.")
+        yield CheckResult(
+            "terminal", "warn", "input or output is redirected", "Run it in a terminal."
+        )
         answer = b""
     else:
         columns, rows = shutil.get_terminal_size()
         small = columns < 60 or rows < 20
-        yield Finding(
+        yield CheckResult(
             "terminal",
             "warn" if small else "ok",
             f"{environ.get('TERM_PROGRAM') or environ.get('TERM') or 'unknown'}, {columns}x{rows}",
@@ -142,29 +144,29 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     colours = colours_of(environ)
     words = {FEW: "16", MANY: "256"}.get(colours, "all")
     advice = "" if colours > MANY else "COLORTERM=truecolor says that the terminal shows all."
-    yield Finding("colours", "warn" if colours == FEW else "ok", words, advice)
+    yield CheckResult("colours", "warn" if colours == FEW else "ok", words, advice)
     option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
     command = clipboard_command(environ, [work])
     hinders = "" if command else hindrance(environ, option)
     how = f"by {Path(command[0]).name} and the terminal" if command else "by the terminal (OSC 52)"
-    yield Finding("clipboard", "warn" if hinders else "ok", how, hinders)
+    yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
     way_in = f"by path, and from the clipboard by {Path(reader).name}" if reader else "by path"
-    yield Finding("images", "ok", way_in, advice)
+    yield CheckResult("images", "ok", way_in, advice)
     way = way_of(config.notify.how, environ)
     progress = ", with progress" if draws_progress(environ) else ""
-    yield Finding("notifications", "ok", f"{way}{progress}")
+    yield CheckResult("notifications", "ok", f"{way}{progress}")
 
 
-def _answered(answer: bytes) -> Iterator[Finding]:
+def _answered(answer: bytes) -> Iterator[CheckResult]:
     last = _LAST_ANSWER.search(answer)
     if last is None:
-        yield Finding(
+        yield CheckResult(
             "keyboard", "warn", "the terminal answers no questions", "Shift+Enter may be Enter."
         )
         return
     keys = b"\x1b[?" in answer and re.search(rb"\x1b\[\?[0-9]+u", answer)
-    yield Finding(
+    yield CheckResult(
         "keyboard",
         "ok",
         "tells all keys apart" if keys else "the usual keys",
@@ -172,11 +174,11 @@ def _answered(answer: bytes) -> Iterator[Finding]:
     )
     graphics = "kitty" if b"\x1b_Gi=31;OK" in answer else ""
     graphics = graphics or ("sixel" if b"4" in last[1].split(b";")[1:] else "")
-    yield Finding("graphics", "ok", graphics or "none: pictures are drawn with characters")
+    yield CheckResult("graphics", "ok", graphics or "none: pictures are drawn with characters")
     focus = re.search(rb"\x1b\[\?1004;([0-9])\$y", answer)
     if focus is None or focus[1] in (b"0", b"4"):
         advice = "In tmux: set -g focus-events on." if os.environ.get("TMUX") else ""
-        yield Finding("focus", "warn", "may not be told: then no notification comes", advice)
+        yield CheckResult("focus", "warn", "may not be told: then no notification comes", advice)
 
 
 def ask_terminal() -> bytes:
@@ -205,30 +207,30 @@ def ask_terminal() -> bytes:
 # --- configuration and model
 
 
-def _configuration() -> tuple[Launch | None, list[Finding]]:
+def _configuration() -> tuple[Launch | None, list[CheckResult]]:
     try:
         launch = launch_of(Options())
     except ConfigError as error:
-        return None, [Finding("configuration", "bad", str(error), "Edit the file.")]
+        return None, [CheckResult("configuration", "bad", str(error), "Edit the file.")]
     source = launch.config.source
     seen = short(source) if source is not None else f"none at {short(config_file())}"
-    found = [Finding("configuration", "ok", seen)]
-    found += [Finding("configuration", "warn", words) for words in launch.notices]
+    found = [CheckResult("configuration", "ok", seen)]
+    found += [CheckResult("configuration", "warn", words) for words in launch.notices]
     return launch, found
 
 
-def _model(launch: Launch, *, offline: bool) -> Finding:
+def _model(launch: Launch, *, offline: bool) -> CheckResult:
     choice = launch.choice
     if not isinstance(choice, Choice) and choice.base_url:
         words = f"the key of {choice.base_url} is missing"
-        return Finding("model", "bad", words, "Start kimi-tui to paste it.")
+        return CheckResult("model", "bad", words, "Start kimi-tui to paste it.")
     if not isinstance(choice, Choice):
-        return Finding("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
+        return CheckResult("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
     from kimi_tui.llm.base_url import shown_url
 
     name = f"{choice.model or 'the only one'} at {shown_url(choice.base_url)}"
     if offline:
-        return Finding("model", "ok", f"{name}, not asked")
+        return CheckResult("model", "ok", f"{name}, not asked")
     from kimi_tui.llm.errors import LLMError
     from kimi_tui.llm.models import ChatModels, chat_models
 
@@ -240,43 +242,47 @@ def _model(launch: Launch, *, offline: bool) -> Finding:
     try:
         listed = asyncio.run(ask())
     except LLMError as error:
-        return Finding("model", "bad", f"{name}: {error.message}", error.advice)
+        return CheckResult("model", "bad", f"{name}: {error.message}", error.advice)
     except TimeoutError:
-        return Finding("model", "bad", f"{name}: no answer", "Is the server up, is a proxy set?")
+        return CheckResult(
+            "model", "bad", f"{name}: no answer", "Is the server up, is a proxy set?"
+        )
     seen = f"{name}, answers in {time.monotonic() - begun:.1f} s"
     if choice.model and choice.model not in [model.id for model in listed.models]:
-        return Finding("model", "warn", f"{seen}, does not list it", "/model shows what it lists.")
-    return Finding("model", "ok", seen)
+        return CheckResult(
+            "model", "warn", f"{seen}, does not list it", "/model shows what it lists."
+        )
+    return CheckResult("model", "ok", seen)
 
 
 # --- the machine
 
 
-def _folders(work: Path) -> Iterator[Finding]:
+def _folders(work: Path) -> Iterator[CheckResult]:
     data = data_dir()
     advice = no_home_notice()
     for about, folder in (("configuration", config_file().parent), ("sessions", data)):
         # Where it is not there yet, it is made in the first one above it that is.
         there = next(one for one in (folder, *folder.parents) if one.exists())
         if trouble := _refusal(there):
-            yield Finding("folders", "bad", f"{about}: {short(folder)}: {trouble}", advice)
+            yield CheckResult("folders", "bad", f"{about}: {short(folder)}: {trouble}", advice)
         else:
             free = shutil.disk_usage(there).free
             state: State = "bad" if free < _LEAST_FREE else "warn" if free < _LITTLE_FREE else "ok"
             room = "" if state == "ok" else "Make room: kimi-tui sessions lists what takes it."
             seen = f"{about}: {short(folder)}, {free / (1 << 30):.1f} GB free"
-            yield Finding("folders", state, seen, room or advice)
+            yield CheckResult("folders", state, seen, room or advice)
     if trouble := _refusal(work):
-        yield Finding(
+        yield CheckResult(
             "work folder", "warn", f"{short(work)}: {trouble}", "The agent cannot write here."
         )
     else:
-        yield Finding("work folder", "ok", short(work))
+        yield CheckResult("work folder", "ok", short(work))
     yield from _small_files(data, work)
     yield _locks(data)
 
 
-def _small_files(data: Path, work: Path) -> Iterator[Finding]:
+def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
     """Files that the program does without, silently, where it cannot read them."""
     from kimi_tui.filesystem import open_regular
     from kimi_tui.tui.prompt.history import history_file
@@ -291,7 +297,7 @@ def _small_files(data: Path, work: Path) -> Iterator[Finding]:
             continue
         except OSError as error:
             seen = f"{about}: {short(path)}: {error.strerror or error}"
-            yield Finding(
+            yield CheckResult(
                 "files", "warn", seen, "It is done without; remove it, or let it be read."
             )
 
@@ -305,7 +311,7 @@ def _refusal(folder: Path) -> str:
         return error.strerror or type(error).__name__
 
 
-def _locks(data: Path) -> Finding:
+def _locks(data: Path) -> CheckResult:
     from kimi_tui.session.lock import holder_of
     from kimi_tui.session.store import SessionStore
 
@@ -314,7 +320,7 @@ def _locks(data: Path) -> Finding:
         with tempfile.TemporaryFile(dir=there) as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return Finding(
+        return CheckResult(
             "locks",
             "warn",
             f"the disk takes none: {error.strerror}",
@@ -322,29 +328,29 @@ def _locks(data: Path) -> Finding:
         )
     folders = SessionStore(data).newest_first()
     held = sum(holder_of(folder) is not None for folder in folders[:1_000])
-    return Finding("locks", "ok", f"{counted(len(folders), 'session')}, {held} of them open")
+    return CheckResult("locks", "ok", f"{counted(len(folders), 'session')}, {held} of them open")
 
 
-def _sandbox(config: Config, environ: Mapping[str, str]) -> Finding:
+def _sandbox(config: Config, environ: Mapping[str, str]) -> CheckResult:
     from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
     from kimi_tui.tools.sandbox.sandbox import find_sandbox
 
     try:
         sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ, Path.cwd())
     except NoSandbox as no:
-        return Finding("sandbox", "warn", f"none: {no}", "Commands are asked for, one by one.")
+        return CheckResult("sandbox", "warn", f"none: {no}", "Commands are asked for, one by one.")
     gaps = "; ".join(sandbox.gaps)
-    return Finding("sandbox", "warn" if gaps else "ok", f"holds ({sandbox.backend})", gaps)
+    return CheckResult("sandbox", "warn" if gaps else "ok", f"holds ({sandbox.backend})", gaps)
 
 
-def _programs(environ: Mapping[str, str], work: Path) -> Iterator[Finding]:
+def _programs(environ: Mapping[str, str], work: Path) -> Iterator[CheckResult]:
     from kimi_tui.tools.grep import wheel_rg
 
     if rg := wheel_rg() or find_program("rg", environ, work):
-        yield Finding("rg", "ok", short(Path(rg)))
+        yield CheckResult("rg", "ok", short(Path(rg)))
     else:
-        yield Finding("rg", "bad", "missing: no file can be searched", "Install ripgrep.")
+        yield CheckResult("rg", "bad", "missing: no file can be searched", "Install ripgrep.")
     if git := find_program("git", environ, work):
-        yield Finding("git", "ok", short(Path(git)))
+        yield CheckResult("git", "ok", short(Path(git)))
     else:
-        yield Finding("git", "warn", "missing", "The agent has no git; all else works.")
+        yield CheckResult("git", "warn", "missing", "The agent has no git; all else works.")

@@ -21,7 +21,7 @@ from kimi_tui.commands.console import (
     say,
 )
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.kimi_cli_import import (
     FOLDER_LIST_NAME,
     AlreadyImported,
@@ -55,7 +55,7 @@ class _Row:
     found: KimiSession
     target: Path
     state: _State
-    futures: tuple[Entry, ...] = ()
+    futures: tuple[JournalEntry, ...] = ()
     error: str = ""
 
 
@@ -178,7 +178,7 @@ def _print(rows: Sequence[_Row], share: Path, *, everywhere: bool) -> None:
     )
 
 
-def _lost(futures: Sequence[Entry]) -> str:
+def _lost(futures: Sequence[JournalEntry]) -> str:
     """`2 D-Mails, 1 rewind`, and what went away with them."""
     if not futures:
         return ""

@@ -518,7 +518,7 @@ _OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What was found out; None: nothing.
+    """What probing found out of a server and a model; None where it did not tell.
 
     `base_url` is where the API is, if that is not where it was said to be.
     """

@@ -169,7 +169,7 @@ class ScriptedAnswer(_Strict):
 
 
 class Script(_Strict):
-    """A whole script."""
+    """A script for `ScriptedProvider`: its answers, and what the user may be offered to say."""
 
     suggestions: list[str] = Field(default_factory=list[str])
     fallback: str = "My script has nothing to say to that."

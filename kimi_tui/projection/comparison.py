@@ -90,7 +90,7 @@ Side = Literal["other", "live"]
 """The line that was left, and the live one."""
 
 
-class Entry(NamedTuple):
+class ComparisonEntry(NamedTuple):
     """A message of one side. `same` is true where the other side has it too, at that place."""
 
     message: WorldLineMessage
@@ -116,9 +116,9 @@ class Comparison:
         same = [run for run in self.runs if run.same]
         same_left = {i for run in same for i in range(run.a, run.b)}
         same_right = {i for run in same for i in range(run.c, run.d)}
-        self.sides: dict[Side, list[Entry]] = {
-            "other": [Entry(one, i in same_left) for i, one in enumerate(left)],
-            "live": [Entry(one, i in same_right) for i, one in enumerate(right)],
+        self.sides: dict[Side, list[ComparisonEntry]] = {
+            "other": [ComparisonEntry(one, i in same_left) for i, one in enumerate(left)],
+            "live": [ComparisonEntry(one, i in same_right) for i, one in enumerate(right)],
         }
         self.unfolded: set[tuple[Side, int]] = set()
 

@@ -15,7 +15,7 @@ from kimi_tui.wire.events import (
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
+class FreedTokens:
     """What an operation took away, in tokens; nothing where another line took the place of the one that it was taken from.
 
     `serial` counts operations, so that a new one is known from an old one.
@@ -39,7 +39,7 @@ class GaugeModel:
 
     def __init__(self) -> None:
         self.status = StatusUpdate(used=0, limit=0, trigger=0)
-        self.freed = Freed()
+        self.freed = FreedTokens()
         self._is_step = False
         # Whether reports to come tell better what was left: not those behind what the user says, or of another line.
         self._is_guess = False
@@ -60,7 +60,7 @@ class GaugeModel:
             case LineChanged(op="jump" | "undo" | "redo"):
                 # What the line that was left had lost says nothing of this one.
                 self._is_guess = False
-                self.freed = Freed(serial=self.freed.serial + 1)
+                self.freed = FreedTokens(serial=self.freed.serial + 1)
             case ContextReverted() as event:
                 self._drop(event.reason, event.tokens_before, event.tokens_after)
             case CompactionEnd() as event if not event.error:
@@ -79,7 +79,7 @@ class GaugeModel:
             self._is_guess = sent is None and status.estimated
 
     def _drop(self, reason: str, before: int, after: int) -> None:
-        self.freed = Freed(reason, before, after, self.freed.serial + 1, estimated=True)
+        self.freed = FreedTokens(reason, before, after, self.freed.serial + 1, estimated=True)
         self._is_guess = True
         status = self.status
         if status.used <= 0:

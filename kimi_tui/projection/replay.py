@@ -210,7 +210,7 @@ class UpcomingCheckpoints:
 
 
 @dataclass(slots=True)
-class Moment:
+class ReplayState:
     """What chat, timeline, gauge and file list show, when `position` records have happened."""
 
     chat: TranscriptModel = field(default_factory=TranscriptModel)
@@ -277,7 +277,7 @@ class Replay:
         self.faults: list[Exception] = []
         self._texts: list[str] = []
         self._keyframes: list[_Keyframe] = []
-        moment = Moment(chat=TranscriptModel(work_dir=work_dir))
+        moment = ReplayState(chat=TranscriptModel(work_dir=work_dir))
         numbers: dict[int, int] = {}
         self._keep_keyframe(moment, numbers)
         for start in range(0, self.recording.end, keyframe_every):
@@ -289,7 +289,7 @@ class Replay:
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(error)
 
-    def at(self, position: int) -> Moment:
+    def at(self, position: int) -> ReplayState:
         """A new moment at this position; nothing of any other moment is in it."""
         slices = self.slices(position)
         while True:
@@ -298,7 +298,7 @@ class Replay:
             except StopIteration as end:
                 return end.value
 
-    def slices(self, position: int) -> Generator[None, None, Moment]:
+    def slices(self, position: int) -> Generator[None, None, ReplayState]:
         """Makes the same, and stops after every piece of the work, so that keys and frames need not wait for all of it."""
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
@@ -310,14 +310,14 @@ class Replay:
             read.append(reader.load())
             yield
         chat, timeline, (gauge, files) = read[-3:]
-        moment = Moment(chat, timeline, gauge, files, keyframe.position)
+        moment = ReplayState(chat, timeline, gauge, files, keyframe.position)
         while moment.position < position:
             end = min(position, moment.position + SLICE)
             moment.apply(self.recording.records[moment.position : end], self._note)
             yield
         return moment
 
-    def _keep_keyframe(self, moment: Moment, numbers: dict[int, int]) -> None:
+    def _keep_keyframe(self, moment: ReplayState, numbers: dict[int, int]) -> None:
         buffer = io.BytesIO()
         writer = _Writer(buffer, self._texts, numbers)
         n_pieces = 0

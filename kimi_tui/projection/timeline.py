@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
 from kimi_tui.projection.row_figures import Changed, RowFigures
-from kimi_tui.projection.timeline_rows import SHORT, Row, Rows
+from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
     Call,
@@ -69,7 +69,7 @@ class _OpenCall:
     parts: list[str] = field(default_factory=list[str])
 
 
-class Steps:
+class StepTracker:
     """Follows the running step. Methods return the checkpoint whose label changed, or None."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ class TimelineModel:
         self.pins: frozenset[str] = frozenset()
         self._world_lines = WorldLines[Checkpoint]()
         self.tree = Tree(self._world_lines, self.bookmarks)
-        self.rows = Rows(self.tree)
+        self.rows = TimelineRows(self.tree)
         self.running = False
         self.used = 0
         # A record does not tell what was estimated before its first turn.
@@ -237,7 +237,7 @@ class TimelineModel:
         self.is_revert_new = False
         # The most tokens among so many of the first live checkpoints, whose figures stay.
         self._settled = (0, 0)
-        self._steps = Steps()
+        self._steps = StepTracker()
         self._last_cut: ContextReverted | None = None
         self._compaction: Checkpoint | None = None
         self._edited: Checkpoint | None = None
@@ -662,7 +662,7 @@ class TimelineModel:
             self.rows.reset()
         self.revision += 1
 
-    def toggle(self, row: Row) -> Key | None:
+    def toggle(self, row: TimelineRow) -> Key | None:
         """Fold or unfold what this row stands for; returns the key of the row that should be selected then."""
         self.revision += 1
         if row.line is not None:

@@ -25,7 +25,7 @@ SHORT = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class TimelineRow:
     """One row.
 
     `lanes` has a character for every lane left of the row's own: `l` a line that goes on, `b` the line before a
@@ -78,7 +78,7 @@ class Builder:
         self._tree = tree
         self.needle = needle
 
-    def live(self, start: int, end: int) -> Iterator[Row | None]:
+    def live(self, start: int, end: int) -> Iterator[TimelineRow | None]:
         """The rows of the live checkpoints from `start` to before `end`, and of what branches off above each."""
         tree = self._tree
         live = tree.live
@@ -101,19 +101,19 @@ class Builder:
             yield from self.own(checkpoint)
             yield from self._forks(checkpoint.key, "", 2 * index + 1)
 
-    def own(self, checkpoint: Checkpoint) -> Iterator[Row | None]:
+    def own(self, checkpoint: Checkpoint) -> Iterator[TimelineRow | None]:
         """The rows of a live checkpoint itself, without what branches off."""
         index, live = checkpoint.index, self._tree.live
         is_first = index == 0 or live[index - 1].is_summary
         if not self.needle and checkpoint.is_heading and not is_first:
-            yield Row("gap", 2 * index)
+            yield TimelineRow("gap", 2 * index)
         is_folded = checkpoint.folded and checkpoint.begins_turn and not self.needle
         hidden = self._steps_of(index) if is_folded else 0
         yield from self._with_said(
-            Row("checkpoint", 2 * index, checkpoint=checkpoint, hidden=hidden)
+            TimelineRow("checkpoint", 2 * index, checkpoint=checkpoint, hidden=hidden)
         )
 
-    def _with_said(self, row: Row) -> Iterator[Row | None]:
+    def _with_said(self, row: TimelineRow) -> Iterator[TimelineRow | None]:
         """A checkpoint's row between what the user said before it and after it, as far as the filter finds them."""
         checkpoint, found = row.checkpoint, self.needle
         assert checkpoint is not None
@@ -130,20 +130,20 @@ class Builder:
         yield row if not found or checkpoint.matches(found) else None
         yield from said[checkpoint.n_carried :]
 
-    def forks_at(self, index: int) -> Iterator[Row | None]:
+    def forks_at(self, index: int) -> Iterator[TimelineRow | None]:
         """What stands directly below the live checkpoint `index`."""
         live = self._tree.live
         yield from self.branches_at(index)
         if index < len(live):
             yield from self._base(live[index], "", 2 * index - 1)
 
-    def branches_at(self, index: int) -> Iterator[Row | None]:
+    def branches_at(self, index: int) -> Iterator[TimelineRow | None]:
         """The lines that branch off before the live checkpoint `index`."""
         tree = self._tree
         key = tree.live[index - 1].key if index > 0 else tree.root
         yield from self._forks(key, "", 2 * index - 1)
 
-    def _filtered(self, checkpoint: Checkpoint) -> Iterator[Row | None]:
+    def _filtered(self, checkpoint: Checkpoint) -> Iterator[TimelineRow | None]:
         order = 2 * checkpoint.index
         if checkpoint.is_summary:
             yield from self._base(checkpoint, "", order - 1)
@@ -156,21 +156,21 @@ class Builder:
         end = next((i for i in range(index + 1, len(live)) if live[i].begins_turn), len(live))
         return end - index - 1
 
-    def _forks(self, key: int, lanes: str, order: int) -> Iterator[Row | None]:
+    def _forks(self, key: int, lanes: str, order: int) -> Iterator[TimelineRow | None]:
         for line in self._tree.forks(key):
             if not self.needle and not line.is_open:
-                yield Row("line", order, lanes, line=line)
+                yield TimelineRow("line", order, lanes, line=line)
                 continue
             is_named = False
             for row in self._inside(line, lanes + "l", order):
                 if row is not None and not is_named:
-                    yield Row("foot", order, lanes, line=line)
+                    yield TimelineRow("foot", order, lanes, line=line)
                     is_named = True
                 yield row
             if not is_named and self._finds(line):
-                yield Row("line", order, lanes, line=line)
+                yield TimelineRow("line", order, lanes, line=line)
 
-    def _base(self, checkpoint: Checkpoint, lanes: str, order: int) -> Iterator[Row | None]:
+    def _base(self, checkpoint: Checkpoint, lanes: str, order: int) -> Iterator[TimelineRow | None]:
         """The line that a compaction replaced: it stands below it, its name on top."""
         line = self._tree.base(checkpoint)
         if line is None:
@@ -181,13 +181,13 @@ class Builder:
                 is_found = is_found or row is not None
                 yield row
         if is_found:
-            yield Row("base", order, lanes, line=line)
+            yield TimelineRow("base", order, lanes, line=line)
 
     def _finds(self, line: WorldLine) -> bool:
         """Whether the name of a line holds what is looked for."""
         return self.needle in self._tree.name_of(line).lower()
 
-    def _inside(self, line: WorldLine, lanes: str, order: int) -> Iterator[Row | None]:
+    def _inside(self, line: WorldLine, lanes: str, order: int) -> Iterator[TimelineRow | None]:
         if len(lanes) > MAX_DEPTH:
             return
         checkpoints = line.checkpoints
@@ -199,16 +199,18 @@ class Builder:
             shown = checkpoints[-SHORT + 1 :] if line.is_base else checkpoints[: SHORT - 1]
             hidden = len(checkpoints) - len(shown)
         if hidden and line.is_base:
-            yield Row("more", order, lanes, line=line, hidden=hidden)
+            yield TimelineRow("more", order, lanes, line=line, hidden=hidden)
         for checkpoint in shown:
             yield from self._base(checkpoint, lanes, order)
             is_tip = not hidden and checkpoint is checkpoints[-1] and not line.is_base
             yield from self._with_said(
-                Row("checkpoint", order, lanes, checkpoint=checkpoint, line=line, is_tip=is_tip)
+                TimelineRow(
+                    "checkpoint", order, lanes, checkpoint=checkpoint, line=line, is_tip=is_tip
+                )
             )
             yield from self._forks(checkpoint.key, lanes, order)
         if hidden and not line.is_base:
-            yield Row("more", order, lanes, line=line, is_tip=True, hidden=hidden)
+            yield TimelineRow("more", order, lanes, line=line, is_tip=True, hidden=hidden)
 
 
 _order = attrgetter("order")
@@ -216,12 +218,12 @@ _NEAR = 100
 """Rows around a known one that are looked at before all."""
 
 
-class Rows:
+class TimelineRows:
     """The rows of a tree, kept up to date by whoever changes the tree."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._rows: list[Row] = []
+        self._rows: list[TimelineRow] = []
         self._headings: list[int] = []
         self._builder = Builder(tree)
         self._changes = 0
@@ -233,7 +235,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self._whole())
 
-    def __getitem__(self, index: int) -> Row:
+    def __getitem__(self, index: int) -> TimelineRow:
         return self._whole()[index]
 
     @property
@@ -264,7 +266,7 @@ class Rows:
     def settle(self) -> Generator[None]:
         """Build what is missing, a checkpoint at a time; if something changes in between, the rest waits until it is needed."""
         before = self._changes
-        rows: list[Row] = []
+        rows: list[TimelineRow] = []
         try:
             for row in self._rest():
                 if row is not None:
@@ -277,21 +279,21 @@ class Rows:
             raise
         self._complete(rows)
 
-    def _whole(self) -> list[Row]:
+    def _whole(self) -> list[TimelineRow]:
         if self._missing is not None:
-            rows: list[Row] = []
+            rows: list[TimelineRow] = []
             try:
                 rows += (row for row in self._rest() if row is not None)
             finally:
                 self._complete(rows)
         return self._rows
 
-    def _complete(self, rows: list[Row]) -> None:
+    def _complete(self, rows: list[TimelineRow]) -> None:
         """Nothing is missing behind these. What could not be built is raised once, and then passed over."""
         self._rows += rows
         self._missing = None
 
-    def _rest(self) -> Iterator[Row | None]:
+    def _rest(self) -> Iterator[TimelineRow | None]:
         """The rows that are missing, behind those that stay."""
         start = self._missing
         if start is None:
@@ -365,13 +367,13 @@ class Rows:
         first = 2 * heading.index
         self._splice(first or -1, 2 * end - 1, self._builder.live(heading.index, end))
 
-    def reopen(self, row: Row) -> None:
+    def reopen(self, row: TimelineRow) -> None:
         """Build the rows of the place that `row` belongs to anew."""
         order = row.order
         if order % 2:
             self._splice(order, order, self._builder.forks_at((order + 1) // 2))
 
-    def _splice(self, first: int, last: int, rows: Iterable[Row | None]) -> None:
+    def _splice(self, first: int, last: int, rows: Iterable[TimelineRow | None]) -> None:
         self._changes += 1
         whole = self._whole()
         start = bisect_left(whole, first, key=_order)
@@ -391,7 +393,7 @@ class Rows:
         """
         self.typed = typed
         before, builder = self._changes, Builder(self._tree, typed.strip().lower())
-        rows: list[Row] = []
+        rows: list[TimelineRow] = []
         for row in builder.live(0, len(self._tree.live)):
             if row is not None:
                 rows.append(row)
@@ -451,5 +453,5 @@ class Rows:
         return found
 
 
-def _built(rows: Iterable[Row | None]) -> list[Row]:
+def _built(rows: Iterable[TimelineRow | None]) -> list[TimelineRow]:
     return [row for row in rows if row is not None]

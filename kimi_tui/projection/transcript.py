@@ -435,8 +435,8 @@ class SummaryPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Rearranged:
-    """The blocks before the summary's card, those behind it, and those that went off the screen."""
+class RearrangedBlocks:
+    """The blocks of a compacted conversation: those before the summary's card, those behind it, and those that went off the screen."""
 
     lead: list[Block]
     kept: list[Block]
@@ -445,7 +445,7 @@ class Rearranged:
 
 def _rearrange(
     before: Sequence[Block], base: int, summary: SummaryPoint, numbers: Mapping[str, int]
-) -> Rearranged:
+) -> RearrangedBlocks:
     """Sort the blocks of the line so far.
 
     Args:
@@ -486,14 +486,14 @@ def _rearrange(
             gone.append(block)
     if summary.is_whole:
         # They stay to be read, in their order.
-        return Rearranged([*before[:cut], *gone], kept, ())
+        return RearrangedBlocks([*before[:cut], *gone], kept, ())
     if summary.was:
-        return Rearranged(list(before[:cut]), kept, tuple(gone))
+        return RearrangedBlocks(list(before[:cut]), kept, tuple(gone))
     past = (
         replace(one, live=False, replaced=True, checkpoint=None, version=one.version + 1)
         for one in gone
     )
-    return Rearranged([*before[:cut], *past], kept, ())
+    return RearrangedBlocks([*before[:cut], *past], kept, ())
 
 
 def _cut(
@@ -584,7 +584,7 @@ class TranscriptModel:
     def __init__(self, work_dir: str = "") -> None:
         self.streaming = False
         self._list = BlockList()
-        self._speech = Speech(self._list)
+        self._speech = OpenText(self._list)
         self._calls = ToolCalls(self._list)
         self._reverts = Reverts(self._list)
         self._steps = StepTokens()
@@ -890,8 +890,8 @@ def _named(paths: Sequence[str]) -> str:
     return f" ({', '.join(shown_name(path[:_PATH_CHARS]) for path in paths[:_NAMED])}{more})"
 
 
-class Speech:
-    """Grows the open block of text or reasoning, and ends it."""
+class OpenText:
+    """The block of text or reasoning that is being streamed: appends to it and closes it."""
 
     __slots__ = ("_list", "_retry")
 

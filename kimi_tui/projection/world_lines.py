@@ -27,7 +27,7 @@ _SWITCHES = frozenset({"jump", "undo", "redo"})
 _SUMMARIES = frozenset({"compaction", "summary"})
 
 
-class Point(Protocol):
+class CheckpointLike(Protocol):
     """What a view keeps of a checkpoint. Points are told apart by identity: uids of imported lines may repeat."""
 
     @property
@@ -36,7 +36,7 @@ class Point(Protocol):
     def id(self) -> int: ...
 
 
-P = TypeVar("P", bound=Point)
+P = TypeVar("P", bound=CheckpointLike)
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class CheckpointName:
 
 @dataclass(slots=True, eq=False)
 class Path(Generic[P]):
-    """The checkpoints of a line, oldest first.
+    """The checkpoints of a world line, oldest first, with the path that a compaction replaced.
 
     Attributes:
         base: what the compaction that the line begins with has replaced.
@@ -276,7 +276,7 @@ class WorldLines(Generic[P]):
         return line.n
 
 
-class News(NamedTuple):
+class LiveLineActivity(NamedTuple):
     """What happened on the live line while somebody read another one.
 
     Attributes:
@@ -294,7 +294,7 @@ class News(NamedTuple):
     ended: str = ""
 
 
-def news_after(news: News, event: Event) -> News:
+def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
     """The news after one more event."""
     match event:
         case TurnBegin():

@@ -31,12 +31,12 @@ from kimi_tui.session.context_index import (
 )
 from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
-from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import SkippedLine
 from kimi_tui.session.rotation import (
-    Plan,
     PrefetchedPrefix,
     PrefixFile,
+    RotationPlan,
     live_path,
     next_number,
     recover,
@@ -95,7 +95,7 @@ class RestoreReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ContextChange:
     """An operation on the live line as it is asked for.
 
     With `before` the new line is what precedes that checkpoint of world line `source` (0 is the live line itself), with
@@ -104,7 +104,7 @@ class Change:
     are filled in.
     """
 
-    entry: Entry
+    entry: JournalEntry
     source: int = 0
     before: int | None = None
     size: int | None = None
@@ -123,7 +123,7 @@ class Reverted:
         dropped: Its messages that are not on the live line any more, read when looked at.
     """
 
-    entry: Entry
+    entry: JournalEntry
     world_line: int
     left: ContextIndex
     messages_kept: int
@@ -175,7 +175,7 @@ def read_world_line(storage: Storage, folder: Path, n: int, size: int, offset: i
 
 
 class Context:
-    """The live line of one session.
+    """The live world line of a session as `context.jsonl` stores it: its messages and checkpoints, and how they change.
 
     Args:
         folder: The session's folder.
@@ -422,7 +422,7 @@ class Context:
         reason: Operation,
         text: str = "",
         then: Sequence[Addition] = (),
-        files: Entry | None = None,
+        files: JournalEntry | None = None,
     ) -> Reverted:
         """Cut the line back to before a checkpoint; the line left becomes a world line. All of it happens, or nothing.
 
@@ -437,8 +437,8 @@ class Context:
             UnknownCheckpoint: There is none of that id.
             StorageTrouble: The disk refused; nothing changed.
         """
-        entry = replace(files or Entry(op=reason), op=reason, text=text)
-        return await self.change(Change(entry, before=checkpoint_id, then=then))
+        entry = replace(files or JournalEntry(op=reason), op=reason, text=text)
+        return await self.change(ContextChange(entry, before=checkpoint_id, then=then))
 
     async def clear(
         self, *, reason: Operation, text: str = "", then: Sequence[Addition] = ()
@@ -453,9 +453,9 @@ class Context:
         Raises:
             StorageTrouble: The disk refused; nothing changed.
         """
-        return await self.change(Change(Entry(op=reason, text=text), then=then))
+        return await self.change(ContextChange(JournalEntry(op=reason, text=text), then=then))
 
-    async def change(self, change: Change) -> Reverted:
+    async def change(self, change: ContextChange) -> Reverted:
         """Carry out an operation, planned while nothing else can happen to the line. A cancel does not split it.
 
         Raises:
@@ -477,7 +477,7 @@ class Context:
         if keep <= live.size - live.unsynced_bytes:
             self._prefix.begin(live.identity, keep, live.size)
 
-    async def _change(self, change: Change) -> Reverted:
+    async def _change(self, change: ContextChange) -> Reverted:
         # Nothing else happens to the files within this, and all that was appended is written first.
         async with self._sync_lock, self._lock:
             live = self._live
@@ -529,7 +529,7 @@ class Context:
         path = world_line_path(self.folder, entry.n)
         return Reverted(entry, n, left, kept, StoredMessages(self.storage, path, left, gone))
 
-    def _planned(self, change: Change, entry: Entry) -> Plan:
+    def _planned(self, change: ContextChange, entry: JournalEntry) -> RotationPlan:
         """Work out what the new line is, and what it drops. In a thread, while nothing else changes the line.
 
         Raises:
@@ -580,7 +580,7 @@ class Context:
             messages_dropped=messages,
             tool_calls_dropped=calls,
         )
-        return Plan(source, keep, extra, index, entry, shared)
+        return RotationPlan(source, keep, extra, index, entry, shared)
 
     def _shared_bytes(self, n: int, index: ContextIndex) -> int:
         """How many bytes of whole records the live line and the beginning of world line `n` have in common."""

@@ -53,7 +53,7 @@ _LARGE_BYTES = 1 << 16
 _TOKENS_A_BYTE = 0.25
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message is, in a byte: enough to count and to list a conversation without reading it."""
 
     SAID = 0
@@ -72,7 +72,11 @@ class Kind(IntEnum):
     OTHER = 9
 
 
-_INTERNAL = {"marker": Kind.MARKER, "dmail": Kind.DMAIL, "compaction": Kind.SUMMARY}
+_INTERNAL = {
+    "marker": MessageKind.MARKER,
+    "dmail": MessageKind.DMAIL,
+    "compaction": MessageKind.SUMMARY,
+}
 
 
 @dataclass(slots=True)
@@ -179,10 +183,10 @@ class ContextIndex:
     def counts(self, first: int, last: int | None = None) -> tuple[int, int]:
         """Messages other than markers, and tool calls, among those from `first` up to before `last`."""
         kinds = self._kinds[first:last]
-        return len(kinds) - kinds.count(Kind.MARKER), sum(self._calls[first:last])
+        return len(kinds) - kinds.count(MessageKind.MARKER), sum(self._calls[first:last])
 
     def kinds(self, first: int = 0, last: int | None = None) -> bytes:
-        """What the messages from `first` up to before `last` are, a `Kind` each."""
+        """What the messages from `first` up to before `last` are, a `MessageKind` each."""
         return bytes(self._kinds[first:last])
 
     def calls(self, first: int = 0, last: int | None = None) -> Sequence[int]:
@@ -200,11 +204,11 @@ class ContextIndex:
 
     def is_marker(self, index: int) -> bool:
         """Whether a message only names a checkpoint."""
-        return self._kinds[index] == Kind.MARKER
+        return self._kinds[index] == MessageKind.MARKER
 
     def is_result(self, index: int) -> bool:
         """Whether a message is the result of a tool call."""
-        return self._kinds[index] in (Kind.RESULT, Kind.FAILED)
+        return self._kinds[index] in (MessageKind.RESULT, MessageKind.FAILED)
 
     def add(self, data: bytes) -> None:
         """Take in complete lines that were appended."""
@@ -359,20 +363,22 @@ def _is_regular(points: Sequence[Checkpoint]) -> bool:
     return all(point.id == first + place for place, point in enumerate(points))
 
 
-def _kind(record: dict[str, Any]) -> Kind:
+def _kind(record: dict[str, Any]) -> MessageKind:
     match record["role"]:
         case "user":
             internal = internal_kind(record)
-            return Kind.SAID if internal is None else _INTERNAL.get(internal, Kind.ASIDE)
+            return (
+                MessageKind.SAID if internal is None else _INTERNAL.get(internal, MessageKind.ASIDE)
+            )
         case "tool":
             first = next(iter(texts_of(record)), "")
             failed = first.startswith(FAILED_START) and first.endswith(SYSTEM_END)
-            return Kind.FAILED if failed else Kind.RESULT
+            return MessageKind.FAILED if failed else MessageKind.RESULT
         case "assistant":
             spoke = any(text and not text.isspace() for text in texts_of(record))
-            return Kind.WORDS if spoke else Kind.ANSWER
+            return MessageKind.WORDS if spoke else MessageKind.ANSWER
         case _:
-            return Kind.OTHER
+            return MessageKind.OTHER
 
 
 def _image_tokens(content: object) -> int:

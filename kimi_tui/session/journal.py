@@ -22,7 +22,7 @@ _OPERATIONS = frozenset(get_args(Operation))
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One operation.
 
     Attributes:
@@ -104,7 +104,7 @@ class Entry:
         return record | {key: value for key, value in optional.items() if value}
 
     @classmethod
-    def parse(cls, record: Mapping[str, Any]) -> Entry | None:
+    def parse(cls, record: Mapping[str, Any]) -> JournalEntry | None:
         """The operation that a line holds, None for anything else."""
         op, name = record.get("op"), lenient_json.text(record.get("id"))
         if not isinstance(op, str) or op not in _OPERATIONS or not name:
@@ -149,7 +149,7 @@ class Journal:
 
     def __init__(self, folder: Path, storage: Storage | None = None) -> None:
         self._file = JsonlLog(folder / JOURNAL_NAME, storage, metadata=None)
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._void: set[str] = set()
         self._foreign: set[int] = set()
         self._largest = 0
@@ -170,7 +170,7 @@ class Journal:
                 done.add(lenient_json.text(record.get("of")))
             elif kind == "foreign":
                 self._take_note(record)
-            elif (entry := Entry.parse(record)) is not None:
+            elif (entry := JournalEntry.parse(record)) is not None:
                 self._entries.append(entry)
         self._entries = [replace(entry, done=entry.id in done) for entry in self._entries]
 
@@ -185,15 +185,15 @@ class Journal:
         return frozenset(self._foreign)
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[JournalEntry]:
         """Every operation that was not called void, oldest first."""
         return [entry for entry in self._entries if entry.id not in self._void]
 
-    def entry(self, entry_id: str) -> Entry | None:
+    def entry(self, entry_id: str) -> JournalEntry | None:
         """An operation by its name."""
         return next((entry for entry in reversed(self._entries) if entry.id == entry_id), None)
 
-    def intend(self, entry: Entry) -> Entry:
+    def intend(self, entry: JournalEntry) -> JournalEntry:
         """Write an operation that is about to happen, and bring it to the disk; returns it with its name and time.
 
         Raises:
@@ -213,19 +213,19 @@ class Journal:
             raise
         return named
 
-    def finish(self, entry: Entry) -> None:
+    def finish(self, entry: JournalEntry) -> None:
         """Close an operation that happened."""
         self._entries = [
             replace(known, done=True) if known.id == entry.id else known for known in self._entries
         ]
         self._close("done", entry)
 
-    def void(self, entry: Entry) -> None:
+    def void(self, entry: JournalEntry) -> None:
         """Close an operation that did not happen."""
         self._void.add(entry.id)
         self._close("void", entry)
 
-    def record_files(self, entry: Entry) -> Entry:
+    def record_files(self, entry: JournalEntry) -> JournalEntry:
         """Write an operation on the working files alone, which has already happened.
 
         Raises:
@@ -267,7 +267,7 @@ class Journal:
         """
         self._file.close()
 
-    def _close(self, how: str, entry: Entry) -> None:
+    def _close(self, how: str, entry: JournalEntry) -> None:
         self._file.append({"op": how, "of": entry.id, "at": now()})
         try:
             self._file.sync()

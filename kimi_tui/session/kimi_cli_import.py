@@ -21,7 +21,7 @@ from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.session.errors import SessionError, StorageTrouble
 from kimi_tui.session.images import ImageStore
-from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, lines, parse
 from kimi_tui.session.listing import read_excerpt, records_a_turn, time_of
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
@@ -207,7 +207,7 @@ class Imported:
     """Where an imported session is now, and the operations that left the lost futures which came along."""
 
     folder: Path
-    futures: tuple[Entry, ...]
+    futures: tuple[JournalEntry, ...]
 
 
 def target_of(store: SessionStore, found: KimiSession) -> Path:
@@ -218,7 +218,7 @@ def target_of(store: SessionStore, found: KimiSession) -> Path:
     return store.root / SESSIONS_NAME / found.bucket / name
 
 
-def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[Entry, ...]:
+def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[JournalEntry, ...]:
     """For each line that was left (`n`) the operation that left it, as far as the files tell. Reads them through: call it in a thread.
 
     Raises:
@@ -226,7 +226,7 @@ def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[Entr
     """
     disk = storage or Storage()
     followed = [*(path for _, path in found.stored), found.live][1:]
-    futures: list[Entry] = []
+    futures: list[JournalEntry] = []
     for (n, path), after in zip(found.stored, followed, strict=True):
         status = disk.stat(path)
         left_at = datetime.fromtimestamp(time_of(status), UTC).isoformat(timespec="milliseconds")

@@ -245,7 +245,7 @@ def _records(data: bytes) -> Iterator[dict[str, Any]]:
             yield record
 
 
-class Said(NamedTuple):
+class PreviewMessage(NamedTuple):
     """A message of the preview; of a long one the beginning."""
 
     role: Literal["user", "assistant"]
@@ -266,15 +266,15 @@ def searched_words(folder: Path) -> str:
     return "\n".join(found)
 
 
-def last_said(folder: Path, most: int) -> list[Said]:
+def last_said(folder: Path, most: int) -> list[PreviewMessage]:
     """The last messages of a session with words in them, oldest first. Reads a file: call it in a thread."""
-    found: list[Said] = []
+    found: list[PreviewMessage] = []
     for record in _stored_records(folder, last_bytes=_TAIL_BYTES):
         role = record.get("role")
         if role in ("user", "assistant") and internal_kind(record) is None:
             text = "\n".join(texts_of(record)).strip()[:_MAX_SAID]
             if text:
-                found.append(Said("user" if role == "user" else "assistant", text))
+                found.append(PreviewMessage("user" if role == "user" else "assistant", text))
     return found[-most:]
 
 

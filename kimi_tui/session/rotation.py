@@ -26,7 +26,7 @@ from kimi_tui.filesystem import COPY_CHUNK_BYTES, Identity, Storage, identity_of
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.durable_file import DurableFile
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.journal import Journal, JournalEntry
 
 LIVE_NAME = "context.jsonl"
 STORED_NAME = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl")
@@ -144,7 +144,7 @@ def _drop_second_names(storage: Storage, folder: Path) -> None:
         storage.sync_folder(folder)
 
 
-def _close_last(storage: Storage, folder: Path, journal: Journal, entry: Entry) -> None:
+def _close_last(storage: Storage, folder: Path, journal: Journal, entry: JournalEntry) -> None:
     """Find out from the files whether the newest operation happened."""
     if not entry.changes_line:
         return
@@ -332,7 +332,7 @@ class PrefetchedPrefix:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RotationPlan:
     """What the live file is to become: the first `keep` bytes of `source` (0 = the live file itself), then `extra`.
 
     `index` is the index of that, `entry` what the journal says about it. `shared` is how many bytes it has in common with
@@ -343,7 +343,7 @@ class Plan:
     keep: int
     extra: bytes
     index: ContextIndex
-    entry: Entry
+    entry: JournalEntry
     shared: int
 
     @property
@@ -353,8 +353,12 @@ class Plan:
 
 
 def switch(
-    live: DurableFile, journal: Journal, plan: Plan, held_by: int | None, prefix: PrefixFile | None
-) -> Entry:
+    live: DurableFile,
+    journal: Journal,
+    plan: RotationPlan,
+    held_by: int | None,
+    prefix: PrefixFile | None,
+) -> JournalEntry:
     """Carry an operation out. Returns it as journaled.
 
     Args:
@@ -375,7 +379,7 @@ def switch(
         raise live.trouble or StorageTrouble("Could not save the conversation.")
     live.sync()
     temporary = folder / f".{live.path.name}.tmp"
-    intended: Entry | None = None
+    intended: JournalEntry | None = None
     stored_anew = False
     try:
         live.check()
@@ -433,7 +437,7 @@ def _completed(storage: Storage, prefix: PrefixFile, extra: bytes) -> Identity:
     return prefix.identity
 
 
-def _written(storage: Storage, folder: Path, temporary: Path, plan: Plan) -> Identity:
+def _written(storage: Storage, folder: Path, temporary: Path, plan: RotationPlan) -> Identity:
     if not plan.keep:
         return storage.write_file(temporary, plan.extra)
     with storage.opened(world_line_path(folder, plan.source)) as source:

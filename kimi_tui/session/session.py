@@ -24,7 +24,7 @@ from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.side_files import (
     STATE_NAME,
     Marks,
-    State,
+    SessionState,
     Summary,
     read_marks,
     read_state,
@@ -42,7 +42,7 @@ _EMPTY_NAMES = frozenset({LIVE_NAME, LOCK_NAME, STATE_NAME, RECORD_NAME})
 
 
 class Session:
-    """A session by its folder.
+    """A session on disk: its folder, lock, context, record and title.
 
     Args:
         folder: Where it is, absolute.
@@ -57,7 +57,7 @@ class Session:
         self.lock = SessionLock(folder)
         self.context = Context(folder, self.storage, self._make_folder)
         self.record = JsonlLog(folder / RECORD_NAME, self.storage)
-        self.state = State(work_dir=str(work_dir))
+        self.state = SessionState(work_dir=str(work_dir))
         self.marks = Marks()
         self.report: RestoreReport | None = None
         self.notes: list[str] = []
@@ -297,7 +297,7 @@ class Session:
             self.dir.rmdir()
             self.dir.parent.rmdir()
 
-    def _write_state(self, state: State) -> None:
+    def _write_state(self, state: SessionState) -> None:
         try:
             write_state(self.storage, self.dir, state)
         except OSError as error:

@@ -41,7 +41,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SessionState:
     """What a session is called and whether it is put away.
 
     `other` are the keys that are not ours (kimi-cli's among them), kept as they are.
@@ -65,12 +65,12 @@ class Marks:
     other: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def read_state(folder: Path) -> State:
+def read_state(folder: Path) -> SessionState:
     """The state of a session; defaults where it is missing or damaged."""
     record = _read(folder / STATE_NAME)
     kept = lenient_json.mapping(record.pop("summary", None))
     size = count_of(kept.get("size"))
-    return State(
+    return SessionState(
         title=lenient_json.text(record.pop("custom_title", None)),
         archived=record.pop("archived", None) is True,
         work_dir=lenient_json.text(record.pop("work_dir", None)),
@@ -86,7 +86,7 @@ def read_state(folder: Path) -> State:
     )
 
 
-def write_state(storage: Storage, folder: Path, state: State) -> None:
+def write_state(storage: Storage, folder: Path, state: SessionState) -> None:
     """Write the state whole.
 
     Raises:

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kimi_tui.session.context import Change, Context, Reverted
+from kimi_tui.session.context import Context, ContextChange, Reverted
 from kimi_tui.session.errors import NothingToUndo, UnknownWorldLine
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import Checkpoint, Operation
 
@@ -23,19 +23,19 @@ from kimi_tui.session.schema import Checkpoint, Operation
 class Undone:
     """What was undone or redone: the operation, and what it did to the line (None where only files were touched)."""
 
-    entry: Entry
+    entry: JournalEntry
     reverted: Reverted | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Stacks:
-    undo: tuple[Entry, ...]
-    redo: tuple[Entry, ...]
+    undo: tuple[JournalEntry, ...]
+    redo: tuple[JournalEntry, ...]
     # The undo that a redo takes back, by the id of the operation it undid.
-    undone_by: dict[str, Entry]
+    undone_by: dict[str, JournalEntry]
 
 
-def next_undo(context: Context) -> Entry:
+def next_undo(context: Context) -> JournalEntry:
     """The operation that undo would reverse.
 
     Raises:
@@ -48,7 +48,7 @@ def next_undo(context: Context) -> Entry:
     return stack[-1]
 
 
-def next_redo(context: Context) -> Entry:
+def next_redo(context: Context) -> JournalEntry:
     """The operation that redo would carry out again.
 
     Raises:
@@ -73,7 +73,7 @@ async def journaled_append(context: Context, op: Operation, text: str = "") -> A
     Raises:
         StorageTrouble: The disk refused the journal's entry; nothing was added.
     """
-    meant = Entry(
+    meant = JournalEntry(
         op=op,
         size=context.size_bytes,
         checkpoint_id=context.n_checkpoints,
@@ -90,7 +90,7 @@ async def journaled_append(context: Context, op: Operation, text: str = "") -> A
     await asyncio.to_thread(context.journal.finish, entry)
 
 
-async def undo(context: Context, *, files: Entry | None = None) -> Undone:
+async def undo(context: Context, *, files: JournalEntry | None = None) -> Undone:
     """Reverse the newest operation that is not undone.
 
     Args:
@@ -105,7 +105,7 @@ async def undo(context: Context, *, files: Entry | None = None) -> Undone:
     return await _bring_back(context, "undo", entry, left=entry, files=files)
 
 
-async def redo(context: Context, *, files: Entry | None = None) -> Undone:
+async def redo(context: Context, *, files: JournalEntry | None = None) -> Undone:
     """Carry out again what was undone last.
 
     Args:
@@ -122,7 +122,7 @@ async def redo(context: Context, *, files: Entry | None = None) -> Undone:
 
 
 async def jump(
-    context: Context, n: int, checkpoint_id: int | None = None, *, files: Entry | None = None
+    context: Context, n: int, checkpoint_id: int | None = None, *, files: JournalEntry | None = None
 ) -> Reverted:
     """Make world line `n` live, up to before a checkpoint of it, or all of it. World line `n` stays.
 
@@ -140,21 +140,21 @@ async def jump(
     """
     if n not in stored_world_lines(context.folder):
         raise UnknownWorldLine(f"There is no world line {n}.")
-    entry = replace(files or Entry(op="jump"), op="jump", source=n)
-    return await context.change(Change(entry, source=n, before=checkpoint_id))
+    entry = replace(files or JournalEntry(op="jump"), op="jump", source=n)
+    return await context.change(ContextChange(entry, source=n, before=checkpoint_id))
 
 
 async def _bring_back(
     context: Context,
     op: Literal["undo", "redo"],
-    entry: Entry,
+    entry: JournalEntry,
     *,
-    left: Entry,
-    files: Entry | None,
+    left: JournalEntry,
+    files: JournalEntry | None,
 ) -> Undone:
     """Make live again what the operation `left` left behind."""
     done = replace(
-        files or Entry(op=op),
+        files or JournalEntry(op=op),
         op=op,
         of=entry.id,
         reason=entry.op,
@@ -171,10 +171,10 @@ async def _bring_back(
         done = replace(done, to_size=context.size_bytes)
         await asyncio.to_thread(context.journal.record_files, done)
         return Undone(entry, None)
-    return Undone(entry, await context.change(Change(done, source=left.n, size=left.size)))
+    return Undone(entry, await context.change(ContextChange(done, source=left.n, size=left.size)))
 
 
-def _check_there(context: Context, entry: Entry) -> None:
+def _check_there(context: Context, entry: JournalEntry) -> None:
     if entry.grows_line:
         _point_at(context, entry.size)
     if not entry.changes_line:
@@ -193,10 +193,10 @@ def _point_at(context: Context, offset: int) -> Checkpoint:
 
 
 def _stacks(context: Context) -> _Stacks:
-    undo: list[Entry] = []
-    redo: list[Entry] = []
-    undone_by: dict[str, Entry] = {}
-    entries: Sequence[Entry] = context.journal.entries
+    undo: list[JournalEntry] = []
+    redo: list[JournalEntry] = []
+    undone_by: dict[str, JournalEntry] = {}
+    entries: Sequence[JournalEntry] = context.journal.entries
     there = stored_world_lines(context.folder)
     for entry in entries:
         if entry.op == "undo":

@@ -23,7 +23,7 @@ from kimi_tui.session.context_index import (
     WorldLineContent,
 )
 from kimi_tui.session.errors import UnknownWorldLine
-from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import lines, parse
 from kimi_tui.session.rotation import stored_world_lines, world_line_path
 from kimi_tui.session.schema import (
@@ -65,12 +65,12 @@ class WorldLine:
 
     n: int
     reason: str
-    left_by: Entry
+    left_by: JournalEntry
     size_bytes: int
     checkpoints: Sequence[Checkpoint] = field(default=())
     n_messages: int = 0
     shared: int = 0
-    left_before: tuple[Entry, ...] = ()
+    left_before: tuple[JournalEntry, ...] = ()
 
 
 class WorldLines:
@@ -91,7 +91,7 @@ class WorldLines:
     def list(self, live: WorldLineContent = EMPTY_WORLD_LINE) -> list[WorldLine]:
         """Every world line, in order of number; `live` is the live one, to tell what they share."""
         sizes = stored_world_lines(self._folder)
-        left_by: dict[int, list[Entry]] = {}
+        left_by: dict[int, list[JournalEntry]] = {}
         for entry in self._journal.entries:
             is_again = entry.n in left_by and entry.size == sizes.get(entry.n)
             if entry.stored or (is_again and entry.op not in ("undo", "redo")):
@@ -141,7 +141,12 @@ class WorldLines:
         return WorldLineContent(index, StoredMessages(self._storage, path, index))
 
     def _describe(
-        self, n: int, size: int, entries: Sequence[Entry], following: int, live: WorldLineContent
+        self,
+        n: int,
+        size: int,
+        entries: Sequence[JournalEntry],
+        following: int,
+        live: WorldLineContent,
     ) -> WorldLine:
         line = EMPTY_WORLD_LINE
         with contextlib.suppress(UnknownWorldLine):
@@ -153,7 +158,7 @@ class WorldLines:
         return WorldLine(
             n=n,
             reason=entry.op if entry else "foreign" if is_foreign else "unknown",
-            left_by=entry or Entry(op="rewind", n=n),
+            left_by=entry or JournalEntry(op="rewind", n=n),
             size_bytes=size,
             checkpoints=line.checkpoints,
             n_messages=line.index.counts(0)[0],
@@ -161,7 +166,7 @@ class WorldLines:
             left_before=tuple(entries[:-1]),
         )
 
-    def _inferred(self, n: int, following: int) -> Entry | None:
+    def _inferred(self, n: int, following: int) -> JournalEntry | None:
         try:
             return infer_revert(
                 self._storage,
@@ -207,7 +212,7 @@ class _Point:
     uid: str
 
 
-def infer_revert(storage: Storage, left: Path, followed: Path) -> Entry:
+def infer_revert(storage: Storage, left: Path, followed: Path) -> JournalEntry:
     """The operation that left a file for the one that followed it; neither its number, size nor time.
 
     Raises:
@@ -253,7 +258,7 @@ class _Reader:
                 yield record
 
 
-def _compare(old: _Reader, new: _Reader) -> Entry:
+def _compare(old: _Reader, new: _Reader) -> JournalEntry:
     split: _Point | None = None
     only_beginning = True
     # Whether the new line has nothing after its last checkpoint yet: then it was just made there.
@@ -284,7 +289,7 @@ def _compare(old: _Reader, new: _Reader) -> Entry:
         op, split = "compaction", None
     elif only_beginning:
         op = "clear"
-    return Entry(
+    return JournalEntry(
         op=op,
         checkpoint_id=split.id if split else 0,
         uid=split.uid if split else "",

@@ -66,7 +66,7 @@ class Mention(NamedTuple):
 
 
 class Attachments:
-    """Makes messages of what the user says.
+    """Makes a user message of a text, with the files and images that it names.
 
     Args:
         conversation: its tools learn which versions of files the agent knows now.

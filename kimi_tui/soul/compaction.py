@@ -38,7 +38,7 @@ from kimi_tui.projection.row_figures import Figure
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.jsonl import lines, parse
 from kimi_tui.session.schema import (
     CHECKPOINT,
@@ -85,7 +85,7 @@ AskModel = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Comp
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """What a compaction would do: `old` becomes the summary, `kept` follows it word for word.
 
     `pinned` are the places in `kept` that the user pinned.
@@ -112,7 +112,7 @@ class Compaction(Protocol):
 
     def plan(
         self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
-    ) -> Plan:
+    ) -> CompactionPlan:
         """Settle what goes and what stays.
 
         Args:
@@ -126,7 +126,13 @@ class Compaction(Protocol):
         ...
 
     async def compact(
-        self, plan: Plan, provider: ChatProvider, ask: AskModel, *, instructions: str, budget: int
+        self,
+        plan: CompactionPlan,
+        provider: ChatProvider,
+        ask: AskModel,
+        *,
+        instructions: str,
+        budget: int,
     ) -> Compacted:
         """Have the summary written.
 
@@ -157,7 +163,7 @@ class SimpleCompaction:
 
     def plan(
         self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
-    ) -> Plan:
+    ) -> CompactionPlan:
         """Settle what goes and what stays.
 
         Raises:
@@ -175,7 +181,13 @@ class SimpleCompaction:
         return plan
 
     async def compact(
-        self, plan: Plan, provider: ChatProvider, ask: AskModel, *, instructions: str, budget: int
+        self,
+        plan: CompactionPlan,
+        provider: ChatProvider,
+        ask: AskModel,
+        *,
+        instructions: str,
+        budget: int,
     ) -> Compacted:
         """Have the summary written.
 
@@ -255,7 +267,7 @@ def plan_with(
     stay: Sequence[int],
     pinned: Collection[int],
     tail: range = range(0),
-) -> Plan | None:
+) -> CompactionPlan | None:
     """The plan that summarises the messages of `old`; None where that would gain nothing.
 
     Args:
@@ -270,7 +282,7 @@ def plan_with(
     # Markers would name checkpoints that no longer exist, reminders have done their work.
     late = [place for place in tail if internal_kind(messages[place]) not in ("marker", "reminder")]
     places = [*stay, *late]
-    return Plan(
+    return CompactionPlan(
         tuple(messages[old.start : old.stop]),
         tuple(messages[place] for place in places),
         tuple(order for order, place in enumerate(places) if place in pinned),
@@ -333,7 +345,7 @@ class _Replacement:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CompactionSpan:
     """The part of the live world line from before `start` (None: its beginning) to before `until` (None: its end)."""
 
     start: Checkpoint | None = None
@@ -345,7 +357,7 @@ class Span:
         return self.start is None and self.until is None
 
 
-WHOLE = Span()
+WHOLE = CompactionSpan()
 
 _REWIND = "Rewind to an earlier checkpoint, or choose a model with a larger window."
 _UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint, or choose a model with a larger window."
@@ -388,7 +400,7 @@ class Compactor:
         turn: Sequence[Message] = (),
         refused: bool = False,
         step: int = 0,
-        span: Span = WHOLE,
+        span: CompactionSpan = WHOLE,
     ) -> None:
         """Summarise the older part of the context, or exactly the part that is named.
 
@@ -439,7 +451,11 @@ class Compactor:
             raise CompactionFailed(message, advice="The log file says more.") from error
 
     def _replacement(
-        self, compacted: Compacted, messages: Sequence[Message], turn: Sequence[Message], span: Span
+        self,
+        compacted: Compacted,
+        messages: Sequence[Message],
+        turn: Sequence[Message],
+        span: CompactionSpan,
     ) -> _Replacement:
         """What the compaction puts where, and its price. Reads the whole context: call it in a thread."""
         places = {id(message): place for place, message in enumerate(messages)}
@@ -499,7 +515,9 @@ class Compactor:
                 advice=advice_when_full(self._conversation),
             )
 
-    def _plan(self, messages: Sequence[Message], turn: Sequence[Message], span: Span) -> Plan:
+    def _plan(
+        self, messages: Sequence[Message], turn: Sequence[Message], span: CompactionSpan
+    ) -> CompactionPlan:
         if span.is_whole:
             return self._compaction.plan(messages, turn, self._marks.pinned_places())
         old, stay, pinned = self._part(messages, span)
@@ -508,14 +526,14 @@ class Compactor:
             raise NothingToCompact("There is nothing to compact in this part.")
         return plan
 
-    def has_work(self, span: Span) -> bool:
+    def has_work(self, span: CompactionSpan) -> bool:
         """Whether there is anything to summarise in a part of the conversation."""
         messages = self._conversation.context.messages
         old, stay, _ = self._part(messages, span)
         return has_work(messages, old, stay)
 
     def _part(
-        self, messages: Sequence[Message], span: Span
+        self, messages: Sequence[Message], span: CompactionSpan
     ) -> tuple[range, list[int], Collection[int]]:
         """The places that a summary of a part replaces, those among them that stay all the same, and the pinned ones."""
         first = span.start.message_index if span.start is not None else 0
@@ -538,7 +556,12 @@ class Compactor:
         return max(500, round(room / self._conversation.meter.scale.factor))
 
     async def _summary(
-        self, plan: Plan, provider: ChatProvider, instructions: str, budget: int, step: int
+        self,
+        plan: CompactionPlan,
+        provider: ChatProvider,
+        instructions: str,
+        budget: int,
+        step: int,
     ) -> Compacted:
         for attempt in range(_TRIES):
             try:
@@ -581,7 +604,9 @@ class Compactor:
     # -- changing the context --------------------------------------------------------------------
 
     @shielded
-    async def _apply(self, summary: str, part: _Replacement, span: Span, before: int) -> None:
+    async def _apply(
+        self, summary: str, part: _Replacement, span: CompactionSpan, before: int
+    ) -> None:
         """Put the summary in the place of the part, and publish the new world line.
 
         Args:
@@ -666,7 +691,7 @@ class Compactor:
             reason="compaction",
             text=text,
             then=anew.additions,
-            files=Entry(op="compaction", reason=EDITED),
+            files=JournalEntry(op="compaction", reason=EDITED),
         )
         first, *rest = anew.renamed
         await self._publish(reverted, point.message_index, text, before, first, rest)

@@ -15,7 +15,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import RetryNotice, Usage
 from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
-from kimi_tui.session.context_index import Kind, WorldLineContent
+from kimi_tui.session.context_index import MessageKind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.schema import Checkpoint, TokenCount
@@ -181,7 +181,7 @@ class Conversation:
         if not context.checkpoints:
             return False
         first = context.checkpoints[0].message_index
-        return Kind.SUMMARY in context.index.kinds(first, first + 2)
+        return MessageKind.SUMMARY in context.index.kinds(first, first + 2)
 
     @property
     def ends_open(self) -> bool:

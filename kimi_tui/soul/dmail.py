@@ -29,7 +29,7 @@ from kimi_tui.llm.provider import ChatProvider, Completion
 from kimi_tui.llm.tokens import estimate, message_tokens
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted, known_checkpoint
-from kimi_tui.session.context_index import Kind
+from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.schema import Checkpoint, NewCheckpoint, marker_text, new_uid
 from kimi_tui.session.undo import journaled_append
@@ -65,7 +65,7 @@ from kimi_tui.tools.paths import links_around, locate, protected_reason
 from kimi_tui.tools.shell import command_that_ran
 from kimi_tui.wire.events import ContextReverted, Notice
 from kimi_tui.workspace.protected_names import GuardedLink
-from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
+from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 _MAX_FILES = 40
 _MAX_COMMANDS = 12
@@ -83,7 +83,7 @@ class DMailRestore:
     """What becomes of the working files with a D-Mail: the prepared restore, and what the D-Mail says of it."""
 
     note: str = ""
-    prepared: Prepared | None = None
+    prepared: PreparedRestore | None = None
 
     @property
     def restored(self) -> frozenset[str]:
@@ -221,7 +221,7 @@ class DMailDelivery:
         conversation = self._conversation
         point = conversation.context.checkpoint_of(checkpoint_id)
         kinds = conversation.context.index.kinds(point.message_index)
-        stays = {n for n, kind in enumerate(kinds) if kind == Kind.SAID}
+        stays = {n for n, kind in enumerate(kinds) if kind == MessageKind.SAID}
         stays.update(whole_groups(*self._undone(point.message_index)))
         # Both look at the conversation as it is now.
         found, dmail = await asyncio.gather(
@@ -295,7 +295,7 @@ class DMailDelivery:
             return back.messages
         context = conversation.context
         newest = context.n_checkpoints - 1
-        said = Kind.SAID in context.index.kinds(point.message_index)
+        said = MessageKind.SAID in context.index.kinds(point.message_index)
         files = "what you said and the files stay" if said else "the files stay"
         if back.restore_files:
             files = "then you are asked about the files"
@@ -371,7 +371,7 @@ class DMailDelivery:
         return False
 
 
-def restore_with(plan: RestorePlan, prepared: Prepared | None) -> DMailRestore:
+def restore_with(plan: RestorePlan, prepared: PreparedRestore | None) -> DMailRestore:
     """What a D-Mail says of a restore that was prepared by this plan."""
     if prepared is None or not prepared.intent.changes:
         return DMailRestore(_with_conflicts("Nothing was brought back.", plan))
@@ -400,7 +400,7 @@ def _conflicts(plan: RestorePlan) -> list[str]:
     return [one.path for one in plan.changes if one.change == "conflict"]
 
 
-def _with_conflicts(note: str, plan: RestorePlan, prepared: Prepared | None = None) -> str:
+def _with_conflicts(note: str, plan: RestorePlan, prepared: PreparedRestore | None = None) -> str:
     back = frozenset(prepared.intent.paths) if prepared else frozenset[str]()
     stale = prepared.stale if prepared else ()
     left = [f"`{path}`" for path in (*_conflicts(plan), *stale) if path not in back]

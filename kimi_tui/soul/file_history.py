@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.session.context import Context
-from kimi_tui.session.journal import Entry, Journal
+from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind import FileOutcome, FilePreview, FilesPreview
@@ -50,7 +50,7 @@ from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB_BEFORE,
     CHANGED_OUTSIDE,
     FileChange,
-    Prepared,
+    PreparedRestore,
     Restored,
     RestorePlan,
 )
@@ -93,7 +93,7 @@ class Change:
 
 
 class FileHistory:
-    """The snapshots of one session.
+    """Snapshots of the work folder over one session: takes them, and says who changed a file.
 
     Args:
         session: open; its folder holds the snapshots.
@@ -236,7 +236,7 @@ class FileHistory:
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
-    ) -> Prepared | None:
+    ) -> PreparedRestore | None:
         """Take the rescue snapshot and bring the intent to the disk; None where there is nothing to do.
 
         Raises:
@@ -246,7 +246,7 @@ class FileHistory:
             return None
         return await self._run(self._tracker.prepare, plan, chosen)
 
-    async def carry_out(self, prepared: Prepared, uid: str) -> Restored:
+    async def carry_out(self, prepared: PreparedRestore, uid: str) -> Restored:
         """Bring the files back, verify, and publish it. What failed is in the outcome, never an exception."""
         try:
             outcome = await self._run(self._tracker.carry_out, prepared)
@@ -661,7 +661,7 @@ class _OneThread(Executor):
 
 
 class FileRestorer:
-    """The file side of operations.
+    """Plans and carries out what an operation does to the files of the work folder.
 
     Args:
         history: the snapshots.
@@ -692,7 +692,7 @@ class FileRestorer:
         return replace(await self._described(plan), ran_commands=ran_commands)
 
     async def preview_back(
-        self, entry: Entry, stays: tuple[FileChange, ...] = ()
+        self, entry: JournalEntry, stays: tuple[FileChange, ...] = ()
     ) -> FilesPreview | None:
         """What reversing what an operation did to the files would do; None where that is nothing.
 
@@ -760,7 +760,7 @@ class FileRestorer:
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
-    ) -> Prepared | None:
+    ) -> PreparedRestore | None:
         """Get ready to carry a plan out; None where there is nothing to do.
 
         Raises:
@@ -771,8 +771,8 @@ class FileRestorer:
 
     @asynccontextmanager
     async def journaled(
-        self, prepared: Prepared | None, op: Operation
-    ) -> AsyncGenerator[Entry | None]:
+        self, prepared: PreparedRestore | None, op: Operation
+    ) -> AsyncGenerator[JournalEntry | None]:
         """The journal entry that names what is about to happen to the files; None where nothing is.
 
         Change the conversation within it. If that fails, what was prepared does not happen.
@@ -781,7 +781,7 @@ class FileRestorer:
             yield None
             return
         intent = prepared.intent
-        entry = Entry(
+        entry = JournalEntry(
             op=op, snapshot_before=intent.before, snapshot_after=intent.after, paths=intent.paths
         )
         try:
@@ -790,7 +790,9 @@ class FileRestorer:
             await self.history.abandon()
             raise
 
-    async def carry_out(self, prepared: Prepared | None, uid: str) -> tuple[FileOutcome, ...]:
+    async def carry_out(
+        self, prepared: PreparedRestore | None, uid: str
+    ) -> tuple[FileOutcome, ...]:
         """Bring the files back, after the journal knows; what became of each."""
         if prepared is None:
             return ()
@@ -805,7 +807,7 @@ class FileRestorer:
         found += [FileOutcome(path, "conflict", why) for path, why in outcome.failures.items()]
         return tuple(sorted(found, key=lambda one: one.path))
 
-    async def record(self, entry: Entry | None, uid: str, checkpoint_id: int) -> None:
+    async def record(self, entry: JournalEntry | None, uid: str, checkpoint_id: int) -> None:
         """Journal a restore of files alone.
 
         Raises:
@@ -813,7 +815,7 @@ class FileRestorer:
         """
         if entry is not None:
             size = self._context.size_bytes
-            named = Entry(
+            named = JournalEntry(
                 op="files",
                 uid=uid,
                 checkpoint_id=checkpoint_id,
@@ -824,7 +826,7 @@ class FileRestorer:
             )
             await asyncio.to_thread(self._context.journal.record_files, named)
 
-    async def prepare_back(self, entry: Entry) -> Prepared | None:
+    async def prepare_back(self, entry: JournalEntry) -> PreparedRestore | None:
         """Get ready to reverse what an operation did to the files; None where it did nothing to them.
 
         Raises:
@@ -834,12 +836,12 @@ class FileRestorer:
             return None
         return await self.prepare(await self._plan_back(entry))
 
-    async def _plan_back(self, entry: Entry) -> RestorePlan:
+    async def _plan_back(self, entry: JournalEntry) -> RestorePlan:
         return await self.history.plan_back(
             entry.snapshot_before, entry.snapshot_after, entry.paths
         )
 
-    async def left_out(self, entry: Entry, uid: str) -> tuple[FileOutcome, ...]:
+    async def left_out(self, entry: JournalEntry, uid: str) -> tuple[FileOutcome, ...]:
         """The files that an operation touched and that cannot be reversed with it, published; none where they can."""
         if not entry.snapshot_after:
             return ()

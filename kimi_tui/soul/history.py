@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, cast
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.prompts import INTERRUPTED
-from kimi_tui.session.context_index import EMPTY_WORLD_LINE, Kind, WorldLineContent
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.context_index import EMPTY_WORLD_LINE, MessageKind, WorldLineContent
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
@@ -70,7 +70,7 @@ from kimi_tui.wire.events import (
 log = logging.getLogger(__name__)
 
 _SWITCHES = frozenset({"jump", "undo", "redo"})
-_BESIDE_SUMMARY = frozenset({Kind.SUMMARY, Kind.MARKER, Kind.ASIDE})
+_BESIDE_SUMMARY = frozenset({MessageKind.SUMMARY, MessageKind.MARKER, MessageKind.ASIDE})
 _SAID = (ev.SteerTaken, ev.TextPart, ev.ThinkPart, ev.ToolResult)
 # What the record of a killed program may lack begins with one of these.
 _BEGINS = (
@@ -86,7 +86,7 @@ _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", 
 
 
 class History(NamedTuple):
-    """What opening a session finds.
+    """What opening a stored session finds, for the listener that joins it.
 
     Attributes:
         stored: the record, as far as it can be read.
@@ -354,7 +354,7 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     kept = [
         point.uid
         for point, end in zip(points, ends, strict=False)
-        if Kind.SUMMARY in (kinds := index.kinds(point.message_index, end))
+        if MessageKind.SUMMARY in (kinds := index.kinds(point.message_index, end))
         and not set(kinds) <= _BESIDE_SUMMARY
     ]
     told = records_by_checkpoint(records) if kept else {}
@@ -415,10 +415,10 @@ def _first_of(line: WorldLineContent, n_checkpoints: int) -> WorldLineContent:
     return WorldLineContent(line.index.prefix(point.offset), line.messages[: point.message_index])
 
 
-def _cuts(entries: Iterable[Entry]) -> dict[int, Entry]:
+def _cuts(entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
     """The operations that cut a line and so began another one, by the number that this has now (0: the live one)."""
-    found: dict[int, Entry] = {}
-    last: Entry | None = None
+    found: dict[int, JournalEntry] = {}
+    last: JournalEntry | None = None
     for entry in (one for one in entries if one.changes_line):
         if entry.stored and last is not None:
             found.setdefault(entry.n, last)
@@ -562,7 +562,7 @@ class _HistoryBuilder:
         if left_by.op == was:
             self._add_files(left_by, cut.uid, at)
 
-    def _add_files(self, entry: Entry, uid: str, at: float) -> None:
+    def _add_files(self, entry: JournalEntry, uid: str, at: float) -> None:
         """Add that working files came back with an operation: as it was recorded, else as it was journaled."""
         if not entry.paths:
             return

@@ -29,7 +29,7 @@ from kimi_tui.session.side_files import short_title
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.bookmarks import UserMarks
-from kimi_tui.soul.compaction import Compaction, Compactor, Span
+from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
@@ -908,7 +908,7 @@ class KimiSoul:
         await self._recorder.flush()
         await self._session.sync()
 
-    async def _compact(self, instructions: str, span: Span) -> bool:
+    async def _compact(self, instructions: str, span: CompactionSpan) -> bool:
         """Compact at the user's request. What goes wrong is published: here, or by the compaction itself."""
         try:
             async with self._conversation.model.call() as provider:

@@ -16,10 +16,10 @@ from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted, known_checkpoint
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.compaction import EDITED, Span
+from kimi_tui.soul.compaction import EDITED, CompactionSpan
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
 from kimi_tui.soul.file_history import FileRestorer
@@ -42,7 +42,7 @@ from kimi_tui.soul.rewind import (
 from kimi_tui.soul.segments import segment_at
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import LineChanged, Operation, toll_words
-from kimi_tui.workspace.restore import FileChange, Prepared, RestorePlan
+from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
 """What an undo takes along: steps, messages, the files that those changed and that stay as they are, and the line's name."""
@@ -150,7 +150,7 @@ class Operations:
         )
         return self._outcome(reverted, change, prompt, outcomes, images)
 
-    async def _jump(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
+    async def _jump(self, target: Target, prepared: PreparedRestore | None) -> RewindOutcome:
         """Make another world line the live one, and bring back what was prepared of its files."""
         conversation, world_line = self.conversation, target.world_line
         checkpoint_id = None if target.is_end else target.id
@@ -182,7 +182,7 @@ class Operations:
         conversation.publish_line_changed("clear", reverted.world_line, 0, reverted.entry.uid)
         return "Cleared: the agent begins anew, and remembers nothing of what was said."
 
-    def span(self, start: Target | None, until: Target | None) -> Span:
+    def span(self, start: Target | None, until: Target | None) -> CompactionSpan:
         """The part of the live world line between two of its checkpoints.
 
         Raises:
@@ -195,7 +195,7 @@ class Operations:
         end = None if until is None else self.conversation.reachable(until.id)
         if first is not None and end is not None and end.offset <= first.offset:
             raise UnknownCheckpoint(f"#{end.id} does not come after #{first.id}.")
-        return Span(first, end)
+        return CompactionSpan(first, end)
 
     async def undo(self, line_name: str) -> str:
         """Carry out `KimiSoul.undo`."""
@@ -284,7 +284,7 @@ class Operations:
     def _publish_brought_back(
         self,
         op: Operation,
-        left: Entry,
+        left: JournalEntry,
         points: Sequence[Checkpoint],
         reverted: Reverted | None,
         also: Toll = (0, 0, (), ""),
@@ -297,14 +297,16 @@ class Operations:
         uid = points[n_live].uid if n_live < len(points) else ""
         self.conversation.publish_line_changed(op, reverted.world_line, left.n, uid, also)
 
-    async def _stays(self, undone: Entry, toll: RewindPreview) -> tuple[FileChange, ...]:
+    async def _stays(self, undone: JournalEntry, toll: RewindPreview) -> tuple[FileChange, ...]:
         """What the steps that an undo takes along made of files, beside those that the operation had brought back."""
         if toll.target.is_end:
             return ()
         point = self.conversation.context.checkpoint_of(toll.target.id)
         return await self.restorer.staying(point, undone.paths)
 
-    async def _back(self, prepared: Prepared | None, entry: Entry) -> tuple[FileOutcome, ...]:
+    async def _back(
+        self, prepared: PreparedRestore | None, entry: JournalEntry
+    ) -> tuple[FileOutcome, ...]:
         """Reverse what an operation did to the files; what became of each."""
         if prepared is None:
             return await self.restorer.left_out(entry, "")
@@ -312,12 +314,12 @@ class Operations:
 
     async def _prepared(
         self, target: Target, files: FilesChoice, chosen: Collection[str] | None
-    ) -> Prepared | None:
+    ) -> PreparedRestore | None:
         if files == "keep":
             return None
         return await self.restorer.prepare(await self.plan(target), chosen)
 
-    async def _files_only(self, target: Target, prepared: Prepared | None) -> RewindOutcome:
+    async def _files_only(self, target: Target, prepared: PreparedRestore | None) -> RewindOutcome:
         """Bring the files back and leave the conversation alone."""
         conversation, point = self.conversation, await self._point(target)
         if prepared is not None:
@@ -337,7 +339,7 @@ class Operations:
             return line.checkpoints[-1]
         return known_checkpoint(line.index, target.id)
 
-    async def _points_of(self, left: Entry) -> Sequence[Checkpoint]:
+    async def _points_of(self, left: JournalEntry) -> Sequence[Checkpoint]:
         """The checkpoints of the line that an operation left; none where it left none.
 
         Asked before that line is live again: what cannot be read then stops all of it.
@@ -382,12 +384,12 @@ class Operations:
         )
 
 
-def _held(left: Entry) -> Figure | None:
+def _held(left: JournalEntry) -> Figure | None:
     """What the window held when an operation left the line; None where the journal does not say."""
     return Figure(left.tokens_before, measured=False) if left.tokens_before else None
 
 
-def _named(entry: Entry) -> str:
+def _named(entry: JournalEntry) -> str:
     name = _NAMES.get(entry.op, "the last change")
     if entry.op == "compaction" and entry.reason == EDITED:
         return "the change of the summary"

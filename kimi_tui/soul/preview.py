@@ -17,8 +17,8 @@ from typing import overload
 
 from kimi_tui.llm.message import Message
 from kimi_tui.session.context import known_checkpoint
-from kimi_tui.session.context_index import Kind
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.context_index import MessageKind
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import number_if_left
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
@@ -46,13 +46,15 @@ from kimi_tui.soul.usage import Cost
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import CheckpointKind
 
-_LISTED = {Kind.SAID: 1, Kind.DMAIL: 1, Kind.SUMMARY: 1, Kind.WORDS: 1}
+_LISTED = {MessageKind.SAID: 1, MessageKind.DMAIL: 1, MessageKind.SUMMARY: 1, MessageKind.WORDS: 1}
 
 # How many rows a message has in the list beside those of its calls, by its kind.
-_ROWS = bytes(_LISTED.get(Kind(kind), 0) if kind < len(Kind) else 0 for kind in range(256))
+_ROWS = bytes(
+    _LISTED.get(MessageKind(kind), 0) if kind < len(MessageKind) else 0 for kind in range(256)
+)
 
-_RESULTS = bytes([Kind.RESULT, Kind.FAILED])
-_ASIDES = frozenset({Kind.MARKER, Kind.ASIDE})
+_RESULTS = bytes([MessageKind.RESULT, MessageKind.FAILED])
+_ASIDES = frozenset({MessageKind.MARKER, MessageKind.ASIDE})
 
 _MOST_KNOWN = 1_000
 
@@ -159,7 +161,7 @@ async def preview_of_jump(
 
 
 async def preview_of_undo(
-    conversation: Conversation, world_lines: WorldLines, undone: Entry, name: str
+    conversation: Conversation, world_lines: WorldLines, undone: JournalEntry, name: str
 ) -> RewindPreview:
     """What happened since an operation, all of which its undo takes along; `name` is what the operation is called."""
     context, points = conversation.context, conversation.context.checkpoints
@@ -181,7 +183,9 @@ async def preview_of_undo(
     return replace(preview, label=name, left_as=number, left_from=left_from)
 
 
-async def _first_own(conversation: Conversation, world_lines: WorldLines, undone: Entry) -> int:
+async def _first_own(
+    conversation: Conversation, world_lines: WorldLines, undone: JournalEntry
+) -> int:
     """The place of the first live checkpoint that is not on the line which the operation left."""
     points = conversation.context.checkpoints
     if undone.grows_line:
@@ -247,17 +251,19 @@ class DroppedMessages(Sequence[DroppedMessage]):
         self.ran_commands = self._index.has_call("Shell", self._first)
         self._known: dict[int, tuple[DroppedMessage, ...]] = {}
         self._stays = frozenset(stays)
-        self.n_messages = len(self._kinds) - self._kinds.count(Kind.MARKER) - len(self._stays)
+        self.n_messages = (
+            len(self._kinds) - self._kinds.count(MessageKind.MARKER) - len(self._stays)
+        )
         here = bytearray(self._kinds)
         if returned:
-            said = [n for n in range(self._end_of(0)) if here[n] == Kind.SAID]
+            said = [n for n in range(self._end_of(0)) if here[n] == MessageKind.SAID]
             for number in returned:
                 if number < len(said):
-                    here[said[number]] = Kind.OTHER
+                    here[said[number]] = MessageKind.OTHER
         if stays:
             self._calls = [0 if n in self._stays else calls for n, calls in enumerate(self._calls)]
             for number in stays:
-                here[number] = Kind.OTHER
+                here[number] = MessageKind.OTHER
         listed = self._listed = bytes(here)
         # The number of rows up to and with each message.
         self._rows = list(accumulate(map(add, listed.translate(_ROWS), self._calls)))
@@ -328,13 +334,13 @@ class DroppedMessages(Sequence[DroppedMessage]):
         kind, n_calls = self._listed[number], self._calls[number]
         entries: list[DroppedMessage] = []
         match kind:
-            case Kind.SAID:
+            case MessageKind.SAID:
                 entries.append(DroppedMessage("user", label_of_message(message)))
-            case Kind.DMAIL:
+            case MessageKind.DMAIL:
                 entries.append(DroppedMessage("dmail", label_of(dmail_text(message) or "")))
-            case Kind.SUMMARY:
+            case MessageKind.SUMMARY:
                 entries.append(DroppedMessage("summary", label_of(summary_text(message) or "")))
-            case Kind.WORDS:
+            case MessageKind.WORDS:
                 entries.append(DroppedMessage("agent", label_of(message.text)))
             case _:
                 pass
@@ -344,7 +350,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         n_results = len(following) - len(following.lstrip(_RESULTS))
         for order in range(n_calls):
             at = number + 1 + order
-            failed = order < n_results and following[order] == Kind.FAILED
+            failed = order < n_results and following[order] == MessageKind.FAILED
             tokens = self._cost(at, is_only=n_results == 1) if order < n_results else None
             call = calls[order] if order < len(calls) else None
             target, name = ("", "") if call is None else (call_target(call), call.function.name)
@@ -364,7 +370,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         place = bisect_right(self._points, at + self._first, key=lambda p: p.message_index) - 1
         point = self._points[place]
         inside = self._kinds[point.message_index - self._first : self._end_of(place)]
-        n_results = inside.count(Kind.RESULT) + inside.count(Kind.FAILED)
+        n_results = inside.count(MessageKind.RESULT) + inside.count(MessageKind.FAILED)
         if point.tokens is None or n_results != 1 or kind_of(inside, point.id) != "step":
             return None
         sent = self._sent(point)

@@ -10,7 +10,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import Figure
-from kimi_tui.session.context_index import ContextIndex, Kind, WorldLineContent
+from kimi_tui.session.context_index import ContextIndex, MessageKind, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
@@ -19,10 +19,10 @@ from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
 MAX_LABEL = 200
 _BEGINNING = 4_096
-_SAID = bytes([Kind.SAID])
-_SUMMARY = bytes([Kind.SUMMARY])
-_ASIDES = bytes([Kind.MARKER, Kind.ASIDE])
-_UNTOLD = frozenset({Kind.MARKER, Kind.RESULT, Kind.FAILED})
+_SAID = bytes([MessageKind.SAID])
+_SUMMARY = bytes([MessageKind.SUMMARY])
+_ASIDES = bytes([MessageKind.MARKER, MessageKind.ASIDE])
+_UNTOLD = frozenset({MessageKind.MARKER, MessageKind.RESULT, MessageKind.FAILED})
 _TARGET_KEYS = ("path", "command", "pattern", "query", "url", "message")
 
 
@@ -139,9 +139,9 @@ def place_of(point: Checkpoint, checkpoints: Sequence[Checkpoint]) -> int:
 def kind_of(kinds: bytes, checkpoint_id: int) -> CheckpointKind:
     """What a checkpoint began, by the kinds of the messages behind it (`Segment.kind` without reading them)."""
     begins = kinds.lstrip(_ASIDES)[:1]
-    if Kind.DMAIL in kinds and (checkpoint_id or begins != _SUMMARY):
+    if MessageKind.DMAIL in kinds and (checkpoint_id or begins != _SUMMARY):
         return "dmail"
-    if Kind.SUMMARY in kinds:
+    if MessageKind.SUMMARY in kinds:
         return "summary" if checkpoint_id else "compaction"
     return "user" if begins == _SAID else "step"
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.session.context_index import ContextIndex
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import read_history
@@ -44,7 +44,7 @@ _PER_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class ModelUsage:
     """Tokens that calls of one model took; `cached` is part of `input`.
 
     `is_exact` is false where some of it is an estimate, or where it is not known how much of it was cached.
@@ -55,8 +55,8 @@ class Spent:
     output: int = 0
     is_exact: bool = True
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: ModelUsage) -> ModelUsage:
+        return ModelUsage(
             self.input + other.input,
             self.cached + other.cached,
             self.output + other.output,
@@ -77,7 +77,7 @@ class Cost:
 
 
 def cost_of(
-    spent: Mapping[str, Spent], prices: Mapping[str, ModelPrices], model_now: str = ""
+    spent: Mapping[str, ModelUsage], prices: Mapping[str, ModelPrices], model_now: str = ""
 ) -> Cost | None:
     """What these calls cost.
 
@@ -112,7 +112,7 @@ _Totals = tuple[int, int, int]
 
 
 class Ledger:
-    """What every checkpoint's calls took.
+    """Tokens and cost of the model calls behind each checkpoint.
 
     Args:
         prices: by model; empty where none are set, then nothing costs anything.
@@ -124,7 +124,7 @@ class Ledger:
         self._newest = ""
         self._known: set[str] = set()
         self._totals: _Totals = (0, 0, 0)
-        self._spent: dict[str, dict[str, Spent]] = {}
+        self._spent: dict[str, dict[str, ModelUsage]] = {}
 
     def follow(self, event: Event) -> None:
         """Take in an event: what the totals grow by was spent at the newest checkpoint."""
@@ -155,14 +155,14 @@ class Ledger:
             return
         # Figures of tokens in use are estimates after tools ran; those of the call are when it has just returned.
         is_exact = status.step_input is None or not status.estimated
-        spent = Spent(grown[0], grown[1], grown[2], is_exact)
+        spent = ModelUsage(grown[0], grown[1], grown[2], is_exact)
         models = self._spent.setdefault(uid, {})
         known = models.get(status.model)
         models[status.model] = spent if known is None else known + spent
 
     def total_cost(self) -> Cost | None:
         """What the whole session cost; None where no prices are set."""
-        spent: dict[str, Spent] = {}
+        spent: dict[str, ModelUsage] = {}
         for models in self._spent.values():
             _add(spent, models)
         return cost_of(spent, self.prices, self._model)
@@ -176,7 +176,7 @@ class Ledger:
         """
         if not self.prices:
             return None
-        spent: dict[str, Spent] = {}
+        spent: dict[str, ModelUsage] = {}
         size, pace = index.size, Pace()
         for place, point in enumerate(points):
             last = place + 1 == len(points)
@@ -186,7 +186,9 @@ class Ledger:
                 await pace.rest()
         return cost_of(spent, self.prices, self._model)
 
-    def _spent_at(self, point: Checkpoint, index: ContextIndex, end: int) -> Mapping[str, Spent]:
+    def _spent_at(
+        self, point: Checkpoint, index: ContextIndex, end: int
+    ) -> Mapping[str, ModelUsage]:
         for uid in (point.uid, point.was or ""):
             if uid in self._spent and uid:
                 return self._spent[uid]
@@ -197,15 +199,15 @@ class Ledger:
             return {}
         # Two a step: what was sent, and that with what came back.
         output = max(0, figures[1] - figures[0]) if len(figures) > 1 else 0
-        return {"": Spent(figures[0], 0, output, is_exact=False)}
+        return {"": ModelUsage(figures[0], 0, output, is_exact=False)}
 
 
-def _add(spent: dict[str, Spent], more: Mapping[str, Spent]) -> None:
+def _add(spent: dict[str, ModelUsage], more: Mapping[str, ModelUsage]) -> None:
     for model, tokens in more.items():
-        spent[model] = spent.get(model, Spent()) + tokens
+        spent[model] = spent.get(model, ModelUsage()) + tokens
 
 
-class Compaction(NamedTuple):
+class CompactionTokens(NamedTuple):
     """Tokens before and after; whether the latter is the server's own figure."""
 
     before: int
@@ -232,7 +234,7 @@ class Statistics:
     output_tokens: int = 0
     dmails: int = 0
     dmail_tokens_saved: int = 0
-    compactions: tuple[Compaction, ...] = ()
+    compactions: tuple[CompactionTokens, ...] = ()
     rewinds: int = 0
     model_s: float = 0.0
     tools_s: float = 0.0
@@ -276,7 +278,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
     status: StatusUpdate | None = None
     turns = steps = failures = dmails = rewinds = 0
     figures, sent, summary = RowFigures(), DMailCuts(), ""
-    compactions: list[Compaction] = []
+    compactions: list[CompactionTokens] = []
     made: dict[str, int] = {}
     for record in records:
         event = record.event
@@ -285,7 +287,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
             if (place := made.get(uid)) is not None:
                 was, figure = compactions[place], figures.left_by(uid)
                 measured = figure is not None and figure.measured
-                compactions[place] = Compaction(was.before, was.after + more, measured)
+                compactions[place] = CompactionTokens(was.before, was.after + more, measured)
         if isinstance(event, TurnBegin):
             # A program that was killed in mid-turn left it open; the time until the next turn was nobody's waiting.
             clock.stop()
@@ -322,7 +324,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
                 summary = uid
             case CompactionEnd(tokens_before=before, tokens_after=after, error=""):
                 made[summary] = len(compactions)
-                compactions.append(Compaction(before, after))
+                compactions.append(CompactionTokens(before, after))
             case _:
                 pass
     return Statistics(
@@ -364,7 +366,7 @@ def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> S
     return replace(counted, cost=ledger.total_cost(), is_fork=is_fork)
 
 
-def with_journal(counted: Statistics, entries: Iterable[Entry]) -> Statistics:
+def with_journal(counted: Statistics, entries: Iterable[JournalEntry]) -> Statistics:
     """The same, with what the journal of operations knows and the record does not (it is lost, or was imported)."""
     by_kind: dict[str, list[tuple[int, int]]] = {"dmail": [], "compaction": [], "rewind": []}
     for entry in entries:
@@ -378,5 +380,5 @@ def with_journal(counted: Statistics, entries: Iterable[Entry]) -> Statistics:
         counted = replace(counted, dmails=len(dmails), dmail_tokens_saved=saved)
     # kimi-cli records a compaction without figures.
     if len(compactions) > sum(one.before > 0 for one in counted.compactions):
-        counted = replace(counted, compactions=tuple(Compaction(*one) for one in compactions))
+        counted = replace(counted, compactions=tuple(CompactionTokens(*one) for one in compactions))
     return replace(counted, rewinds=max(counted.rewinds, len(rewinds)))

@@ -122,7 +122,7 @@ class FileSide:
 
 
 @dataclass(frozen=True, slots=True)
-class DivergedFile:
+class ComparedFile:
     """A file that one of the world lines changed; `alike` is true where it is the same on both now."""
 
     path: str
@@ -138,7 +138,7 @@ class DivergedFiles:
     `reason` says why that is not known, empty where it is; `remarks` are sentences for the user.
     """
 
-    files: tuple[DivergedFile, ...] = ()
+    files: tuple[ComparedFile, ...] = ()
     remarks: tuple[str, ...] = ()
     reason: str = ""
 
@@ -277,7 +277,7 @@ class WorldLineReader:
         divergence = await self.files.divergence(begins or newest, newest)
         return DivergedFiles(
             tuple(
-                DivergedFile(one.path, _side(one.left), _side(one.now), one.alike)
+                ComparedFile(one.path, _side(one.left), _side(one.now), one.alike)
                 for one in divergence.files
             ),
             divergence.remarks,

@@ -67,7 +67,7 @@ _SIGNATURE = re.compile(r"%[-+ ]*G")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a command is.
+    """Whether a yes for the session can stand for a command, with the group that it belongs to or the reason why it is in none.
 
     Attributes:
         kind: of command.

@@ -26,7 +26,7 @@ from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
 from kimi_tui.tools.files import missing, searched
 from kimi_tui.tools.paths import (
     ResolvedPath,
-    Search,
+    SearchRequest,
     ask_to_read,
     locate,
     read_approval_on_error,
@@ -188,13 +188,13 @@ class Glob(Tool[GlobParams]):
         return _outcome(search)
 
 
-def _as_asked(params: GlobParams, pattern: Pattern) -> Search:
+def _as_asked(params: GlobParams, pattern: Pattern) -> SearchRequest:
     """The search as the user is asked about it."""
     depth = (
         f"{len(pattern.parts)} folders deep" if len(pattern.parts) > 1 else "of this folder alone"
     )
     deep = "with all folders below" if None in pattern.parts else depth
-    return Search((f"pattern  {shown_on_a_line(params.pattern)}",), f"names only, {deep}")
+    return SearchRequest((f"pattern  {shown_on_a_line(params.pattern)}",), f"names only, {deep}")
 
 
 def _folder(

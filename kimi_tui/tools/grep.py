@@ -32,7 +32,7 @@ from kimi_tui.tools.files import look, missing, parent_of, searched
 from kimi_tui.tools.glob import spread
 from kimi_tui.tools.paths import (
     ResolvedPath,
-    Search,
+    SearchRequest,
     ask_to_read,
     ask_to_show,
     locate,
@@ -98,7 +98,7 @@ class _Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GrepOutput:
     """What `rg` wrote.
 
     `path NUL number mark line LF` by line, or `path NUL count LF` where not the lines were asked for.
@@ -115,7 +115,7 @@ class _UnknownType(ToolProblem):
     """`rg` has no type of this name."""
 
 
-async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> Found:
+async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> GrepOutput:
     """Search for at most `LIMIT_S`.
 
     Raises:
@@ -161,7 +161,7 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
     broke_off = False
     if not out_of_time and not too_much:
         broke_off = _broke_off(process.returncode, message, is_empty=not output)
-    return Found(bytes(output), out_of_time, too_much, broke_off)
+    return GrepOutput(bytes(output), out_of_time, too_much, broke_off)
 
 
 async def _type_names(environ: Mapping[str, str], work_dir: Path) -> list[str]:
@@ -449,12 +449,12 @@ async def _found(
         ) from error
 
 
-def _as_asked(params: GrepParams) -> Search:
+def _as_asked(params: GrepParams) -> SearchRequest:
     """The search as the user is asked about it."""
     lines = [f"pattern  {shown_on_a_line(params.pattern)}"]
     lines += [f"glob     {shown_on_a_line(params.glob)}"] if params.glob else []
     lines += [f"type     {shown_on_a_line(params.type)}"] if params.type else []
-    return Search(tuple(lines), "with all folders below, without files that hold secrets")
+    return SearchRequest(tuple(lines), "with all folders below, without files that hold secrets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -609,7 +609,7 @@ class _Answer:
 
 
 def _outcome(
-    params: GrepParams, found: Found, records: _Records
+    params: GrepParams, found: GrepOutput, records: _Records
 ) -> tuple[ToolOutcome, Sequence[str]]:
     """What the model is told, and the files with several names that something of it is from."""
     if params.output_mode == "files_with_matches":

@@ -317,7 +317,7 @@ _EDITS_OFFER = "Yes, and every edit in this folder in this session"
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchRequest:
     """A search in a folder as the user is asked about it: lines on what it is for, and how far down it goes."""
 
     lines: tuple[str, ...]
@@ -325,7 +325,7 @@ class Search:
 
 
 async def ask_to_read(
-    target: ResolvedPath, env: ToolEnv, *, search: Search | None = None, n_links: int = 1
+    target: ResolvedPath, env: ToolEnv, *, search: SearchRequest | None = None, n_links: int = 1
 ) -> None:
     """Ask before something is read that is outside the work folder, holds secrets, or may be a file elsewhere.
 

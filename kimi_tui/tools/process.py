@@ -533,7 +533,7 @@ Ending = Literal["exited", "timeout", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnd:
     """How a command ended.
 
     Attributes:
@@ -599,7 +599,7 @@ class RunningCommand:
         self._wake_lock = threading.Lock()
         self._wake_closed = False
 
-    async def run(self) -> Ended:
+    async def run(self) -> ProcessEnd:
         """Start it and wait for its end.
 
         Raises:
@@ -607,9 +607,9 @@ class RunningCommand:
             asyncio.CancelledError: cancelled; everything it started is ended, at the latest after `TERM_GRACE_S`.
         """
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[Ended] = loop.create_future()
+        done: asyncio.Future[ProcessEnd] = loop.create_future()
 
-        def settle(result: Ended | Exception) -> None:
+        def settle(result: ProcessEnd | Exception) -> None:
             if done.done():
                 return
             if self._stop:
@@ -624,7 +624,7 @@ class RunningCommand:
                 self._on_output(text)
 
         def work() -> None:
-            result: Ended | Exception
+            result: ProcessEnd | Exception
             try:
                 result = self._live_through(lambda text: _call(loop, deliver, text))
             except Exception as error:
@@ -664,7 +664,7 @@ class RunningCommand:
             if not self._wake_closed:
                 os.write(self._wake_write, b"x")
 
-    def _live_through(self, post: Callable[[str], None]) -> Ended:
+    def _live_through(self, post: Callable[[str], None]) -> ProcessEnd:
         """Start the command, read its output and reap it. Runs in the command's thread."""
         output, write_end = os.pipe()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -708,7 +708,9 @@ class RunningCommand:
             exit_code = None
         captured = self._capture.text()
         n_bytes = self._capture.n_bytes
-        return Ended(ending, exit_code, duration_s, n_bytes, captured, self._n_left, self._n_alive)
+        return ProcessEnd(
+            ending, exit_code, duration_s, n_bytes, captured, self._n_left, self._n_alive
+        )
 
     def _until_end(
         self,

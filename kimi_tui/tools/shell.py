@@ -27,7 +27,7 @@ from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.jobs import Job, Jobs, OutputTail
 from kimi_tui.tools.paths import with_tilde
 from kimi_tui.tools.process import (
-    Ended,
+    ProcessEnd,
     RunningCommand,
     child_environment,
     find_program,
@@ -351,7 +351,7 @@ def _check(command: str) -> None:
         )
 
 
-def _outcome(command: str, timeout_s: int, ended: Ended) -> ToolOutcome:
+def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
     took = f"{ended.duration_s:.1f} s"
     code = ended.exit_code
     if code is not None and code < 0:

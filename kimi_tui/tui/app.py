@@ -50,7 +50,7 @@ from kimi_tui.tui.desktop import (
 from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.keyboard import TypeAhead, Woken
+from kimi_tui.tui.keyboard import InputResumed, TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -295,7 +295,7 @@ class KimiApp(App[None], inherit_bindings=False):
         for listed in watchers.values():
             listed[:] = [watcher for watcher in listed if watcher[0].is_running]
 
-    @on(Woken)
+    @on(InputResumed)
     @on(events.AppFocus)
     def _void_keys(self) -> None:
         """Keys that come now may have been pressed while nobody looked, and a click may only bring the window to the front."""

@@ -144,7 +144,7 @@ def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[P
     return ended.returncode == 0
 
 
-class Clipping(NamedTuple):
+class ClipboardContent(NamedTuple):
     """What the clipboard of the desktop holds: the bytes of an image, or a text; nothing where `trouble` says why."""
 
     image: bytes = b""
@@ -216,7 +216,7 @@ def image_reader(
 
 def read_clipboard(
     environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
-) -> Clipping:
+) -> ClipboardContent:
     """What the desktop's clipboard holds. Runs processes: meant for a thread.
 
     Args:
@@ -259,17 +259,17 @@ def read_clipboard(
             except binascii.Error:
                 image = b""
         if image:
-            return Clipping(image)
+            return ClipboardContent(image)
         text = printed(reading.text, MOST_TEXT_BYTES) if image is not None else None
         if text:
-            return Clipping(text=text.decode("utf-8", "replace"))
+            return ClipboardContent(text=text.decode("utf-8", "replace"))
         if text is None:
-            return Clipping(trouble="The clipboard holds more than can be taken.")
+            return ClipboardContent(trouble="The clipboard holds more than can be taken.")
     except subprocess.TimeoutExpired:
         # The program that holds it does not hand it out.
-        return Clipping(trouble="The clipboard does not answer.")
+        return ClipboardContent(trouble="The clipboard does not answer.")
     trouble = image_reader(environ, work_dirs, platform)[1]
-    return Clipping(trouble=trouble or "The clipboard holds neither an image nor text.")
+    return ClipboardContent(trouble=trouble or "The clipboard holds neither an image nor text.")
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:

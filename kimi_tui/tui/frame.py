@@ -83,7 +83,7 @@ class Heading(NamedTuple):
     """The disk does not take what is said."""
 
 
-class Fitted(NamedTuple):
+class HeaderParts(NamedTuple):
     """The parts that found room; the others are empty."""
 
     title: str
@@ -94,7 +94,9 @@ class Fitted(NamedTuple):
     trouble: str = ""
 
 
-def fit_heading(heading: Heading, width: int, ellipsis: str = "…", caution: str = "!") -> Fitted:
+def fit_heading(
+    heading: Heading, width: int, ellipsis: str = "…", caution: str = "!"
+) -> HeaderParts:
     """The heading in `width` cells.
 
     What is said of a disk that takes nothing always has its place.
@@ -119,7 +121,7 @@ def fit_heading(heading: Heading, width: int, ellipsis: str = "…", caution: st
         if width - others - 1 < min(LEAST_TITLE, cell_len(title)):
             folder = ""
     room = width - _width("", folder, branch, model, mode)
-    return Fitted(cut(title, max(1, room), ellipsis), folder, branch, model, mode, trouble)
+    return HeaderParts(cut(title, max(1, room), ellipsis), folder, branch, model, mode, trouble)
 
 
 def _shortened(folder: str, room: int, ellipsis: str) -> str:

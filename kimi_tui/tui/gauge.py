@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.projection.gauge import Freed, GaugeModel
+from kimi_tui.projection.gauge import FreedTokens, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width
@@ -61,7 +61,7 @@ _STYLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class GaugeLayout:
     """Where the bar and the figures stand."""
 
     bar: int
@@ -70,7 +70,7 @@ class Places:
     figures_width: int
 
     @classmethod
-    def of(cls, width: int, timeline_width: int) -> Places:
+    def of(cls, width: int, timeline_width: int) -> GaugeLayout:
         """The places for a screen of this width.
 
         Args:
@@ -111,8 +111,8 @@ class Gauge(Widget):
         """Tells what the session has cost so far; empty where no prices are set."""
         self._target = 0
         self._freed_serial = 0
-        self._freed_bar: Freed | None = None
-        self._freed_figure: Freed | None = None
+        self._freed_bar: FreedTokens | None = None
+        self._freed_figure: FreedTokens | None = None
         self._fall_timers: list[Timer] = []
         self._painter = SpanPainter(self, "gauge")
         self._strip: Strip | None = None
@@ -148,7 +148,7 @@ class Gauge(Widget):
         if used != self._target or not motion:
             was_empty = self._target == 0
             still = not motion or was_empty or app_of(self).animation_level == "none"
-            bar = Places.of(self.size.width, self.timeline_width).bar_width
+            bar = GaugeLayout.of(self.size.width, self.timeline_width).bar_width
             # Where the bar stays as it is, a motion would only count up the figure, in ten pictures of the row.
             moves = 0 < model.status.limit <= abs(used - self._target) * bar
             self._target = used
@@ -164,7 +164,7 @@ class Gauge(Widget):
             timer.stop()
         self._freed_bar = self._freed_figure = None
 
-    def _mark_freed(self, freed: Freed) -> None:
+    def _mark_freed(self, freed: FreedTokens) -> None:
         self._freed_bar = self._freed_figure = freed
         self._fall_timers = [
             self.set_timer(FREED_BAR_S, self._end_freed_bar),
@@ -224,7 +224,7 @@ class Gauge(Widget):
 
     def _draw(self, width: int) -> Strip:
         app = app_of(self)
-        glyphs, places = glyphs_of(app), Places.of(width, self.timeline_width)
+        glyphs, places = glyphs_of(app), GaugeLayout.of(width, self.timeline_width)
         gap = max(0, places.figures - places.bar - places.bar_width)
         status, shown, aside = self._model.status, self.shown, self.aside
         freed_bar, freed_figure = self._freed_bar, self._freed_figure
@@ -232,7 +232,7 @@ class Gauge(Widget):
         if self.foreseen is not None:
             before, (after, is_guess) = status, self.foreseen
             shown, status = float(after), status._replace(used=after, estimated=is_guess)
-            freed_bar = Freed("rewind", before.used, after)
+            freed_bar = FreedTokens("rewind", before.used, after)
         elif self.viewed is not None:
             aside = aside or _now_words(status)
             shown, status = float(self.viewed), status._replace(used=self.viewed)
@@ -266,7 +266,7 @@ def bar_spans(
     width: int,
     glyphs: Glyphs,
     *,
-    freed: Freed | None,
+    freed: FreedTokens | None,
     mono: bool,
 ) -> list[StyledText]:
     """The bar.
@@ -326,7 +326,7 @@ def figure_spans(
     width: int,
     glyphs: Glyphs,
     *,
-    freed: Freed | None,
+    freed: FreedTokens | None,
     aside: str = "",
     to_send: int = 0,
 ) -> list[StyledText]:
@@ -393,7 +393,7 @@ def _now_words(status: StatusUpdate) -> str:
 
 
 def _extras(
-    status: StatusUpdate, glyphs: Glyphs, freed: Freed | None, to_send: int
+    status: StatusUpdate, glyphs: Glyphs, freed: FreedTokens | None, to_send: int
 ) -> list[list[StyledText]]:
     """The one thing more, longest form first; the forecast is of the window with what is to be sent."""
     if freed is not None:
@@ -413,7 +413,7 @@ def _extras(
     return extras
 
 
-def _style_of(freed: Freed) -> str:
+def _style_of(freed: FreedTokens) -> str:
     """Amber for a D-Mail, violet for a compaction, grey for what the user took back."""
     return freed.reason if freed.reason in ("dmail", "compaction") else "lost"
 

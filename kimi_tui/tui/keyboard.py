@@ -157,7 +157,7 @@ class QuietKeyboard:
         self._last = max(self._last, now)
 
 
-class Woken(Message):
+class InputResumed(Message):
     """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
 
 

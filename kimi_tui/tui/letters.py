@@ -390,7 +390,7 @@ class SeenQuestion:
             self._painted()
 
 
-class AskedByLetters(AnswersOnce[ScreenResultType]):
+class LetterAnswerScreen(AnswersOnce[ScreenResultType]):
     """A screen with a question that letters answer. `AnswersOnce` says in which place this stands among the bases."""
 
     @cached_property

@@ -53,14 +53,14 @@ LoadImage = Callable[[ImageBlock], Awaitable[bytes | None]]
 """Reads an image; None where it is not there any more."""
 
 
-class Cell(NamedTuple):
+class CellSize(NamedTuple):
     """The size of a character in pixels."""
 
     width: int
     height: int
 
 
-USUAL_CELL = Cell(8, 16)
+USUAL_CELL = CellSize(8, 16)
 
 
 def draws_cells(node: Widget) -> bool:
@@ -75,19 +75,19 @@ def cell_style(name: str) -> Style:
     return Style(color=above, bgcolor=below)
 
 
-def cell_of_terminal() -> Cell | None:
+def cell_of_terminal() -> CellSize | None:
     """What the terminal says of it; None where it says nothing."""
     try:
         packed = fcntl.ioctl(sys.__stderr__ or 2, termios.TIOCGWINSZ, b"\0" * 8)
     except (OSError, ValueError):
         return None
     rows, columns, width, height = struct.unpack("HHHH", packed)
-    found = Cell(width // max(1, columns), height // max(1, rows))
+    found = CellSize(width // max(1, columns), height // max(1, rows))
     return found if all(found) else None
 
 
 def fitted(
-    width: int, height: int, columns: int, rows: int, cell: Cell = USUAL_CELL
+    width: int, height: int, columns: int, rows: int, cell: CellSize = USUAL_CELL
 ) -> tuple[int, int]:
     """How many columns and rows an image takes of so many; a small one is not blown up beyond two pixels a cell."""
     width, height = max(1, width), max(1, height)
@@ -113,7 +113,7 @@ def cell_rows(data: bytes, columns: int, rows: int) -> tuple[CellRow, ...]:
     return tuple(found)
 
 
-def kitty_picture(data: bytes, number: int, columns: int, rows: int, cell: Cell) -> str:
+def kitty_picture(data: bytes, number: int, columns: int, rows: int, cell: CellSize) -> str:
     """What has kitty draw an image where the cursor is, which stays there. Takes long.
 
     Args:
@@ -142,7 +142,7 @@ def kitty_forget(number: int) -> str:
     return f"\x1b_Ga=d,d=I,i={number},q=2\x1b\\"
 
 
-def sixel_picture(data: bytes, columns: int, rows: int, cell: Cell) -> str:
+def sixel_picture(data: bytes, columns: int, rows: int, cell: CellSize) -> str:
     """What draws an image as sixels where the cursor is. Takes long.
 
     Raises:

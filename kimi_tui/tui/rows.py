@@ -2,7 +2,7 @@
 
 A style is a short text, `name/flags@background`: `ink`, `strong@band`, `ink/iu@raised` (b bold, i italic, u underline, s
 struck through). The palette turns it into colours, so a row can be made and tested without a screen. Widths are in
-cells. What is long can be wrapped a piece at a time: `iter_ranges` is lazy, a `Chopper` takes text as it comes.
+cells. What is long can be wrapped a piece at a time: `iter_ranges` is lazy, a `HardWrapper` takes text as it comes.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def hit_at(line: Line, column: int) -> str:
 FACT_GAP = 3
 
 
-class Room(NamedTuple):
+class LayoutRoom(NamedTuple):
     """What a layout is made for: the pane's width, whether the terminal is low, the signs, and who draws pictures."""
 
     width: int
@@ -173,7 +173,7 @@ class Room(NamedTuple):
     """An image in at most so many columns and rows of cells: empty ones until they are known. None: images are named."""
 
 
-class Fact(NamedTuple):
+class CardFact(NamedTuple):
     """A fact at the right of a card; the lower its rank the longer it stays where room is short."""
 
     spans: tuple[Span, ...]
@@ -189,9 +189,9 @@ def number_span(checkpoint: int | None, *, live: bool, pin: str = "") -> Span | 
 
 
 def title_row(
-    room: Room,
+    room: LayoutRoom,
     left: list[Span],
-    facts: Sequence[Fact],
+    facts: Sequence[CardFact],
     number: Span | None,
     *,
     fill: str = "page",
@@ -215,7 +215,7 @@ def title_row(
     return Line(tuple(spans), fill=fill, hit=hit, margin=2)
 
 
-def pin_of(block: Block, room: Room) -> str:
+def pin_of(block: Block, room: LayoutRoom) -> str:
     """The sign of a pinned message; empty where it is not pinned."""
     return room.glyphs.pinned if block.pinned else ""
 
@@ -377,7 +377,7 @@ def paragraph(
     return out
 
 
-class Chopper:
+class HardWrapper:
     """Cuts runs into rows of exactly up to `width` cells, anywhere: for code and output, where blanks count.
 
     Runs may come a piece at a time; neighbours that look alike become one, so the rows do not show how they came.
@@ -436,7 +436,7 @@ class Chopper:
 
 def chop(spans: Sequence[Span], width: int) -> list[list[Span]]:
     """Rows of exactly up to `width` cells of these runs, cut anywhere."""
-    chopper = Chopper(width)
+    chopper = HardWrapper(width)
     chopper.feed(spans)
     return chopper.rows
 

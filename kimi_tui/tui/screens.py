@@ -153,4 +153,4 @@ class SessionChosen(Message):
 
 
 class QuitChosen(Message):
-    """The user quits."""
+    """Posted when the user chose to quit."""

@@ -28,7 +28,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.keyboard import Woken
+from kimi_tui.tui.keyboard import InputResumed
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
 
@@ -472,7 +472,7 @@ class TerminalInput(LinuxDriver):
                 is_ready = bool(selector.select(_LOOK_S))
                 before, looked_at = looked_at, time.monotonic()
                 if looked_at - before > _STALLED_S:
-                    self.process_message(Woken())
+                    self.process_message(InputResumed())
                 if is_ready:
                     parser.splits_alt = self.splits_alt
                     data = b""

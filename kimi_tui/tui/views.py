@@ -66,7 +66,7 @@ class Models:
 
 
 class Views:
-    """The three pictures of one session.
+    """Chat, timeline and gauge of one session, updated together from the same events.
 
     Args:
         transcript: the chat.

@@ -32,7 +32,7 @@ from kimi_tui.tui.timeline.rows import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.world_lines import News
+    from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
     from kimi_tui.wire.events import EventRecord
 
@@ -71,7 +71,7 @@ GLANCE_KEYS = (("w", "read it"), ("Esc", "back to now"))
 
 
 class WorldLineTranscript(Transcript):
-    """The messages of a line that was left."""
+    """The transcript of a world line, read-only, with keys that act on the line."""
 
     FOCUS_ON_CLICK = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -102,7 +102,7 @@ class WorldLineTranscript(Transcript):
 
 
 class Banner(Widget):
-    """The rows over a world line."""
+    """The banner over a world line that says which it is and what can be done with it."""
 
     def __init__(self, info: WorldLineInfo) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class Banner(Widget):
 
 
 class WorldLineView(Vertical):
-    """A world line on view.
+    """A world line in the place of the chat: its banner and its messages.
 
     Args:
         info: what is known of the line.
@@ -261,7 +261,9 @@ def within_margin(spans: Sequence[StyledText], width: int) -> list[StyledText]:
     return shown
 
 
-def news_spans(news: News, glyphs: Glyphs, *, running: bool, asks: bool) -> list[StyledText]:
+def news_spans(
+    news: LiveLineActivity, glyphs: Glyphs, *, running: bool, asks: bool
+) -> list[StyledText]:
     """What the banner says of it; nothing where nothing happens.
 
     Args:

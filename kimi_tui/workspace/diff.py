@@ -127,7 +127,7 @@ def _common_tail(old: Sequence[str], new: Sequence[str], head: int) -> int:
     return count
 
 
-class Texts:
+class StoredTexts:
     """Blocking; in the one thread that uses the store.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kimi_tui.workspace.diff import LineDiff, Texts
+from kimi_tui.workspace.diff import LineDiff, StoredTexts
 from kimi_tui.workspace.entries import Entry, Manifest, was_looked_for
 from kimi_tui.workspace.restore import as_file
 from kimi_tui.workspace.snapshots import FOREIGN, By, SnapshotLog
@@ -52,7 +52,11 @@ class Divergence:
 
 
 def find_divergence(
-    log: SnapshotLog, texts: Texts, now: Manifest, begins: Sequence[str], newest: Sequence[str]
+    log: SnapshotLog,
+    texts: StoredTexts,
+    now: Manifest,
+    begins: Sequence[str],
+    newest: Sequence[str],
 ) -> Divergence:
     """What changed on a line that was left, and what changed until now, since the two diverged.
 
@@ -101,7 +105,11 @@ def _is_known(manifest: Mapping[str, Entry], path: str) -> bool:
 
 
 def _side(
-    texts: Texts | None, before: Entry | None, after: Entry | None, by: Sequence[By], room: int
+    texts: StoredTexts | None,
+    before: Entry | None,
+    after: Entry | None,
+    by: Sequence[By],
+    room: int,
 ) -> SideChange:
     if before == after:
         return SideChange("same")

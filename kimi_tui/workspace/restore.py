@@ -274,7 +274,7 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRestore:
     """A restore whose intent is on the disk. `left` are conflicts that were not chosen, `stale` what changed since the plan."""
 
     intent: Intent

@@ -39,7 +39,7 @@ _GROWTH_BYTES = 16 << 20
 _COMPRESSED_FROM_BYTES = 160
 
 
-class Place(NamedTuple):
+class PackPlace(NamedTuple):
     """Where a body stands in a pack."""
 
     offset: int
@@ -60,7 +60,7 @@ class PackWriter:
         self._file = os.fdopen(handle, "w+b", buffering=_BUFFER_BYTES)
         self._file.write(_MAGIC)
         self.size_bytes = len(_MAGIC)
-        self.places: dict[bytes, Place] = {}
+        self.places: dict[bytes, PackPlace] = {}
 
     def add(self, name: bytes, body: bytes) -> None:
         """Append a body.
@@ -70,10 +70,10 @@ class PackWriter:
         """
         self._file.write(_HEAD.pack(name, len(body)))
         self._file.write(body)
-        self.places[name] = Place(self.size_bytes + _HEAD.size, len(body))
+        self.places[name] = PackPlace(self.size_bytes + _HEAD.size, len(body))
         self.size_bytes += _HEAD.size + len(body)
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: PackPlace) -> bytes:
         """A body that was added.
 
         Raises:
@@ -107,7 +107,7 @@ class PackWriter:
             self._temporary.unlink(missing_ok=True)
 
 
-def read_index(path: Path) -> dict[bytes, Place]:
+def read_index(path: Path) -> dict[bytes, PackPlace]:
     """What a pack holds; as much as can be found where it is damaged.
 
     Raises:
@@ -123,17 +123,17 @@ def read_index(path: Path) -> dict[bytes, Place]:
                 index = file.read(count * _ROW.size)
                 if zlib.crc32(index) == checksum:
                     return {
-                        name: Place(offset, length)
+                        name: PackPlace(offset, length)
                         for name, offset, length in _ROW.iter_unpack(index)
                     }
-        found: dict[bytes, Place] = {}
+        found: dict[bytes, PackPlace] = {}
         for name, place in _walked(path, size):
             # Rows of the damaged index read like heads as well; the first of a name is the true one.
             found.setdefault(name, place)
         return found
 
 
-def read_body(path: Path, place: Place) -> bytes:
+def read_body(path: Path, place: PackPlace) -> bytes:
     """A body of a pack; shorter where the pack was cut.
 
     Raises:
@@ -159,7 +159,7 @@ def _sync_names(folder: Path) -> None:
         sync_folder(folder)
 
 
-def _walked(path: Path, size: int) -> Iterator[tuple[bytes, Place]]:
+def _walked(path: Path, size: int) -> Iterator[tuple[bytes, PackPlace]]:
     with open(open_regular(path), "rb") as file:
         position = len(_MAGIC)
         while position + _HEAD.size <= size:
@@ -169,7 +169,7 @@ def _walked(path: Path, size: int) -> Iterator[tuple[bytes, Place]]:
             # No body is empty: zeros are what a power cut or a hole leaves, and there may be gigabytes of them.
             if not length or position + length > size:
                 return
-            yield name, Place(position, length)
+            yield name, PackPlace(position, length)
             position += length
 
 
@@ -194,7 +194,7 @@ class BlobStore:
         self._root = root
         self._max_bytes = max_bytes
         self._neighbours = tuple(neighbours)
-        self._places: dict[bytes, tuple[Path, Place]] = {}
+        self._places: dict[bytes, tuple[Path, PackPlace]] = {}
         self._near: dict[bytes, Path] = {}
         self._writer: PackWriter | None = None
         self._used = 0

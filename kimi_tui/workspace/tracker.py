@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.diff import Texts
+from kimi_tui.workspace.diff import StoredTexts
 from kimi_tui.workspace.divergence import Divergence, find_divergence
 from kimi_tui.workspace.entries import Entry, Extent, Limits, Manifest, extent, was_looked_for
 from kimi_tui.workspace.protected_names import runs_later, secrets
@@ -27,7 +27,7 @@ from kimi_tui.workspace.restore import (
     PROTECTED,
     FileChange,
     Intent,
-    Prepared,
+    PreparedRestore,
     Restored,
     RestorePlan,
     as_file,
@@ -52,7 +52,7 @@ _RAN_EARLY = "A command ran before the first look at the files had ended."
 
 @dataclass(frozen=True, slots=True)
 class SnapshotScope:
-    """What bears on the snapshots of a session.
+    """The folders and limits beyond a session that its snapshots must respect.
 
     `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
     program's own folders, `homes` further home folders. Under the key in the file `seal_key` intents are sealed; without one
@@ -122,7 +122,7 @@ class PreScanBackups:
 
 
 class Tracker:
-    """Follows one work folder for one session.
+    """Scans one work folder for one session, keeps snapshots of it, compares and restores them.
 
     Args:
         root: the work folder.
@@ -155,7 +155,7 @@ class Tracker:
         self._note = ""
         self._scanner: Scanner | None = None
         self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, scope.neighbours)
-        self.texts = Texts(self._store)
+        self.texts = StoredTexts(self._store)
         self.refusal = refusal_reason(root, scope.homes)
         if any(path.is_symlink() for path in (folder, folder / STORE_NAME)):
             self.refusal = "The folder of the snapshots is a link, so the files are not followed."
@@ -346,7 +346,9 @@ class Tracker:
 
     # -- restoring -------------------------------------------------------------------------------
 
-    def prepare(self, plan: RestorePlan, chosen: Collection[str] | None = None) -> Prepared | None:
+    def prepare(
+        self, plan: RestorePlan, chosen: Collection[str] | None = None
+    ) -> PreparedRestore | None:
         """Take the rescue snapshot and bring the intent to the disk; None where there is nothing to do.
 
         Args:
@@ -380,9 +382,9 @@ class Tracker:
             with contextlib.suppress(OSError):
                 intent = replace(intent, seal=self._seal_of(intent, create=True))
             restore.write_intent(self._folder / _INTENT_NAME, intent)
-        return Prepared(intent, tuple(left), tuple(stale))
+        return PreparedRestore(intent, tuple(left), tuple(stale))
 
-    def carry_out(self, prepared: Prepared, *, unasked: bool = False) -> Restored:
+    def carry_out(self, prepared: PreparedRestore, *, unasked: bool = False) -> Restored:
         """Do it, see what came of it, and close the intent.
 
         Args:
@@ -445,13 +447,13 @@ class Tracker:
         with contextlib.suppress(OSError):
             (self._folder / _INTENT_NAME).unlink(missing_ok=True)
 
-    def unfinished_restore(self) -> Prepared | None:
+    def unfinished_restore(self) -> PreparedRestore | None:
         """A restore of an earlier process that was cut off, if there is one."""
         intent = restore.read_intent(self._folder / _INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             self.abandon()
             return None
-        return Prepared(intent)
+        return PreparedRestore(intent)
 
     @cached_property
     def _log(self) -> SnapshotLog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, DMailBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui.rows import Room
+from kimi_tui.tui.rows import LayoutRoom
 from kimi_tui.tui.timeline.rows import whole_label
 from kimi_tui.tui.transcript.cards import compaction_card, dmail_card
 from kimi_tui.wire import events as ev
@@ -91,7 +91,7 @@ def test_a_kept_letter_does_not_name_its_sender_by_a_number_of_another_line() ->
         (card,) = [block for block in chat.blocks if isinstance(block, DMailBlock)]
         assert card.undid
         assert card.steps == 3
-        title = " ".join(dmail_card(card, Room(81))[1].text.split())
+        title = " ".join(dmail_card(card, LayoutRoom(81))[1].text.split())
         return title, whole_label(timeline.tree.live[card.checkpoint or 0])
 
     title, label = ways()
@@ -158,7 +158,7 @@ def test_the_card_counts_the_messages_that_stand_below_it() -> None:
         changes = [chat.apply(ev.EventRecord(0, 0.0, event)) for event in events]
         starts = [change.first for change in changes if change.first is not None]
         assert not events or min(starts) <= (chat.find(card) or 0)
-        return compaction_card(card, Room(81))[-1].text.partition("Below: ")[2]
+        return compaction_card(card, LayoutRoom(81))[-1].text.partition("Below: ")[2]
 
     # Words, an answer with a call, and its result.
     assert says() == "3 messages kept"
@@ -171,7 +171,7 @@ def test_the_card_counts_the_messages_that_stand_below_it() -> None:
     # Above a newer summary nothing of that holds any more, until it is undone.
     newer = ev.CheckpointCreated(0, "sum2", "compaction", "", 40)
     assert not says(newer, ev.CompactionEnd(70, 40, "NEWER", 5))
-    assert "newer summary stands for it" in compaction_card(card, Room(81))[-1].text
+    assert "newer summary stands for it" in compaction_card(card, LayoutRoom(81))[-1].text
     assert says(ev.LineChanged("undo", 6, 5, "")) == "1 message kept"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.story import until_folding
 
-from kimi_tui.projection.gauge import Freed, GaugeModel
+from kimi_tui.projection.gauge import FreedTokens, GaugeModel
 from kimi_tui.wire.events import CompactionEnd, ContextReverted, EventRecord, TextPart
 
 
@@ -17,7 +17,7 @@ def test_it_falls_at_once_with_a_revert() -> None:
     assert model.apply(EventRecord(1, 0.0, event))
     assert model.status.used == 31_400
     assert model.status.estimated
-    freed = Freed("dmail", before.used, 31_400, model.freed.serial, estimated=True)
+    freed = FreedTokens("dmail", before.used, 31_400, model.freed.serial, estimated=True)
     assert model.freed == freed
     assert model.status.system + model.status.talk + model.status.tools == 31_400
     assert not model.apply(EventRecord(2, 0.0, TextPart("x")))
@@ -45,7 +45,7 @@ def test_what_was_freed_is_known_by_the_next_figure_of_the_server() -> None:
     left()
     story.jump(3)
     serial = model.freed.serial
-    assert (left(), model.freed) == ((0, False), Freed(serial=serial + 1))
+    assert (left(), model.freed) == ((0, False), FreedTokens(serial=serial + 1))
 
 
 def test_a_failed_compaction_changes_nothing() -> None:

@@ -15,10 +15,10 @@ from support.story import Teller, until_arrived, whole_story
 from kimi_tui.projection.replay import (  # pyright: ignore[reportPrivateUsage]
     LONGEST_PAUSE_S,
     ChangedFiles,
-    Moment,
     PlaybackClock,
     Recording,
     Replay,
+    ReplayState,
     _Reader,
 )
 from kimi_tui.tui.glyphs import UNICODE
@@ -43,7 +43,7 @@ from kimi_tui.wire.events import (
 STORY = whole_story().records
 
 
-def shown(moment: Moment) -> str:
+def shown(moment: ReplayState) -> str:
     """All that a moment would draw."""
     tree = moment.timeline.tree
     rows = moment.timeline.rows
@@ -72,9 +72,9 @@ def failed(error: Exception) -> None:
     raise error
 
 
-def prefix(records: Sequence[EventRecord], position: int) -> Moment:
+def prefix(records: Sequence[EventRecord], position: int) -> ReplayState:
     """The moment by its definition."""
-    moment = Moment()
+    moment = ReplayState()
     moment.apply(records[:position], failed)
     return moment
 

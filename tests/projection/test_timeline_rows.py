@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.story import Teller
 
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_rows import Builder, Row, Rows
+from kimi_tui.projection.timeline_rows import Builder, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.wire.events import EventRecord, LineChanged
 
@@ -47,11 +47,11 @@ def model_of(records: Iterable[EventRecord]) -> TimelineModel:
     return model
 
 
-def facts_of(rows: Rows) -> list[tuple[object, ...]]:
+def facts_of(rows: TimelineRows) -> list[tuple[object, ...]]:
     return [(row.kind, row.key, row.order, row.lanes, row.is_tip, row.hidden) for row in rows]
 
 
-def headings_of(rows: Rows, model: TimelineModel) -> list[Checkpoint | None]:
+def headings_of(rows: TimelineRows, model: TimelineModel) -> list[Checkpoint | None]:
     return [rows.heading_of(index) for index in range(len(model.tree.live))]
 
 
@@ -107,7 +107,7 @@ def test_rows_kept_up_to_date_are_those_built_anew(operations: list[tuple[str, i
         live = [(checkpoint.uid, checkpoint.index) for checkpoint in model.tree.live]
         assert live == [(uid, index) for index, (uid, _) in enumerate(teller.line)]
         kept = facts_of(model.rows)
-        fresh = Rows(model.tree)
+        fresh = TimelineRows(model.tree)
         fresh.filter(model.rows.typed)
         assert kept == facts_of(fresh)
         assert headings_of(model.rows, model) == headings_of(fresh, model)
@@ -135,7 +135,7 @@ def test_rows_that_nobody_looked_at_are_built_when_somebody_does(
         for _ in steps:
             pass
         assert len(model.rows) == n_rows
-        fresh = Rows(model.tree)
+        fresh = TimelineRows(model.tree)
         fresh.filter(model.rows.typed)
         assert facts_of(model.rows) == facts_of(fresh)
         assert headings_of(model.rows, model) == headings_of(fresh, model)
@@ -170,7 +170,7 @@ def test_many_undos_of_a_history_are_one_build(monkeypatch: pytest.MonkeyPatch) 
     built: list[int] = []
     live = Builder.live
 
-    def watched(self: Builder, start: int, end: int) -> Iterator[Row | None]:
+    def watched(self: Builder, start: int, end: int) -> Iterator[TimelineRow | None]:
         built.append(end - start)
         return live(self, start, end)
 
@@ -218,7 +218,7 @@ def test_a_search_that_is_overtaken_finds_what_is_there_now(
     go_on(meanwhile[:3])
     for _ in search:
         pass
-    fresh = Rows(model.tree)
+    fresh = TimelineRows(model.tree)
     fresh.filter("run")
     assert facts_of(model.rows) == facts_of(fresh)
 

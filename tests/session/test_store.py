@@ -14,7 +14,7 @@ from support.effort import n_calls
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble, UnknownCheckpoint
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.listing import SessionInfo
 from kimi_tui.session.rotation import stored_world_lines, world_line_path
 from kimi_tui.session.schema import TokenCount
@@ -390,7 +390,7 @@ async def test_an_operation_that_is_just_happening_does_not_come_along(store: Se
     await session.open()
     await session.context.revert_to(2, reason="rewind")
     point = session.context.checkpoint_of(1)
-    entry = Entry(op="rewind", n=1, size=session.context.size_bytes, to_size=point.offset)
+    entry = JournalEntry(op="rewind", n=1, size=session.context.size_bytes, to_size=point.offset)
     session.context.journal.intend(entry)
     copy = await session.fork(1)
     await copy.open()

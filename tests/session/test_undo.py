@@ -10,7 +10,7 @@ import pytest
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import AlreadyThere, NothingToUndo, UnknownCheckpoint, UnknownWorldLine
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import NewCheckpoint
 from kimi_tui.session.session import Session
@@ -174,11 +174,11 @@ async def test_jumps_to_what_is_not_there(context: Context) -> None:
 async def test_operations_on_files_alone_are_undone_in_their_turn(context: Context) -> None:
     await say(context, "a", "b")
     await context.revert_to(1, reason="rewind")
-    files = Entry(op="files", snapshot_before="s1", snapshot_after="s2", paths=("x.py",))
+    files = JournalEntry(op="files", snapshot_before="s1", snapshot_after="s2", paths=("x.py",))
     context.journal.record_files(files)
     entry = next_undo(context)
     assert (entry.op, entry.paths, entry.snapshot_before) == ("files", ("x.py",), "s1")
-    done = await undo(context, files=Entry(op="undo", paths=("x.py",)))
+    done = await undo(context, files=JournalEntry(op="undo", paths=("x.py",)))
     assert done.reverted is None
     assert next_undo(context).op == "rewind"
     assert next_redo(context).op == "files"

@@ -22,7 +22,7 @@ from kimi_tui.prompts import prompt
 from kimi_tui.soul.compaction import (
     AskModel,
     Compacted,
-    Plan,
+    CompactionPlan,
     SimpleCompaction,
     compaction_named,
     transcript,
@@ -426,12 +426,18 @@ class Halving:
 
     def plan(
         self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
-    ) -> Plan:
+    ) -> CompactionPlan:
         middle = len(messages) // 2
-        return Plan(tuple(messages[:middle]), tuple(messages[middle:]))
+        return CompactionPlan(tuple(messages[:middle]), tuple(messages[middle:]))
 
     async def compact(
-        self, plan: Plan, provider: ChatProvider, ask: AskModel, *, instructions: str, budget: int
+        self,
+        plan: CompactionPlan,
+        provider: ChatProvider,
+        ask: AskModel,
+        *,
+        instructions: str,
+        budget: int,
     ) -> Compacted:
         if instructions == "fail":
             raise ZeroDivisionError

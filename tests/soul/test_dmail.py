@@ -18,7 +18,7 @@ from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind import END, Target
-from kimi_tui.tui.rows import Room
+from kimi_tui.tui.rows import LayoutRoom
 from kimi_tui.tui.transcript.cards import tool_card
 from kimi_tui.wire import events as ev
 
@@ -163,7 +163,7 @@ async def test_a_rejected_call_beside_it_drops_the_mail(tmp_path: Path) -> None:
             timeline.apply(record)
         cards = [block for block in chat.blocks if isinstance(block, ToolBlock)]
         assert [card.state for card in cards] == ["rejected", "unsent"]
-        assert "not sent" in "".join(line.text for line in tool_card(cards[1], Room(80)))
+        assert "not sent" in "".join(line.text for line in tool_card(cards[1], LayoutRoom(80)))
         assert [c.target for c in timeline.tree.live[1].calls or ()][1] == "to #0 not sent"
         assert list_checkpoints(on.session)[1].label == "Shell touch x, D-Mail to #0 not sent"
         assert any("NOT sent" in text for role, text in on.sent() if role == "tool")
@@ -184,7 +184,7 @@ async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path:
             timeline.apply(record)
         cards = [block for block in chat.blocks if isinstance(block, ToolBlock)]
         assert [card.state for card in cards] == ["done", "recalled"]
-        assert "taken back" in "".join(line.text for line in tool_card(cards[1], Room(80)))
+        assert "taken back" in "".join(line.text for line in tool_card(cards[1], LayoutRoom(80)))
         assert [c.target for c in timeline.tree.live[2].calls or ()] == ["to #1"]
         assert "the user took it back" in on.sent()[-1][1]
 

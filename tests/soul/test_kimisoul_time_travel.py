@@ -11,7 +11,7 @@ from support.soul import Stage, stage
 
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.journal import Entry
+from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import DMAIL_START
 from kimi_tui.soul.errors import SoulBusy, SoulError
 from kimi_tui.soul.history import fits, session_history
@@ -216,7 +216,7 @@ async def test_nothing_is_sent_that_the_journal_does_not_know_of(
         before = on.file()
         there = next(m for m in await on.soul.messages(1) if m.text == "three")
 
-        def refuse(entry: Entry) -> Entry:
+        def refuse(entry: JournalEntry) -> JournalEntry:
             raise StorageTrouble(f"no room for {entry.op}")
 
         journal = on.session.context.journal

@@ -13,7 +13,7 @@ from support.soul import Stage, stage
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.soul.rewind import Target
-from kimi_tui.soul.usage import Cost, Spent, cost_of, session_statistics, statistics
+from kimi_tui.soul.usage import Cost, ModelUsage, cost_of, session_statistics, statistics
 from kimi_tui.soul.world_line_reader import RecordedFacts
 from kimi_tui.tui.formatting import statistics_pairs
 from kimi_tui.wire import events as ev
@@ -127,7 +127,7 @@ async def test_without_prices_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_sums_over_models_and_currencies() -> None:
-    million = Spent(1_000_000, 0, 0)
+    million = ModelUsage(1_000_000, 0, 0)
     assert cost_of({"stand-in": million, "other": million}, PRICES) == Cost(
         (("$", 1.0), ("¥", 2.0))
     )

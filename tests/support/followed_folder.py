@@ -12,7 +12,7 @@ from unittest import mock
 
 from kimi_tui.workspace import scan
 from kimi_tui.workspace.entries import Limits
-from kimi_tui.workspace.restore import Prepared, Restored
+from kimi_tui.workspace.restore import PreparedRestore, Restored
 from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
 
@@ -28,7 +28,7 @@ class Place:
         self.root = top / "work"
         self.root.mkdir()
         self.uid = 0
-        self.last: Prepared | None = None
+        self.last: PreparedRestore | None = None
         self.tracker = self.started()
 
     def started(self) -> Tracker:

@@ -69,10 +69,10 @@ async def test_a_search_starts_in_the_folder_that_was_opened(
 
     monkeypatch.setattr(grep, "rg_program", late_program)
     monkeypatch.setattr(grep, "_NAMES_DESCRIPTORS", names_descriptors)
-    found: list[grep.Found] = []
+    found: list[grep.GrepOutput] = []
     search = grep._search  # pyright: ignore[reportPrivateUsage]
 
-    async def heard(query: grep._Query, environ: dict[str, str], work_dir: Path) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
+    async def heard(query: grep._Query, environ: dict[str, str], work_dir: Path) -> grep.GrepOutput:  # pyright: ignore[reportPrivateUsage]
         # The folder itself, as `searched` opened it.
         query = replace(query, cwd=query.cwd / query.root, root=".", folder=sub)
         found.append(await search(query, environ, work_dir))
@@ -98,7 +98,7 @@ async def test_a_folder_that_becomes_a_link_while_it_is_searched_gives_nothing(
 
     async def late_search(
         query: grep._Query, environ: dict[str, str], work_dir: Path
-    ) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
+    ) -> grep.GrepOutput:  # pyright: ignore[reportPrivateUsage]
         swap()
         found = await search(query, environ, work_dir)
         assert b"stolen" in found.output
@@ -127,7 +127,7 @@ async def test_a_folder_exchanged_with_a_link_and_back_by_a_job_gives_nothing(
     bench.write("sub/stolen.txt", "nothing\n")
     sub, search = bench.work_dir / "sub", grep._search  # pyright: ignore[reportPrivateUsage]
 
-    async def exchanged(query: grep._Query, *rest: Any) -> grep.Found:  # pyright: ignore[reportPrivateUsage]
+    async def exchanged(query: grep._Query, *rest: Any) -> grep.GrepOutput:  # pyright: ignore[reportPrivateUsage]
         swapping(sub, keys)()
         found = await search(query, *rest)
         assert b"stolen" in found.output

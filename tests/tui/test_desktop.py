@@ -20,7 +20,7 @@ from kimi_tui.tui import desktop
 from kimi_tui.tui.desktop import (
     CLIPBOARD_BYTES,
     Attention,
-    Clipping,
+    ClipboardContent,
     amount,
     asks_tmux,
     browser_command,
@@ -419,9 +419,9 @@ def test_the_clipboard_gives_an_image_else_text_else_says_why(tmp_path: Path) ->
     _program(bins, "wl-paste", only_image)
     _program(bins, "xclip", only_text)
     _program(bins, "powershell.exe", 'case "$*" in *GetImage*) printf UE5H;; *) exit 1;; esac')
-    assert read_clipboard(wayland, [], "linux") == Clipping(b"PNGDATA")
-    assert read_clipboard(x, [], "linux") == Clipping(text="a\nb")
-    assert read_clipboard({**path, "WSL_DISTRO_NAME": "U"}, [], "linux") == Clipping(b"PNG")
+    assert read_clipboard(wayland, [], "linux") == ClipboardContent(b"PNGDATA")
+    assert read_clipboard(x, [], "linux") == ClipboardContent(text="a\nb")
+    assert read_clipboard({**path, "WSL_DISTRO_NAME": "U"}, [], "linux") == ClipboardContent(b"PNG")
     assert image_reader(wayland, [], "linux") == (str(bins / "wl-paste"), "")
     # What the work folder brings is not run, and what hangs is ended.
     assert read_clipboard(wayland, [bins], "linux").trouble

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kimi_tui.soul.usage import Compaction, Statistics
+from kimi_tui.soul.usage import CompactionTokens, Statistics
 from kimi_tui.tui.formatting import age, sides, spans_width, statistics_pairs
 
 
@@ -33,7 +33,9 @@ def test_tools_are_called_as_everywhere_else() -> None:
 
 
 def test_what_a_compaction_left_is_an_estimate_until_it_was_measured() -> None:
-    figures = Statistics(compactions=(Compaction(20_000, 8_900), Compaction(9_000, 4_500, True)))
+    figures = Statistics(
+        compactions=(CompactionTokens(20_000, 8_900), CompactionTokens(9_000, 4_500, True))
+    )
     said = dict(statistics_pairs(figures))["compactions"]
     assert said == "20.0k to ~8.9k (44%), 9.0k to 4.5k (50%)"
 

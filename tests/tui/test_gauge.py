@@ -10,10 +10,10 @@ from support.story import Teller, until_folding, whole_story
 from support.time_travel_app import TimeTravelApp
 from textual.geometry import Region
 
-from kimi_tui.projection.gauge import Freed
+from kimi_tui.projection.gauge import FreedTokens
 from kimi_tui.tui.gauge import (
     Gauge,
-    Places,
+    GaugeLayout,
     alarm_of,
     bar_spans,
     details,
@@ -42,13 +42,13 @@ def test_the_bar_of_the_pictures() -> None:
 
 
 def test_where_bar_and_figures_stand() -> None:
-    assert Places.of(120, 38) == Places(2, 77, 83, 37)
-    assert Places.of(80, 0) == Places(2, 41, 45, 33)
-    assert Places.of(60, 0) == Places(2, 36, 40, 18)
+    assert GaugeLayout.of(120, 38) == GaugeLayout(2, 77, 83, 37)
+    assert GaugeLayout.of(80, 0) == GaugeLayout(2, 41, 45, 33)
+    assert GaugeLayout.of(60, 0) == GaugeLayout(2, 36, 40, 18)
 
 
 def test_what_was_freed_is_marked_in_its_colour() -> None:
-    freed = Freed("dmail", 49_800, 31_400, 1)
+    freed = FreedTokens("dmail", 49_800, 31_400, 1)
     status = StatusUpdate(used=31_400, limit=262_144, trigger=212_144)
     bar = bar_spans(status, 31_400, 77, UNICODE, freed=freed, mono=False)
     assert ("╌" * 6, "dmail") in bar
@@ -111,7 +111,9 @@ def test_nothing_is_ever_wider_than_its_place(
         used, limit, trigger, estimated, system=used // 3, talk=used // 3, tools=used // 3
     )
     for glyphs in (UNICODE, ASCII):
-        bar = bar_spans(status, used, width, glyphs, freed=Freed("rewind", limit, 0, 1), mono=True)
+        bar = bar_spans(
+            status, used, width, glyphs, freed=FreedTokens("rewind", limit, 0, 1), mono=True
+        )
         assert cell_len(text(bar)) == width
         figures = figure_spans(status, used, max(24, width), glyphs, freed=None)
         assert cell_len(text(figures)) == max(24, width)

@@ -16,7 +16,7 @@ from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
 from kimi_tui.tui import terminal_input
 from kimi_tui.tui.dialogs import settings
-from kimi_tui.tui.main import completion, image_input, unsent
+from kimi_tui.tui.main import completion, drafts, image_input
 from kimi_tui.tui.prompt import image_chips
 from kimi_tui.tui.transcript import cards, markdown, markdown_splitter
 from kimi_tui.tui.transcript import search as transcript_search
@@ -78,8 +78,8 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
     ),
     "settings._ALONE": (settings._ALONE.fullmatch, [of("left_"), of("left_shift"), "iso_level" + of("3")]),
-    "unsent._HASH": (unsent._HASH.fullmatch, [of("a"), of("0" * 63)]),
-    "unsent._CHIP": (unsent._CHIP.fullmatch, ["[Pasted " + of("1,"), "[Pasted 1 line, " + of("1"), of("[Pasted 1 line")]),
+    "drafts._HASH": (drafts._HASH.fullmatch, [of("a"), of("0" * 63)]),
+    "drafts._CHIP": (drafts._CHIP.fullmatch, ["[Pasted " + of("1,"), "[Pasted 1 line, " + of("1"), of("[Pasted 1 line")]),
     "terminal_input._BACKGROUND_ANSWER": (told, [of("\x1b]11;"), "\x1b]11;" + of("r"), of("\x1b]11;r\x1b"), of("\x1b[?997;"), of("\x1b")]),
     "terminal_input._BEGUN_BACKGROUND": (told, [of("\x1b]1"), of("\x1b[?99"), of("\x1b]11;" + "r" * 30)]),
     "terminal_input._COLOUR": (terminal_input.is_light, ["#" + of("f"), "rgb:" + of("f/"), "rgba:1/1/1/" + of("f", "\n")]),
@@ -128,7 +128,7 @@ def test_every_pattern_is_tried() -> None:
         "image_input.re.compile",
         "terminal_input.re.compile",
         "settings.re.compile",
-        "unsent.re.compile",
+        "drafts.re.compile",
         "completion.re.compile",
         "markdown_splitter.re.compile",
         "markdown.re.compile",

@@ -12,7 +12,7 @@ from support.made_images import flat, noise, saved, sixels
 
 from kimi_tui.tui.pictures import (
     USUAL_CELL,
-    Cell,
+    CellSize,
     cell_rows,
     fitted,
     kitty_picture,
@@ -36,7 +36,7 @@ def test_a_picture_keeps_its_shape_in_its_room(
 ) -> None:
     assert fitted(*size, *room) == cells
     # Square characters take half as many columns, as long as the rows are what is short.
-    assert fitted(1000, 1000, 60, 10, Cell(10, 10)) == (10, 10)
+    assert fitted(1000, 1000, 60, 10, CellSize(10, 10)) == (10, 10)
 
 
 def test_cells_have_the_colours_of_two_pixels_above_each_other() -> None:

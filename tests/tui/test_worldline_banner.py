@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kimi_tui.projection.world_lines import News, news_after
+from kimi_tui.projection.world_lines import LiveLineActivity, news_after
 from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.worldline import (
@@ -87,7 +87,7 @@ DMAIL = ContextReverted("dmail", 8, "u8", 12, 3, 9, 4, 60_000, 41_600, "a D-Mail
 
 def said(*events: Event, running: bool = False, asks: bool = False) -> str:
     """The words after some events."""
-    news = News()
+    news = LiveLineActivity()
     for event in events:
         news = news_after(news, event)
     return "".join(text for text, _ in news_spans(news, UNICODE, running=running, asks=asks))
@@ -115,7 +115,7 @@ def test_what_is_said(events: tuple[Event, ...], running: bool, asks: bool, want
 
 
 def test_what_does_not_fit_is_left_out_whole() -> None:
-    news = news_after(News(), DMAIL)
+    news = news_after(LiveLineActivity(), DMAIL)
     spans = [("[ ", "lost"), ("  ", "quiet"), *news_spans(news, ASCII, running=True, asks=True)]
     for width in range(6, 90):
         row = "".join(text for text, _ in within_margin(spans, width))

@@ -3,7 +3,7 @@
 Writable are the work folder, the caches of package managers and what the settings name; in the work folder not what
 decides what git runs, nor files at its top that run later. Readable is everything but secrets and this program's own
 folders. A file below the top that runs later cannot be held still without getting in the way of renames; what becomes
-of it is looked at afterwards (`Watch`). What in the output of a failed command says that the sandbox was in its way,
+of it is looked at afterwards (`WatchedFiles`). What in the output of a failed command says that the sandbox was in its way,
 `refused` finds.
 """
 
@@ -137,7 +137,7 @@ class Policy:
     hidden: tuple[str, ...]
     sockets: tuple[str, ...]
     network: bool
-    watch: Watch
+    watch: WatchedFiles
     held: Mapping[str, tuple[int, int]]
 
     def replaced(self) -> list[str]:
@@ -393,7 +393,7 @@ class _Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchedFiles:
     """The files below a work folder that run later, as they were at one time, and repositories in it.
 
     Attributes:
@@ -420,7 +420,7 @@ class Watch:
     partly: Mapping[str, _Held]
     commons: tuple[str, ...] = ()
 
-    def with_commons(self, commons: Sequence[str]) -> Watch:
+    def with_commons(self, commons: Sequence[str]) -> WatchedFiles:
         """The same, with the repositories elsewhere that working trees in the folder belong to."""
         stamps = dict(self.stamps)
         for git in commons:
@@ -503,7 +503,7 @@ class FolderMemory:
         return listings if known == work else {}
 
 
-def _look(work: str, memory: FolderMemory) -> tuple[list[str], Watch, list[str]]:
+def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, list[str]]:
     """Look through the upper part of a work folder.
 
     Returns:
@@ -559,7 +559,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], Watch, list[str]]
         stamps |= _git_stamps(git)
     is_whole = n_looked_at <= _MOST_LOOKED_AT
     memory.seen = (work, listings)
-    watch = Watch(
+    watch = WatchedFiles(
         work,
         stamps,
         tuple(secrets),

@@ -285,8 +285,8 @@ LEAST_DETAIL = 3
 """Rows of what will happen, with the line that says which of them are shown."""
 
 
-class Beside:
-    """What stands there.
+class PanelLayout:
+    """The rows of an approval panel, fitted to its width and to the height of the screen: question, place, details and answers.
 
     Args:
         request: what is asked.
@@ -864,10 +864,10 @@ class ApprovalPanel(Widget, can_focus=True):
             lines.append(beside.keys)
         return [*lines, Content("")] if tall else lines
 
-    def _fit_detail(self, width: int, glyphs: Glyphs, *, folded: bool) -> Beside:
+    def _fit_detail(self, width: int, glyphs: Glyphs, *, folded: bool) -> PanelLayout:
         """What stands beside the detail, which takes the rest."""
         height = app_of(self).size.height
-        beside = Beside(
+        beside = PanelLayout(
             self.request,
             self._choices,
             width,

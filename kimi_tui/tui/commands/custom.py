@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
+from kimi_tui.tui.letters import TOO_EARLY, LetterAnswerScreen
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -67,7 +67,7 @@ async def run(one: CustomCommand, screen: MainScreen, argument: str) -> None:
     screen.conversation.say(one.with_arguments(argument))
 
 
-class CustomCommandScreen(ModalScreen[bool | None], AskedByLetters[bool | None]):
+class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | None]):
     """Asks whether a command may be sent. Answers with True for yes.
 
     Args:

@@ -20,7 +20,7 @@ from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.pictures import CellRow
-from kimi_tui.tui.rows import Line, Room, Span, plain_rows, style_parts
+from kimi_tui.tui.rows import LayoutRoom, Line, Span, plain_rows, style_parts
 from kimi_tui.tui.transcript.cards import image_rows
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
@@ -28,7 +28,7 @@ from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 if TYPE_CHECKING:
     from kimi_tui.projection.comparison import Comparison, Side
     from kimi_tui.soul.world_line_reader import (
-        DivergedFile,
+        ComparedFile,
         DivergedFiles,
         FileSide,
         WorldLineMessage,
@@ -152,7 +152,7 @@ class ComparisonRows:
     def _images(self, message: WorldLineMessage, *, lost: bool) -> list[list[StyledText]]:
         edge = self._glyphs.edge if message.kind == "user" else " "
         lead = Span(f"{edge}   ", "quiet" if lost else "accent")
-        room = Room(self.width, True, glyphs=self._glyphs, picture=self._picture)
+        room = LayoutRoom(self.width, True, glyphs=self._glyphs, picture=self._picture)
         rows = image_rows(images_of(message), room, (lead,))
         return [[(span.text, span.style) for span in row.spans] for row in rows]
 
@@ -453,7 +453,7 @@ class FileTable:
             rows.append((self._sentence("Neither changed a file since they parted."), -1))
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 
-    def _file(self, one: DivergedFile) -> list[StyledText]:
+    def _file(self, one: ComparedFile) -> list[StyledText]:
         other, now = self._side(one.other), self._now(one)
         room = max(8, self._middle - MARGIN - COLUMN_GAP - spans_width(other))
         name = formatting.path(shown_name(one.path), room, self._glyphs.cut)
@@ -470,7 +470,7 @@ class FileTable:
             *now,
         ]
 
-    def _now(self, one: DivergedFile) -> list[StyledText]:
+    def _now(self, one: ComparedFile) -> list[StyledText]:
         if not one.alike:
             return self._side(one.live)
         return [(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
@@ -496,7 +496,7 @@ class FileTable:
             return spans
         return [("permissions" if side.became == "changed" else "empty", "quiet")]
 
-    def _diffs(self, one: DivergedFile) -> Iterator[list[StyledText]]:
+    def _diffs(self, one: ComparedFile) -> Iterator[list[StyledText]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
         sides = [(f"World line {self._line}", one.other), ("Now", one.live)]
         if one.alike:

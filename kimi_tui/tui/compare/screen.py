@@ -98,7 +98,7 @@ def _text(spans: Iterable[tuple[StyledText, str]]) -> str:
 
 
 class RowsPane(ScrollView, can_focus=False):
-    """Rows of spans, drawn as they are seen."""
+    """A scrollable pane of styled rows, of which only those on view are drawn."""
 
     ALLOW_SELECT = False
     """Textual's own selection would be of all rows."""
@@ -187,7 +187,7 @@ class RowsPane(ScrollView, can_focus=False):
 
 
 class CompareSides(RowsPane):
-    """The messages of both sides.
+    """The messages of both world lines in two columns, from where they part.
 
     Args:
         comparison: what is compared.
@@ -350,7 +350,7 @@ class CompareSides(RowsPane):
 
 
 class CompareFiles(RowsPane):
-    """What became of the files on both sides.
+    """The files that either side changed, each with its state on both.
 
     Args:
         found: the comparison.
@@ -437,18 +437,18 @@ class CompareAnswer(NamedTuple):
 
 
 class CompareHead(Static):
-    """Title and the names of both sides."""
+    """The head of the comparison: its title and a name over each column."""
 
 
 class CompareFilesHead(Static):
-    """The title of the files."""
+    """The row over the list of files that differ."""
 
 
 _LEAST_NAME = 8
 
 
 class CompareScreen(AnswersOnce[CompareAnswer | None]):
-    """Two lines side by side.
+    """Shows a world line beside the live line: messages, files and what can be done with it.
 
     Args:
         found: what the engine says of them.

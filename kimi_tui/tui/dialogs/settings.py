@@ -31,7 +31,7 @@ from kimi_tui.config.reference import (
 )
 from kimi_tui.config.settings import Config, ConfigError, why_not_saved
 from kimi_tui.foreign_text import clean, one_line
-from kimi_tui.launch import Given
+from kimi_tui.launch import GivenValue
 from kimi_tui.tui.dialogs.help import meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
@@ -58,7 +58,7 @@ MOST_CHOICES = 6
 
 
 class ConfigurationFile(NamedTuple):
-    """Where the settings stand.
+    """The file that the settings screen changes, and what overrides its values.
 
     Attributes:
         path: of our `config.toml`.
@@ -69,7 +69,7 @@ class ConfigurationFile(NamedTuple):
 
     path: Path
     copied: Path | None = None
-    given: Mapping[str, Given] = {}
+    given: Mapping[str, GivenValue] = {}
     kept: bool = True
 
 

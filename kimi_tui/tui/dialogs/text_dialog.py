@@ -84,11 +84,11 @@ class Drafting(NamedTuple):
 
 
 class DialogWords(Static):
-    """A row of words in the frame."""
+    """A line of text in the box of a dialog."""
 
 
 class DialogFrame(Vertical):
-    """The frame."""
+    """The box in the middle of a text dialog."""
 
 
 class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):

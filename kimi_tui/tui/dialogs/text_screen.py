@@ -25,7 +25,7 @@ from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
+from kimi_tui.tui.letters import TOO_EARLY, LetterAnswerScreen
 from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -187,7 +187,7 @@ def _columns(figures: Sequence[str], widths: Sequence[int]) -> str:
 
 
 class Summary(NamedTuple):
-    """A summary.
+    """The summary that a compaction left, as its screen shows it.
 
     Attributes:
         checkpoint_id: where it stands.
@@ -212,10 +212,10 @@ class Summary(NamedTuple):
 
 
 class SummaryFrame(Vertical):
-    """The frame."""
+    """The box in which a summary is shown."""
 
 
-class SummaryScreen(ModalScreen[str | None], AskedByLetters[str | None]):
+class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
     """Shows a summary. Answers with what is to be done: `edit`, `undo` or `rewind`; None for nothing."""
 
     HELP_TITLE = "D-Mails and summaries"

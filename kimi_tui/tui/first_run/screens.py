@@ -63,7 +63,7 @@ LOCAL = Entry(
 ROWS = 12
 
 
-class Typed(NamedTuple):
+class KeyForm(NamedTuple):
     """What stood in the fields of a `KeyScreen` that was left.
 
     Attributes:
@@ -77,10 +77,10 @@ class Typed(NamedTuple):
     key: str
 
     def __repr__(self) -> str:
-        return "Typed"  # a report of a fault shows values, and this has a key
+        return "KeyForm"  # a report of a fault shows values, and this has a key
 
 
-class KeyScreen(AnswersOnce[Launch | Typed]):
+class KeyScreen(AnswersOnce[Launch | KeyForm]):
     """Asks for a key and a model. Answers with how to start, or for going back with what was typed.
 
     Args:
@@ -93,7 +93,7 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
 
-    def __init__(self, launch: Launch, base_url: str = "", typed: Typed | None = None) -> None:
+    def __init__(self, launch: Launch, base_url: str = "", typed: KeyForm | None = None) -> None:
         super().__init__()
         self._launch = launch
         chosen = server_of(base_url) if base_url else 0
@@ -343,7 +343,7 @@ class KeyScreen(AnswersOnce[Launch | Typed]):
 
     def action_back(self) -> None:
         """Back to where this was chosen, which keeps what was typed."""
-        self.dismiss(Typed(self._server.chosen, self._url.value, self._key.value))
+        self.dismiss(KeyForm(self._server.chosen, self._url.value, self._key.value))
 
 
 class LocalScreen(AnswersOnce[Launch | None]):
@@ -467,7 +467,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._wanted: dict[str, str] = {}
         """What was set of thinking here, by the name in the list."""
         self._options: list[ModelEntry] = []
-        self._typed: Typed | None = None
+        self._typed: KeyForm | None = None
         """What was typed of another key, which was not used."""
         self._list = PickList(rows=ROWS, narrows=True)
         self._thinking = Static(markup=False, classes="title")
@@ -620,8 +620,8 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         else:
             push_once(self, LocalScreen(self._launch, ()), self._chosen)
 
-    def _chosen(self, answer: Launch | Typed | None) -> None:
-        if isinstance(answer, Typed):
+    def _chosen(self, answer: Launch | KeyForm | None) -> None:
+        if isinstance(answer, KeyForm):
             self._typed = answer
         elif answer is not None:
             self.dismiss(ModelPick(answer))

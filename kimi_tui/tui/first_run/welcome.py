@@ -28,7 +28,7 @@ from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, s
 
 if TYPE_CHECKING:
     from kimi_tui.llm.models import LocalServer
-    from kimi_tui.tui.first_run.screens import Typed
+    from kimi_tui.tui.first_run.screens import KeyForm
 
 LOOK_DELAY_S = 0.15
 MOST_NOTICES = 3
@@ -36,14 +36,14 @@ MOST_NOTICES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class StartOption:
     """A way to begin, with one quiet line about it."""
 
     title: str
     about: str
 
 
-def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
+def ways(servers: tuple[LocalServer, ...] | None) -> tuple[StartOption, ...]:
     """The three ways; `servers` is None while they are looked for."""
     if servers is None:
         local = "looking for Ollama, llama.cpp, LM Studio and vLLM"
@@ -56,9 +56,9 @@ def ways(servers: tuple[LocalServer, ...] | None) -> tuple[Way, ...]:
     else:
         local = f"found: {_found(servers)}"
     return (
-        Way("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter, others"),
-        Way("Use a local server", local),
-        Way("Watch the demo", "two minutes, no key, no network"),
+        StartOption("Paste a key", "Kimi, OpenAI, Anthropic, Gemini, OpenRouter, others"),
+        StartOption("Use a local server", local),
+        StartOption("Watch the demo", "two minutes, no key, no network"),
     )
 
 
@@ -70,8 +70,8 @@ def _found(servers: tuple[LocalServer, ...]) -> str:
     return f"{names}; {count} model{'' if count == 1 else 's'}"
 
 
-class Ways(Widget, can_focus=True):
-    """The list of the three ways."""
+class StartOptions(Widget, can_focus=True):
+    """The list of ways to begin, of which one is chosen."""
 
     @dataclass
     class Chosen(Message):
@@ -195,8 +195,8 @@ class WelcomeScreen(Screen[None]):
         self._launch = launch
         self._words = words
         self._trouble = words or "\n".join(launch.notices[:MOST_NOTICES])
-        self._ways = Ways()
-        self._typed: Typed | None = None
+        self._ways = StartOptions()
+        self._typed: KeyForm | None = None
         """What stood in the fields when the user came back from them."""
         self._servers: tuple[LocalServer, ...] | None = None
 
@@ -263,7 +263,7 @@ class WelcomeScreen(Screen[None]):
         self._servers = ()
         self._ways.show(())
 
-    async def on_ways_chosen(self, event: Ways.Chosen) -> None:
+    async def on_ways_chosen(self, event: StartOptions.Chosen) -> None:
         """Go the chosen way."""
         if event.index == 0:
             self._paste_a_key(self._server_url if self._words else "")
@@ -281,7 +281,7 @@ class WelcomeScreen(Screen[None]):
 
         push_once(self, KeyScreen(self._launch, base_url, self._typed), self._key_answered)
 
-    def _key_answered(self, answer: Launch | Typed | None) -> None:
+    def _key_answered(self, answer: Launch | KeyForm | None) -> None:
         if isinstance(answer, Launch):
             self._begin(answer)
         else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ApprovalSlot:
-    """Shows the oldest waiting request.
+    """The place of the prompt in which the oldest waiting approval request is shown.
 
     Args:
         screen: whose prompt gives way to it, with its draft; it is given what is prose, and no answer.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.command import Command
-    from kimi_tui.tui.prompt.menu import CommandMenu, Offer
+    from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
 
 MOST_OFFERED = 50
 _TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
@@ -124,7 +124,7 @@ class Completion:
         if self.is_behind:
             self.follow()
 
-    def offers(self) -> Sequence[Offer] | None:
+    def offers(self) -> Sequence[MenuOffer] | None:
         """What the menu offers in the place of commands; None for commands."""
         area, conversation = self._screen.prompt.area, self._screen.conversation
         if self.is_searching:
@@ -136,14 +136,14 @@ class Completion:
         if mentioned is None:
             self._mention_at = None
             return None
-        from kimi_tui.tui.prompt.menu import Offer
+        from kimi_tui.tui.prompt.menu import MenuOffer
 
         if self._mention_at != mentioned[0]:
             # What others have done to the files meanwhile is seen with the next path that is named.
             self._mention_at = mentioned[0]
             conversation.look_again()
         return [
-            Offer(
+            MenuOffer(
                 mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True
             )
             for path in conversation.files_like(mentioned[1], MOST_OFFERED)
@@ -224,7 +224,7 @@ class Completion:
         if self.menu is not None:
             self.menu.show(())
 
-    def _put(self, offer: Offer) -> None:
+    def _put(self, offer: MenuOffer) -> None:
         """Put an offer into the prompt: in the place of the path that is being typed, else of all of it."""
         area = self._screen.prompt.area
         row, column = area.selection.end
@@ -273,16 +273,16 @@ class Completion:
             return "Nothing that was sent has these words; Esc goes back"
         return "Nothing was sent yet; Esc goes back"
 
-    def _found(self, query: str) -> list[Offer]:
-        from kimi_tui.tui.prompt.menu import Offer
+    def _found(self, query: str) -> list[MenuOffer]:
+        from kimi_tui.tui.prompt.menu import MenuOffer
 
         past = self._screen.prompt.area.past
         words = query.lower().strip()
-        found: dict[str, Offer] = {}
+        found: dict[str, MenuOffer] = {}
         for texts, note in ((past.entries if past else (), ""), (self._others, "other folder")):
             for text in reversed(texts):
                 if len(found) == MOST_OFFERED:
                     break
                 if words in text.lower() and text not in found:
-                    found[text] = Offer(text, one_line(text[:500]), note)
+                    found[text] = MenuOffer(text, one_line(text[:500]), note)
         return list(found.values())

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.file_list import FileList
+    from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.tui.main.screen import MainScreen
-    from kimi_tui.tui.main.session_setup import Found, Opened
-    from kimi_tui.tui.main.unsent import Unsent
+    from kimi_tui.tui.main.session_setup import EarlierSession, Opened
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
@@ -59,7 +59,7 @@ class Conversation:
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
         history: what was sent before; None until it is loaded.
         follow_ups: what waits for the end of the turn, oldest first.
-        unsent: keeps what was written and not sent; None before the session is open.
+        drafts: keeps what was written and not sent; None before the session is open.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
         not_kept: after the end, what was written and not sent, with the reason, where it could not be kept.
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
@@ -77,7 +77,7 @@ class Conversation:
         self._early: list[Queued] = []
         """Said before the session was open."""
         self._n_early = 0
-        self.unsent: Unsent | None = None
+        self.drafts: Drafts | None = None
         self.follow_ups: list[str] = []
         self._files: FileList | None = None
         self.lists_files = False
@@ -161,16 +161,16 @@ class Conversation:
         )
         self.start(self._prepare(opened.soul, opened.provider))
         self.start(self._learn_folder(opened.soul))
-        from kimi_tui.tui.main.unsent import Unsent
+        from kimi_tui.tui.main.drafts import Drafts
 
-        self.unsent = Unsent(self._screen, opened.soul, keeps_draft=not self._launch.demo)
-        self.start(self.unsent.give_back())
+        self.drafts = Drafts(self._screen, opened.soul, keeps_draft=not self._launch.demo)
+        self.start(self.drafts.give_back())
         self._n_told = len(opened.history)
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
 
-    def _found(self, found: Found) -> None:
+    def _found(self, found: EarlierSession) -> None:
         self._session_id = found.session_id
         self._change(self.state._replace(title=found.title))
         self._screen.found(found)
@@ -348,13 +348,13 @@ class Conversation:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
-        if self.unsent is not None:
-            await self.unsent.close()
+        if self.drafts is not None:
+            await self.drafts.close()
         if not self._launch.demo:
-            from kimi_tui.tui.main.unsent import words_not_kept
+            from kimi_tui.tui.main.drafts import words_not_kept
 
             early = [queued.text for queued in self._early]
-            self.not_kept = words_not_kept(early, self._screen.draft, self.unsent)
+            self.not_kept = words_not_kept(early, self._screen.draft, self.drafts)
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -465,8 +465,8 @@ class Conversation:
 
     def _follow_ups_changed(self) -> None:
         self._screen.follow_prompt()
-        if self.unsent is not None:
-            self.start(self.unsent.keep_follow_ups())
+        if self.drafts is not None:
+            self.start(self.drafts.keep_follow_ups())
 
     def _give_back_follow_ups(self) -> bool:
         """What waits for the end of a turn is the user's to send; False where nothing does."""
@@ -858,8 +858,8 @@ class Conversation:
 
     def _change(self, state: MainState) -> None:
         old, self.state, self._told = self._told, state, state
-        if old.queued != state.queued and self.unsent is not None and self.unsent.is_given_back:
-            self.start(self.unsent.keep_follow_ups())
+        if old.queued != state.queued and self.drafts is not None and self.drafts.is_given_back:
+            self.start(self.drafts.keep_follow_ups())
         if old != state:
             self._screen.state_changed(old, state)
 

@@ -36,7 +36,7 @@ def _raise(error: Exception) -> None:
 
 
 class Feed:
-    """Listens to one wire.
+    """Drains the event queue of one wire once a frame and hands the records on in short slices.
 
     Args:
         show: takes the records of a slice; called on the event loop.

@@ -265,8 +265,8 @@ def keep_seen(path: Path, seen: FirstTime) -> None:
         log.warning("that a hint was shown is not kept: %s: %s", path, error)
 
 
-class FirstTimes:
-    """Shows hints, and knows which were shown.
+class FirstTimeHints:
+    """Hints that are shown the first time something happens; a file says which were shown.
 
     Args:
         file: where that stands.

@@ -42,7 +42,7 @@ def is_note(text: str) -> bool:
 
 
 class PromptModes:
-    """Follows what is typed.
+    """What the text in the prompt is besides a message or a command: a shell command, a note for the agent.
 
     Args:
         screen: whose prompt it is.

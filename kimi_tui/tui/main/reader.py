@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from kimi_tui.projection.world_lines import News, news_after
+from kimi_tui.projection.world_lines import LiveLineActivity, news_after
 from kimi_tui.tui.faults import reported, started
 from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
@@ -31,7 +31,7 @@ GLANCE_DELAY_S = 0.1
 
 
 class Reader:
-    """The world line on view.
+    """Shows a world line in the place of the chat, and returns to the live line.
 
     Args:
         screen: where it is shown.
@@ -52,7 +52,7 @@ class Reader:
         self._coming: Worker[None] | None = None
         self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
         """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
-        self._news = News()
+        self._news = LiveLineActivity()
 
     @property
     def world_line(self) -> int:
@@ -193,7 +193,7 @@ class Reader:
         reading.transcript.keys = screen.keys
         reading.transcript.load_image = screen.transcript.load_image
         reading.banner.offer(read=not glance)
-        self._news = News()
+        self._news = LiveLineActivity()
         self.tell_news()
         await screen.chat_pane.read(reading)
         return reading

@@ -68,11 +68,11 @@ if TYPE_CHECKING:
     from kimi_tui.images import Image
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.main.hints import FirstTime, FirstTimes
+    from kimi_tui.tui.main.hints import FirstTime, FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes
     from kimi_tui.tui.main.reader import Reader
-    from kimi_tui.tui.main.session_setup import Found
+    from kimi_tui.tui.main.session_setup import EarlierSession
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
@@ -168,7 +168,7 @@ class MainScreen(Screen[None]):
         self._reader: Reader | None = None
         self._prompt_modes: PromptModes | None = None
         self._image_input: ImageInput | None = None
-        self._first_times: FirstTimes | None = None
+        self._first_times: FirstTimeHints | None = None
         self._returned = rewind.ReturnedMessages()
         self._uses: list[str] = []
         """What was sent and the menu is not ordered by yet."""
@@ -312,9 +312,11 @@ class MainScreen(Screen[None]):
 
     async def _learn_hints(self) -> None:
         from kimi_tui.app_paths import hints_file
-        from kimi_tui.tui.main.hints import FirstTimes
+        from kimi_tui.tui.main.hints import FirstTimeHints
 
-        self._first_times = FirstTimes(hints_file(data_dir()), self.keys, self.conversation.start)
+        self._first_times = FirstTimeHints(
+            hints_file(data_dir()), self.keys, self.conversation.start
+        )
         await self._first_times.learn()
 
     async def may_end(self) -> bool:
@@ -507,7 +509,7 @@ class MainScreen(Screen[None]):
         hints = self._first_times if is_free and self.kimi.launch.config.hints else None
         return hints is not None and hints.happened(what, partial(setattr, self.prompt, "hint"))
 
-    def found(self, found: Found) -> None:
+    def found(self, found: EarlierSession) -> None:
         """Show what is known of the session, until all of it is there."""
         self.header.heading = self.header.heading._replace(
             folder=short(found.folder), branch=found.branch
@@ -727,8 +729,8 @@ class MainScreen(Screen[None]):
         self.follow_prompt()
         if self._frame.views is not None:
             self._frame.views.gauge.to_send = area.chip_tokens
-        if (unsent := self.conversation.unsent) is not None:
-            unsent.draft_changed()
+        if (drafts := self.conversation.drafts) is not None:
+            drafts.draft_changed()
         command = self.commands.argument_of(area.text)
         if command is not self._begun and command is self.commands["model"]:
             self.conversation.learn_models()

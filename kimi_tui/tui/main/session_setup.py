@@ -81,7 +81,7 @@ class Opened(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class EarlierSession(NamedTuple):
     """A session that was there before, as far as it is known while it is still read.
 
     `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read.
@@ -106,7 +106,7 @@ class _Stage:
 
 
 async def open_session(
-    launch: Launch, found: Callable[[Found], None] = lambda _found: None
+    launch: Launch, found: Callable[[EarlierSession], None] = lambda _found: None
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -175,10 +175,10 @@ async def open_session(
     )
 
 
-def _found(session: Session) -> Found:
+def _found(session: Session) -> EarlierSession:
     """What the list of sessions knows of this one. Reads files: call it in a thread."""
     known = describe(session.dir)
-    return Found(
+    return EarlierSession(
         session_id=session.id,
         title=known.title if known is not None else "",
         n_messages=known.messages if known is not None else None,

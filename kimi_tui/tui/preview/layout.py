@@ -366,7 +366,7 @@ def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
 
 @dataclass(frozen=True, slots=True)
 class PreviewAction:
-    """One choice.
+    """An action that the preview of a rewind offers.
 
     Attributes:
         key: the letter that chooses it.
@@ -387,7 +387,7 @@ class PreviewAction:
 
 @dataclass(frozen=True, slots=True)
 class PreviewAnswer:
-    """What the user chose."""
+    """The user's answer to the preview of a rewind."""
 
     action: str
     files: Literal["keep", "restore", "only"] = "keep"
@@ -468,7 +468,7 @@ def _with_files(
 
 @dataclass(slots=True)
 class PreviewState:
-    """What the preview shows.
+    """The state of the preview of a rewind: what would go, and what is selected and unfolded.
 
     Attributes:
         preview: the facts.
@@ -544,7 +544,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class PreviewRows:
-    """The rows inside the frame.
+    """The preview of a rewind laid out as rows, and what stands in which of them.
 
     Attributes:
         rows: from the top.

@@ -64,7 +64,7 @@ _MOVES = frozenset("jk ")
 
 
 class PreviewSheet(Widget):
-    """The rows inside the frame."""
+    """The widget that draws the rows of a preview and says which of them was clicked."""
 
     ALLOW_SELECT = False
     """Textual's own selection would be of all rows."""

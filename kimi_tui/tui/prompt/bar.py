@@ -40,8 +40,8 @@ BEFORE_WORDS = 4
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
-class Above(Widget):
-    """The rows over the field."""
+class PromptNotes(Widget):
+    """Quiet rows over the text field of the prompt."""
 
     rows: reactive[tuple[str, ...]] = reactive((), layout=True)
 
@@ -81,7 +81,7 @@ class PromptBar(Widget):
         super().__init__()
         self._resume_words = RESUME_WORDS.format(send=send or "/continue")
         self.area = PromptArea(placeholder=IDLE_WORDS)
-        self._above: Above | None = None
+        self._above: PromptNotes | None = None
         self._waiting: tuple[str, ...] = ()
         self._writing = ""
         self._timer: Timer | None = None
@@ -108,7 +108,7 @@ class PromptBar(Widget):
         if self._above is None:
             if not rows:
                 return
-            self._above = Above()
+            self._above = PromptNotes()
             self.mount(self._above, before=self.area)
         if self._above.rows != rows:
             self._above.rows = rows

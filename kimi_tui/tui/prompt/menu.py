@@ -28,7 +28,7 @@ from kimi_tui.tui.screens import AnswersOnce, sheets
 NAME_CELLS = 25
 
 
-class Offer(NamedTuple):
+class MenuOffer(NamedTuple):
     """Something else than a command: a file, or what was sent before.
 
     Attributes:
@@ -71,7 +71,7 @@ class CommandMenu(Widget):
         self._keys = keys
         self._rows = rows
         self._room = rows
-        self._found: Sequence[Command | Offer] = found
+        self._found: Sequence[Command | MenuOffer] = found
         self._values = values
         self._chosen: int | None = 0
         self._followed = ""
@@ -91,13 +91,13 @@ class CommandMenu(Widget):
         return chosen if isinstance(chosen, Command) else None
 
     @property
-    def offer(self) -> Offer | None:
+    def offer(self) -> MenuOffer | None:
         """The offer that Enter would put into the prompt; None while commands are listed, or nothing is."""
         chosen = self._current
-        return chosen if isinstance(chosen, Offer) else None
+        return chosen if isinstance(chosen, MenuOffer) else None
 
     @property
-    def _current(self) -> Command | Offer | None:
+    def _current(self) -> Command | MenuOffer | None:
         return self._found[self._chosen] if self.active and self._chosen is not None else None
 
     @property
@@ -106,7 +106,7 @@ class CommandMenu(Widget):
         first = self._found[0] if self.active else None
         return self.chosen or (first if isinstance(first, Command) else None)
 
-    def follow(self, text: str, offers: Sequence[Offer] | None = None) -> None:
+    def follow(self, text: str, offers: Sequence[MenuOffer] | None = None) -> None:
         """Show what the text in the prompt may become, or, while an argument is typed, what the command takes.
 
         Args:
@@ -131,7 +131,7 @@ class CommandMenu(Widget):
         self._is_moved = False
         self._show(found, is_hint=False)
 
-    def _show(self, found: Sequence[Command | Offer], *, is_hint: bool) -> None:
+    def _show(self, found: Sequence[Command | MenuOffer], *, is_hint: bool) -> None:
         kept = self._current if self._is_moved else None
         first = 0 if found and _is_meant(found[0], self._followed) else None
         chosen = found.index(kept) if kept in found else first
@@ -192,7 +192,7 @@ class CommandMenu(Widget):
             rows.append(Content.styled(cut(more, width, glyphs_of(self).cut), "$ink-quiet"))
         return Content("\n").join(rows)
 
-    def _offer_row(self, offer: Offer, width: int) -> Content:
+    def _offer_row(self, offer: MenuOffer, width: int) -> Content:
         glyphs = glyphs_of(self)
         is_chosen = offer is self._current
         back = " on $select" if is_chosen else ""
@@ -226,12 +226,12 @@ class CommandMenu(Widget):
         return Content.assemble(row, (gap, f"$ink{back}"), (key, f"$ink-quiet{back}"))
 
 
-def _is_meant(first: Command | Offer, text: str) -> bool:
+def _is_meant(first: Command | MenuOffer, text: str) -> bool:
     """Whether Enter is about the first row before the arrows have chosen.
 
     Not where a slash stands alone: first is what was used last then, which may have ended or undone something.
     """
-    if isinstance(first, Offer) or not text:
+    if isinstance(first, MenuOffer) or not text:
         return True
     return text != "/" and first.is_begun_by(text) and first.is_named_by(text)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from textual.widgets.text_area import Selection
 
 from kimi_tui.tui.keyboard import CHORDS
-from kimi_tui.tui.prompt.vim_text import WHOLES, Kind, Move, VimText
+from kimi_tui.tui.prompt.vim_text import WHOLES, Kind, TextRange, VimText
 
 if TYPE_CHECKING:
     from textual import events
@@ -85,7 +85,7 @@ class _Change:
 
 
 class Vim:
-    """A text with a cursor.
+    """vim's editor of one text: its mode, cursor, selection, registers and undo.
 
     Attributes:
         at: where the cursor is.
@@ -371,7 +371,7 @@ class Vim:
         over = self.mode in ("visual", "lines")
         return min(self._in.in_cell(start, self._wanted), end if over else max(start, end - 1))
 
-    def _find(self, key: str, char: str, count: int, *, again: bool = False) -> Move | None:
+    def _find(self, key: str, char: str, count: int, *, again: bool = False) -> TextRange | None:
         step = 1 if key in "ft" else -1
         start, end = self._in.start_of(self.at), self._in.end_of(self.at)
         at = self.at
@@ -386,12 +386,12 @@ class Vim:
                 stops = True
         if key in "tT":
             at -= step
-        return Move(at, "inclusive" if step > 0 else "exclusive")
+        return TextRange(at, "inclusive" if step > 0 else "exclusive")
 
     def _is_motion(self, key: str) -> bool:
         return key in "hljkwbeWBE0^$gGfFtT;,%{} " or key == "backspace"
 
-    def _motion(self, key: str, more: str, count: int | None, op: str = "") -> Move | None:
+    def _motion(self, key: str, more: str, count: int | None, op: str = "") -> TextRange | None:
         """Where a motion leads from the cursor; None where it leads nowhere.
 
         Args:
@@ -406,22 +406,22 @@ class Vim:
         is_visual = self.mode in ("visual", "lines")
         match key:
             case "h":
-                return Move(max(start, at - n)) if at > start or op else None
+                return TextRange(max(start, at - n)) if at > start or op else None
             case "l":
                 last = end if is_visual else max(start, end - 1)
                 to = min(at + n, last)
                 if op and at + n > last and end > start:
-                    return Move(last, "inclusive")
-                return Move(to) if to > at or op else None
+                    return TextRange(last, "inclusive")
+                return TextRange(to) if to > at or op else None
             case "backspace":
-                return Move(max(0, at - n)) if at else None
+                return TextRange(max(0, at - n)) if at else None
             case " ":
                 return self._space(n, op)
             case "j" | "k":
                 to = self._vertical(n if key == "j" else -n)
                 if to is None and not op and not is_visual:
                     self._outcome = "later" if key == "j" else "earlier"
-                return None if to is None else Move(to, "lines")
+                return None if to is None else TextRange(to, "lines")
             case "w" | "W":
                 return self._word_motion(n, op, big=key == "W")
             case "e" | "E":
@@ -429,17 +429,17 @@ class Vim:
                 return self._ended(to, reached, op, "inclusive")
             case "b" | "B":
                 to, reached = self._in.word_back(at, n, big=key == "B")
-                return Move(to) if reached or (to != at and not op) else None
+                return TextRange(to) if reached or (to != at and not op) else None
             case "0":
-                return Move(start)
+                return TextRange(start)
             case "^":
-                return Move(self._in.inked(at))
+                return TextRange(self._in.inked(at))
             case "$":
                 return self._to_line_end(n)
             case "G" | "g":
                 last_line = self.text.count("\n")
                 default = last_line + 1 if key == "G" else 1
-                return Move(
+                return TextRange(
                     self._in.inked(self._in.line_start(min(count or default, last_line + 1) - 1)),
                     "lines",
                 )
@@ -454,13 +454,13 @@ class Vim:
                 return self._find(again, char, n, again=True)
             case "%":
                 match_at = self._in.matching(at)
-                return None if match_at is None or count else Move(match_at, "inclusive")
+                return None if match_at is None or count else TextRange(match_at, "inclusive")
             case "{" | "}":
                 return self._in.after_paragraphs(at, n, 1 if key == "}" else -1)
             case _:
                 return None
 
-    def _space(self, count: int, op: str) -> Move | None:
+    def _space(self, count: int, op: str) -> TextRange | None:
         """So many characters on, into the next lines too."""
         at = self.at
         for _ in range(count):
@@ -470,9 +470,9 @@ class Vim:
                 at = self._in.end_of(at) + 1
             else:
                 at += 1
-        return Move(at) if at != self.at else None
+        return TextRange(at) if at != self.at else None
 
-    def _word_motion(self, count: int, op: str, *, big: bool) -> Move | None:
+    def _word_motion(self, count: int, op: str, *, big: bool) -> TextRange | None:
         if op == "c" and self._in.class_of(self.at, big=big):
             # What is changed of a word is never the blanks behind it.
             to, reached = self._in.word_end(self.at, count, big=big, stop=True)
@@ -480,14 +480,14 @@ class Vim:
         to, reached = self._in.word_on(self.at, count, big=big, to_end=bool(op))
         return self._ended(to, reached, op, "exclusive")
 
-    def _ended(self, to: int, reached: bool, op: str, kind: Kind) -> Move | None:
+    def _ended(self, to: int, reached: bool, op: str, kind: Kind) -> TextRange | None:
         """A move along words: behind the last character of a line it stands on that instead, and takes it along."""
         is_visual = self.mode in ("visual", "lines")
         if to > self.at and not is_visual and self._in.is_end(to) and to > self._in.start_of(to):
-            return Move(to - 1, "inclusive")
-        return Move(to, kind) if reached or op or to != self.at else None
+            return TextRange(to - 1, "inclusive")
+        return TextRange(to, kind) if reached or op or to != self.at else None
 
-    def _to_line_end(self, count: int) -> Move | None:
+    def _to_line_end(self, count: int) -> TextRange | None:
         at = self.at
         for _ in range(count - 1):
             if self._in.end_of(at) == len(self.text):
@@ -498,11 +498,11 @@ class Vim:
         self._wanted = END_OF_LINE
         end, start = self._in.end_of(at), self._in.start_of(at)
         over = self.mode in ("visual", "lines")
-        return Move(end if over else max(start, end - 1), "inclusive")
+        return TextRange(end if over else max(start, end - 1), "inclusive")
 
     # --- operators
 
-    def _region(self, move: Move, op: str) -> _Region:
+    def _region(self, move: TextRange, op: str) -> _Region:
         """What an operator acts on that was given a motion."""
         origin = self.at if move.start is None else move.start
         start, end = sorted((origin, move.to))
@@ -566,7 +566,7 @@ class Vim:
         self._replace(start, end, "")
         self.at = start
 
-    def _apply(self, op: str, move: Move) -> None:
+    def _apply(self, op: str, move: TextRange) -> None:
         region = self._region(move, op)
         if op == "y":
             origin = self.at if move.start is None else move.start
@@ -603,11 +603,11 @@ class Vim:
             self._found = found if key not in _FINDS else (key, more)
         return taken
 
-    def _target(self, op: str, key: str, more: str, count: int | None) -> Move | None:
+    def _target(self, op: str, key: str, more: str, count: int | None) -> TextRange | None:
         if key == op:
             to = self.at if (count or 1) == 1 else self._vertical((count or 1) - 1)
             start = self._in.inked(self.at) if op in _CASES else None
-            return None if to is None else Move(to, "lines", start)
+            return None if to is None else TextRange(to, "lines", start)
         if key in "ia" and more:
             return self._in.found_object(self.at, key == "a", more, count or 1)
         return self._motion(key, more, count, op)
@@ -949,7 +949,7 @@ class Vim:
             case _:
                 yield from self._go(key, count)
 
-    def _select(self, move: Move) -> None:
+    def _select(self, move: TextRange) -> None:
         """Select an object; with what is selected already, where that is more than the cursor."""
         assert move.start is not None
         last = move.to - 1 if move.kind == "exclusive" else move.to
@@ -1055,7 +1055,7 @@ _OPERATORS = ("d", "c", "y", *_CASES)
 
 
 class VimKeys:
-    """The modes of a prompt.
+    """Feeds the keys of a prompt to `Vim`, and shows its state in the field.
 
     Args:
         area: the field.

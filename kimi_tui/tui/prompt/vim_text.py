@@ -20,7 +20,7 @@ WHOLES = 0x100000
 """From this character on each stands for something that is one piece."""
 
 
-class Move(NamedTuple):
+class TextRange(NamedTuple):
     """Where a motion leads, or from where to where an object reaches."""
 
     to: int
@@ -193,7 +193,7 @@ class VimText:
                 at += 1
         return at, True
 
-    def after_paragraphs(self, at: int, count: int, step: int) -> Move | None:
+    def after_paragraphs(self, at: int, count: int, step: int) -> TextRange | None:
         """The empty line after so many paragraphs, or before."""
         lines = self.text.split("\n")
         line = self.line_of(at)
@@ -212,8 +212,8 @@ class VimText:
                     break
         at = self.line_start(line)
         if step > 0 and line == len(lines) - 1 and lines[line]:
-            return Move(len(self.text) - 1, "inclusive")
-        return Move(at)
+            return TextRange(len(self.text) - 1, "inclusive")
+        return TextRange(at)
 
     def matching(self, at: int) -> int | None:
         """Where the bracket that follows has its other half."""
@@ -240,7 +240,7 @@ class VimText:
             at += step
         return None
 
-    def found_object(self, at: int, around: bool, key: str, count: int) -> Move | None:
+    def found_object(self, at: int, around: bool, key: str, count: int) -> TextRange | None:
         """What `iw`, `a"` and the like stand for."""
         if key in "wW":
             return self._word_object(at, around, count, big=key == "W")
@@ -250,7 +250,7 @@ class VimText:
             return self._block(at, around, _OBJECTS[key], count)
         return self._paragraph(at, around, count) if key == "p" else None
 
-    def _word_object(self, at: int, around: bool, count: int, *, big: bool) -> Move | None:
+    def _word_object(self, at: int, around: bool, count: int, *, big: bool) -> TextRange | None:
         kind = self.class_of(at, big=big)
         start = at
         while start > self.start_of(at) and self.class_of(start - 1, big=big) == kind:
@@ -294,7 +294,7 @@ class VimText:
                 start = first
         if self.is_empty_line(at):
             kind_of_end = "exclusive"
-        return Move(at, kind_of_end, start)
+        return TextRange(at, kind_of_end, start)
 
     def _on_over(self, at: int) -> tuple[int, int]:
         """The next place, but not the one behind the last character of a line."""
@@ -303,7 +303,7 @@ class VimText:
             return self.step_on(at)
         return at, step
 
-    def _quoted(self, at: int, around: bool, quote: str) -> Move | None:
+    def _quoted(self, at: int, around: bool, quote: str) -> TextRange | None:
         start, end = self.start_of(at), self.end_of(at)
 
         def following(at: int) -> int:
@@ -340,7 +340,7 @@ class VimText:
             if first < 0 or (last := following(first + 1)) < 0:
                 return None
         if not around:
-            return Move(last, "exclusive", first + 1)
+            return TextRange(last, "exclusive", first + 1)
         stop = last + 1
         if stop < end and self.text[stop] in " \t":
             while stop < end and self.text[stop] in " \t":
@@ -348,9 +348,9 @@ class VimText:
         else:
             while first > start and self.text[first - 1] in " \t":
                 first -= 1
-        return Move(stop, "exclusive", first)
+        return TextRange(stop, "exclusive", first)
 
-    def _block(self, at: int, around: bool, opening: str, count: int) -> Move | None:
+    def _block(self, at: int, around: bool, opening: str, count: int) -> TextRange | None:
         closing = _PAIRS[opening]
         char = self.text[at : at + 1]
         first: int | None = at
@@ -366,14 +366,18 @@ class VimText:
         if first is None or last is None:
             return None
         if around:
-            return Move(last, "inclusive", first)
+            return TextRange(last, "inclusive", first)
         start = first + 1
         if self.is_end(start) and start < last:
             start += 1
         stop = last
         if opening == "{" and self.is_in_indent(stop) and self.start_of(stop) > start:
-            return Move(self.start_of(stop), "exclusive", start)
-        return Move(stop, "exclusive", start) if start < stop else Move(start, "exclusive", start)
+            return TextRange(self.start_of(stop), "exclusive", start)
+        return (
+            TextRange(stop, "exclusive", start)
+            if start < stop
+            else TextRange(start, "exclusive", start)
+        )
 
     def _enclosing(self, at: int, opening: str, closing: str) -> int | None:
         depth = 0
@@ -388,7 +392,7 @@ class VimText:
             at -= 1
         return None
 
-    def _paragraph(self, at: int, around: bool, count: int) -> Move | None:
+    def _paragraph(self, at: int, around: bool, count: int) -> TextRange | None:
         lines = self.text.split("\n")
         blank = [not line.strip(" \t") for line in lines]
         here = self.line_of(at)
@@ -417,4 +421,4 @@ class VimText:
         if around and not is_blank and not blank[end]:
             while first and blank[first - 1]:
                 first -= 1
-        return Move(self.line_start(end), "lines", self.line_start(first))
+        return TextRange(self.line_start(end), "lines", self.line_start(first))

@@ -25,7 +25,7 @@ from kimi_tui.tui.views import Views
 from kimi_tui.wire.events import EventRecord, TextPart, ThinkPart
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.replay import ChangedFiles, Moment, Replay
+    from kimi_tui.projection.replay import ChangedFiles, Replay, ReplayState
     from kimi_tui.projection.timeline_tree import Checkpoint
     from kimi_tui.tui.transcript.viewport import Flow
 
@@ -115,7 +115,7 @@ class Player:
         self.clock = clock
         self._files: ChangedFiles | None = None
         """The files of the moment that is shown; None where what is shown is not to be relied on."""
-        self._shown: tuple[Moment, Flow] | None = None
+        self._shown: tuple[ReplayState, Flow] | None = None
         self._position = 0
         """How many records are shown, and how many characters of the text behind them."""
         self._n_chars = 0

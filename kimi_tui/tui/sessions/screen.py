@@ -29,7 +29,7 @@ from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import KeyList, LineField, key_of
-from kimi_tui.tui.letters import TOO_EARLY, AskedByLetters
+from kimi_tui.tui.letters import TOO_EARLY, LetterAnswerScreen
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from textual.timer import Timer
 
-    from kimi_tui.session.listing import Said
+    from kimi_tui.session.listing import PreviewMessage
     from kimi_tui.tui.notices import Level
-    from kimi_tui.tui.sessions.shelf import Row, Shelf
+    from kimi_tui.tui.sessions.catalog import SessionCatalog, SessionRow
 
 
 BATCH = 64
@@ -84,11 +84,11 @@ class SessionList(KeyList):
     def __init__(self, own_id: str) -> None:
         super().__init__()
         self._own_id = own_id
-        self.rows: list[Row] = []
-        self._shown: list[Row] = []
-        self.chosen: Row | None = None
+        self.rows: list[SessionRow] = []
+        self._shown: list[SessionRow] = []
+        self.chosen: SessionRow | None = None
         self.parts: tuple[str, ...] = ()
-        self._found: set[Row] = set()
+        self._found: set[SessionRow] = set()
         """Those that hold the words in what was said."""
         self._shows_archived = False
         self._shows_folders = False
@@ -102,12 +102,12 @@ class SessionList(KeyList):
         self.rows, self._shows_folders = [], folders
         self._match()
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[SessionRow]) -> None:
         """Show more of them, older than those that are there."""
         self.rows += rows
         self._match()
 
-    def drop(self, row: Row) -> None:
+    def drop(self, row: SessionRow) -> None:
         """Show it no longer; the one below is chosen."""
         place = self._shown.index(row) if row in self._shown else 0
         self.rows.remove(row)
@@ -127,7 +127,7 @@ class SessionList(KeyList):
         self._shows_archived = shown
         self._match()
 
-    def also(self, found: Sequence[Row] = ()) -> None:
+    def also(self, found: Sequence[SessionRow] = ()) -> None:
         """Show these, too; their names, or whether they are put away, may be others now."""
         self._found.update(found)
         self._match()
@@ -233,7 +233,7 @@ class SessionList(KeyList):
             facts += "   " + folder + " " * (FOLDER_CELLS - 3 - cell_len(folder))
         return f"{facts}  "
 
-    def _row(self, row: Row, width: int) -> Content:
+    def _row(self, row: SessionRow, width: int) -> Content:
         glyphs = glyphs_of(self)
         is_chosen = row is self.chosen
         back = "" if not is_chosen else " on $select" if self.has_focus else " on $band"
@@ -262,10 +262,10 @@ class SessionPreview(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._row: Row | None = None
-        self._said: Sequence[Said] | None = None
+        self._row: SessionRow | None = None
+        self._said: Sequence[PreviewMessage] | None = None
 
-    def show(self, row: Row | None, said: Sequence[Said] | None) -> None:
+    def show(self, row: SessionRow | None, said: Sequence[PreviewMessage] | None) -> None:
         """Show a session; `said` is None while its messages are read."""
         self._row, self._said = row, said
         self.refresh()
@@ -296,7 +296,7 @@ class SessionPreview(Widget):
             said = [Content.styled("Nothing was said in it.", "$ink-quiet")]
         return Content("\n").join([*lines, *said])
 
-    def _message(self, one: Said, width: int) -> list[Content]:
+    def _message(self, one: PreviewMessage, width: int) -> list[Content]:
         glyphs = glyphs_of(self)
         texts = clean(titled(one.text)).splitlines()
         rows = [row for text in texts for row in wrap_words(text, width - 2) or [""]]
@@ -312,7 +312,7 @@ class SessionPreview(Widget):
         ]
 
 
-class SessionsScreen(AskedByLetters[Launch | None]):
+class SessionsScreen(LetterAnswerScreen[Launch | None]):
     """Lists sessions. Ends with how to open the chosen one, or None.
 
     Args:
@@ -352,12 +352,12 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         self._root = root
         self._own_id = own_id
         self._rename_own = rename_own
-        self._shelf: Shelf | None = None
+        self._catalog: SessionCatalog | None = None
         self._everywhere = self._archived = False
         self._field: Field = ""
         self._found = words
         """What is searched for."""
-        self._doomed: Row | None = None
+        self._doomed: SessionRow | None = None
         """Of which it is asked whether it goes into the trash."""
         self._n_here = self._n_all = 0
         self._previewing: Timer | None = None
@@ -374,7 +374,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         """Field, list and preview between the header and the keys."""
         yield self._header
         yield Horizontal(self._sign, self._input, id="find")
-        yield Horizontal(self.list, self._preview, id="shelf")
+        yield Horizontal(self.list, self._preview, id="catalog")
         yield self._words
         yield self._footer
 
@@ -399,14 +399,14 @@ class SessionsScreen(AskedByLetters[Launch | None]):
 
     async def _read(self) -> None:
         """List the sessions piece by piece, the newest first."""
-        shelf = await self._opened()
-        here = await asyncio.to_thread(shelf.folders, everywhere=False)
-        everywhere = await asyncio.to_thread(shelf.folders, everywhere=True)
+        catalog = await self._opened()
+        here = await asyncio.to_thread(catalog.folders, everywhere=False)
+        everywhere = await asyncio.to_thread(catalog.folders, everywhere=True)
         self._n_here, self._n_all = len(here), len(everywhere)
         self.list.empty_words = ""
         self.list.begin(folders=self._everywhere)
         own = set(here)
-        await self._describe(shelf, everywhere if self._everywhere else here, own)
+        await self._describe(catalog, everywhere if self._everywhere else here, own)
         self.list.empty_words = self._nothing_words()
         self.list.refresh()
         self._update()
@@ -414,16 +414,16 @@ class SessionsScreen(AskedByLetters[Launch | None]):
             self._find()
         if not self._everywhere:
             rest = [folder for folder in everywhere if folder not in own]
-            await self._describe(shelf, rest, own, lists=False)
+            await self._describe(catalog, rest, own, lists=False)
 
     async def _describe(
-        self, shelf: Shelf, folders: list[Path], own: set[Path], *, lists: bool = True
+        self, catalog: SessionCatalog, folders: list[Path], own: set[Path], *, lists: bool = True
     ) -> None:
         """List these, or only count them: one in which nothing was said is none to choose."""
         size = BATCH // 2  # a screenful at once
         while folders:
             batch, folders = folders[:size], folders[size:]
-            rows = await asyncio.to_thread(shelf.described, batch)
+            rows = await asyncio.to_thread(catalog.described, batch)
             empty = set(batch).difference(row.folder for row in rows)
             self._n_all -= len(empty)
             self._n_here -= len(own & empty)
@@ -432,15 +432,15 @@ class SessionsScreen(AskedByLetters[Launch | None]):
             size = 4 * BATCH
             self._update()
 
-    async def _opened(self) -> Shelf:
-        if self._shelf is None:
-            module = await asyncio.to_thread(import_module, "kimi_tui.tui.sessions.shelf")
+    async def _opened(self) -> SessionCatalog:
+        if self._catalog is None:
+            module = await asyncio.to_thread(import_module, "kimi_tui.tui.sessions.catalog")
             from kimi_tui.app_paths import data_dir
 
             root = self._root or await asyncio.to_thread(data_dir)
-            made: Shelf = module.Shelf(root, self._launch.work_dir, self._own_id or "")
-            self._shelf = made
-        return self._shelf
+            made: SessionCatalog = module.Shelf(root, self._launch.work_dir, self._own_id or "")
+            self._catalog = made
+        return self._catalog
 
     def _nothing_words(self) -> str:
         if self._found:
@@ -453,11 +453,11 @@ class SessionsScreen(AskedByLetters[Launch | None]):
 
     async def _search(self) -> None:
         """Look through what was said; what is found joins the list."""
-        shelf = await self._opened()
+        catalog = await self._opened()
         rows, parts = self.list.rows, self.list.parts
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
-            if found := await asyncio.to_thread(shelf.search, batch, parts):
+            if found := await asyncio.to_thread(catalog.search, batch, parts):
                 self.list.also(found)
                 self._update()
         self.list.empty_words = self._nothing_words()
@@ -478,9 +478,9 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         self.run_worker(reported(self, self._read_preview), group="preview", exclusive=True)
 
     async def _read_preview(self) -> None:
-        shelf, row = await self._opened(), self.list.chosen
+        catalog, row = await self._opened(), self.list.chosen
         if row is not None:
-            self._preview.show(row, await asyncio.to_thread(shelf.last_said, row))
+            self._preview.show(row, await asyncio.to_thread(catalog.last_said, row))
 
     # --- the field: searching and renaming
 
@@ -583,27 +583,27 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         elif self.list.chosen is not None:
             self._change(partial(self._open, self.list.chosen))
 
-    async def _open(self, row: Row) -> None:
+    async def _open(self, row: SessionRow) -> None:
         if row.id == self._own_id:
             self.dismiss(None)
             return
         if await self._is_free(row):
             self._leave_for(row, row.id)
 
-    async def _is_free(self, row: Row) -> bool:
+    async def _is_free(self, row: SessionRow) -> bool:
         """Whether nobody has it open now; else it is said who."""
-        shelf = await self._opened()
-        row.held = await asyncio.to_thread(shelf.holder, row)
+        catalog = await self._opened()
+        row.held = await asyncio.to_thread(catalog.holder, row)
         if row.held:
             self.tell(f"It is open in {row.held}.", level="warning", advice="f works on a copy.")
         self.list.refresh()
         return not row.held
 
-    async def _rename_if_free(self, row: Row) -> None:
+    async def _rename_if_free(self, row: SessionRow) -> None:
         if await self._is_free(row) and row is self.list.chosen:
             self.action_field("rename")
 
-    def _leave_for(self, row: Row, session_id: str, *notices: str) -> None:
+    def _leave_for(self, row: SessionRow, session_id: str, *notices: str) -> None:
         if not isinstance(self._launch.choice, Choice) and self._launch.in_demo is None:
             self.tell("No model is set up yet: start kimi-tui once to choose one.")
             return
@@ -626,19 +626,19 @@ class SessionsScreen(AskedByLetters[Launch | None]):
         if self.list.chosen is not None:
             self._change(partial(self._fork, self.list.chosen))
 
-    async def _fork(self, row: Row) -> None:
+    async def _fork(self, row: SessionRow) -> None:
         copy = await (await self._opened()).fork(row)
         words = "This is a fork; the session it was made from is as it was."
         self._leave_for(row, copy, words)
 
-    async def _rename(self, row: Row, title: str) -> None:
+    async def _rename(self, row: SessionRow, title: str) -> None:
         if row.id == self._own_id and self._rename_own is not None:
             self._rename_own(title)
             row.title = title or row.title
         else:
-            shelf = await self._opened()
-            await asyncio.to_thread(shelf.rename, row, title)
-            anew = await asyncio.to_thread(shelf.described, [row.folder])
+            catalog = await self._opened()
+            await asyncio.to_thread(catalog.rename, row, title)
+            anew = await asyncio.to_thread(catalog.described, [row.folder])
             row.title = anew[0].title if anew else title
         self.list.also()
         self._preview.refresh()
@@ -654,7 +654,7 @@ class SessionsScreen(AskedByLetters[Launch | None]):
             self._change(partial(self._archive, row))
         self._update()
 
-    async def _archive(self, row: Row) -> None:
+    async def _archive(self, row: SessionRow) -> None:
         archived = not row.archived
         await asyncio.to_thread((await self._opened()).archive, row, archived)
         row.archived = archived
@@ -676,17 +676,17 @@ class SessionsScreen(AskedByLetters[Launch | None]):
     def action_delete(self) -> None:
         """Ask whether the chosen one goes into the trash."""
         row = self.list.chosen
-        if row is None or self._shelf is None:
+        if row is None or self._catalog is None:
             return
         if row.id == self._own_id:
             self.tell("This is the session you are in.", level="warning")
             return
         self._doomed = row
         self.seen.ask()
-        self._ask_to_delete(row, f"It stays in {self._shelf.trash} for 30 days.")
+        self._ask_to_delete(row, f"It stays in {self._catalog.trash} for 30 days.")
         self._update()
 
-    def _ask_to_delete(self, row: Row, words: str) -> None:
+    def _ask_to_delete(self, row: SessionRow, words: str) -> None:
         question = f"Delete {cut(row.title, TITLE_CELLS)}?"
         self._say(Content.assemble((question, "bold $ink-strong"), (f"  {words}", "$ink")))
 
@@ -698,13 +698,13 @@ class SessionsScreen(AskedByLetters[Launch | None]):
             self._say(Content(""))
         return was_asked
 
-    def _throw_away(self, row: Row) -> None:
+    def _throw_away(self, row: SessionRow) -> None:
         """Put it into the trash, where that is still asked."""
         if self._doomed is row:
             self._doomed = None
             self._change(partial(self._delete, row))
 
-    async def _delete(self, row: Row) -> None:
+    async def _delete(self, row: SessionRow) -> None:
         where = await asyncio.to_thread((await self._opened()).throw_away, row)
         self._n_all -= 1
         self._n_here -= not self._everywhere or row.work_dir == str(self._launch.work_dir)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
-from kimi_tui.projection.timeline_rows import Row
+from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import Call, Checkpoint, Future, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import StyledText, fitted, joined, sides, spans_width
@@ -66,7 +66,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RowSurroundings:
     """What a row needs to know of its surroundings."""
 
     scale: int = 0
@@ -86,7 +86,9 @@ class Look:
     """How long ago the world line was left."""
 
 
-def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
+def row_spans(
+    row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings
+) -> list[StyledText]:
     """The whole row, from column 1 on (column 0 is the selection's)."""
     lanes = _lanes(row, columns, glyphs, look)
     if row.kind == "gap":
@@ -100,7 +102,7 @@ def row_spans(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[St
     return fitted(spans, columns.width - 1)
 
 
-def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
+def now_spans(columns: Columns, glyphs: Glyphs, look: RowSurroundings) -> list[StyledText]:
     """The row above all checkpoints while nothing runs."""
     label_at = columns.number + columns.number_width + 1
     is_told = look.scale > 0 or look.used > 0
@@ -113,7 +115,9 @@ def now_spans(columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
     return fitted(spans, columns.width - 1)
 
 
-def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[StyledText]:
+def _lanes(
+    row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurroundings
+) -> list[StyledText]:
     """The lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
@@ -133,7 +137,7 @@ def _lanes(row: Row, columns: Columns, glyphs: Glyphs, look: Look) -> list[Style
     return outer + own
 
 
-def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[StyledText]:
+def _own_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[StyledText]:
     line = row.line
     match row.kind:
         case "gap":
@@ -155,7 +159,7 @@ def _own_lane(row: Row, glyphs: Glyphs, look: Look) -> list[StyledText]:
             return _checkpoint_lane(row, glyphs, look)
 
 
-def _checkpoint_lane(row: Row, glyphs: Glyphs, look: Look) -> list[StyledText]:
+def _checkpoint_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[StyledText]:
     checkpoint = row.checkpoint
     assert checkpoint is not None
     in_line = row.line is not None
@@ -180,11 +184,11 @@ def _checkpoint_lane(row: Row, glyphs: Glyphs, look: Look) -> list[StyledText]:
 
 
 def _checkpoint_spans(
-    row: Row,
+    row: TimelineRow,
     checkpoint: Checkpoint,
     columns: Columns,
     glyphs: Glyphs,
-    look: Look,
+    look: RowSurroundings,
     lanes: list[StyledText],
 ) -> list[StyledText]:
     quiet = look.is_grey or row.line is not None
@@ -236,11 +240,11 @@ _REASONS = {
 
 
 def _line(
-    row: Row,
+    row: TimelineRow,
     line: WorldLine,
     columns: Columns,
     glyphs: Glyphs,
-    look: Look,
+    look: RowSurroundings,
     lanes: list[StyledText],
 ) -> list[StyledText]:
     at = _text_column(lanes, columns)
@@ -279,7 +283,7 @@ def _text_column(lanes: list[StyledText], columns: Columns) -> int:
 
 
 def _level_spans(
-    tokens: int, columns: Columns, glyphs: Glyphs, look: Look, *, is_now: bool
+    tokens: int, columns: Columns, glyphs: Glyphs, look: RowSurroundings, *, is_now: bool
 ) -> list[StyledText]:
     """The one-cell bar: how full the window was."""
     if columns.level < 0:

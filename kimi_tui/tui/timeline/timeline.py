@@ -23,7 +23,7 @@ from textual.strip import Strip
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_rows import SHORT, Row
+from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
@@ -518,7 +518,7 @@ class Timeline(ScrollView, can_focus=True):
         elif self._view.selected is not None:
             self.action_leave()
 
-    def _open(self, row: Row) -> None:
+    def _open(self, row: TimelineRow) -> None:
         checkpoint, line = row.checkpoint, row.line
         if checkpoint is not None and checkpoint.is_summary and line is None and row.said < 0:
             self._act("summary", row)
@@ -533,7 +533,7 @@ class Timeline(ScrollView, can_focus=True):
         if row is not None:
             self._act(action, row)
 
-    def _act(self, action: RowAction, row: Row) -> None:
+    def _act(self, action: RowAction, row: TimelineRow) -> None:
         uid = row.checkpoint.uid if row.checkpoint is not None else ""
         if action == "bookmark" and row.line is not None and row.checkpoint is None:
             uid = row.line.mark
@@ -545,7 +545,7 @@ class Timeline(ScrollView, can_focus=True):
         if row is not None:
             self._fold(row)
 
-    def _fold(self, row: Row) -> None:
+    def _fold(self, row: TimelineRow) -> None:
         model = self.model
         if model.rows.needle:
             return
@@ -556,7 +556,7 @@ class Timeline(ScrollView, can_focus=True):
                 self.select(key)
                 self._show_unfolded(row)
 
-    def _show_unfolded(self, row: Row) -> None:
+    def _show_unfolded(self, row: TimelineRow) -> None:
         """The steps of a compacted line stand below its name: bring the first of them into view."""
         view = self._view
         position = view.selected_position()
@@ -774,7 +774,7 @@ class Timeline(ScrollView, can_focus=True):
         self.refresh()
 
 
-def _target_of(row: Row | None) -> Target:
+def _target_of(row: TimelineRow | None) -> Target:
     """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line, or is that of now (None)."""
     from kimi_tui.soul.rewind import Target
 
@@ -788,7 +788,7 @@ def _target_of(row: Row | None) -> Target:
     )
 
 
-def _prospect_of(row: Row | None, model: TimelineModel) -> Prospect:
+def _prospect_of(row: TimelineRow | None, model: TimelineModel) -> Prospect:
     """What a rewind to this row, or to its line, would leave, as the preview has it; nothing else than now for None."""
     target = _target_of(row)
     if row is None:

@@ -14,7 +14,7 @@ from textwrap import wrap
 from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_rows import Row
+from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import NOW, Checkpoint, Future, Key, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import StyledText
@@ -25,7 +25,7 @@ from kimi_tui.tui.timeline.rows import (
     NOTHING_FOUND,
     Column,
     Columns,
-    Look,
+    RowSurroundings,
     checkpoint_details,
     columns_of,
     curve_spans,
@@ -70,7 +70,7 @@ STYLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Areas:
+class TimelineAreas:
     """How many lines stand above the list and below it, how many it has, and how high the curve is (without its marks)."""
 
     title: int
@@ -89,7 +89,7 @@ class Areas:
         overlay: bool,
         filtering: bool,
         selecting: bool,
-    ) -> Areas:
+    ) -> TimelineAreas:
         """The areas for a screen and a widget of these heights.
 
         Args:
@@ -139,10 +139,10 @@ class Listing:
             at += 1
         return len(scene.checkpoints), at
 
-    def rows(self, start: int, end: int) -> list[Row | None]:
+    def rows(self, start: int, end: int) -> list[TimelineRow | None]:
         """The rows from one position from the top to before another, as far as there are any; None for now."""
         above, count = self._extent()
-        found: list[Row | None] = []
+        found: list[TimelineRow | None] = []
         for position in range(max(0, start), min(end, above + count)):
             if position >= above:
                 found.append(self.model.rows[above + count - 1 - position])
@@ -150,10 +150,10 @@ class Listing:
                 found.append(None)
             else:
                 checkpoint = self.scene.checkpoints[above - 1 - position]
-                found.append(Row("checkpoint", 2 * checkpoint.index, checkpoint=checkpoint))
+                found.append(TimelineRow("checkpoint", 2 * checkpoint.index, checkpoint=checkpoint))
         return found
 
-    def row(self, position: int) -> Row | None:
+    def row(self, position: int) -> TimelineRow | None:
         """The row at a position from the top; None for now (and outside)."""
         return next(iter(self.rows(position, position + 1)), None)
 
@@ -184,7 +184,7 @@ class Listing:
             index = rows.index_of_checkpoint(heading) if heading is not None else None
         return None if index is None else len(self) - 1 - index
 
-    def heading_below(self, position: int) -> tuple[int, Row] | None:
+    def heading_below(self, position: int) -> tuple[int, TimelineRow] | None:
         """The heading of the turn that the row at a position belongs to, with where it stands."""
         row = self.row(position)
         if row is None:
@@ -285,9 +285,9 @@ class Viewport:
         return self.filtering or bool(self.listing.model.rows.needle)
 
     @property
-    def areas(self) -> Areas:
+    def areas(self) -> TimelineAreas:
         """What stands above and below the list."""
-        return Areas.of(
+        return TimelineAreas.of(
             self.screen_height,
             self.height,
             n_rows=len(self.listing),
@@ -305,7 +305,7 @@ class Viewport:
         width = self.full_width if self.full_width >= 35 else self.width
         return Columns.of(width, digits=digits, margin=1 if self.overlay else 2)
 
-    def sticky(self, areas: Areas) -> tuple[int, Row] | None:
+    def sticky(self, areas: TimelineAreas) -> tuple[int, TimelineRow] | None:
         """The heading of the lowest visible turn, where it is scrolled away: it is held on the lowest line."""
         height = areas.list_height
         last = self.scroll_y + height - 1
@@ -331,7 +331,7 @@ class Viewport:
         """Where the selected row stands now; None where nothing is selected, or it is gone."""
         return self.listing.position(self.selected)
 
-    def selected_row(self) -> Row | None:
+    def selected_row(self) -> TimelineRow | None:
         """The selected row; None also where that is now."""
         position = self.selected_position()
         return self.listing.row(position) if position is not None else None
@@ -384,7 +384,7 @@ class Viewport:
             self._strips[key] = strip
         return strip
 
-    def _row_lines(self, lines: range, areas: Areas, columns: Columns) -> list[Strip]:
+    def _row_lines(self, lines: range, areas: TimelineAreas, columns: Columns) -> list[Strip]:
         """The lines of the list, counted from its first one."""
         listing, model = self.listing, self.listing.model
         sticky, selected = self.sticky(areas), self.selected_position()
@@ -407,7 +407,12 @@ class Viewport:
         return strips + [self._line([])] * (len(lines) - len(strips))
 
     def _row_line(
-        self, position: int, row: Row | None, look: Look, columns: Columns, is_selected: bool
+        self,
+        position: int,
+        row: TimelineRow | None,
+        look: RowSurroundings,
+        columns: Columns,
+        is_selected: bool,
     ) -> Strip:
         key, checkpoint, line = NOW, None, None
         if row is not None:
@@ -445,7 +450,9 @@ class Viewport:
         mark = (self.glyphs.edge if edge else " ", edge or "quiet")
         return self._line([mark, *spans], ground, cache_key)
 
-    def _look(self, position: int, row: Row | None, scale: int, *, is_grey: bool) -> Look:
+    def _look(
+        self, position: int, row: TimelineRow | None, scale: int, *, is_grey: bool
+    ) -> RowSurroundings:
         listing, model = self.listing, self.listing.model
         checkpoint = row.checkpoint if row is not None and row.line is None else None
         is_head = model.running and checkpoint is not None and checkpoint is model.tree.head
@@ -458,7 +465,7 @@ class Viewport:
             age = numbers.short_age(time.time() - row.line.at)
             # "world line 1 now" would say that it is the one that is live.
             age = "<1 min" if age == "now" else age
-        return Look(
+        return RowSurroundings(
             scale=scale,
             is_head=is_head,
             has_arc=row is not None and listing.scene is None and self._has_arc(row),
@@ -469,7 +476,7 @@ class Viewport:
             age=age,
         )
 
-    def _has_arc(self, row: Row) -> bool:
+    def _has_arc(self, row: TimelineRow) -> bool:
         """Whether a D-Mail's row and its world line's row stand on one another and are joined."""
         model = self.listing.model
         tree = model.tree
@@ -517,7 +524,7 @@ class Viewport:
             *([(f"    {row}", "quiet")] for row in words),
         ]
 
-    def _header_line(self, y: int, areas: Areas, columns: Columns) -> Strip:
+    def _header_line(self, y: int, areas: TimelineAreas, columns: Columns) -> Strip:
         model, width = self.listing.model, columns.curve_width
         if y == 0 and areas.title:
             if self.is_filtered:
@@ -591,7 +598,7 @@ class Viewport:
         return line_details(row.line, time.time(), name, width, self.glyphs)
 
 
-def _goes(row: Row | None, chosen: Row, *, is_above: bool) -> bool:
+def _goes(row: TimelineRow | None, chosen: TimelineRow, *, is_above: bool) -> bool:
     """Whether a rewind to the chosen row would take this one, which stands above or below it."""
     if chosen.kind not in ("checkpoint", "said"):
         return False

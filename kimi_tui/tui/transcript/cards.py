@@ -48,9 +48,9 @@ from kimi_tui.tui.rows import (
     LINE_LIMIT,
     MARGIN,
     RIGHT,
-    Fact,
+    CardFact,
+    LayoutRoom,
     Line,
-    Room,
     Span,
     cells,
     chop,
@@ -89,7 +89,7 @@ NARROW = 70
 SMALLEST_TARGET = 12
 
 
-def user_message(block: UserBlock, room: Room) -> Iterator[Line]:
+def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
     """What the user said: a band with an edge."""
     edge = Span(room.glyphs.edge, "accent@band")
     text = block.text or " "
@@ -150,7 +150,7 @@ def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list
     return rows
 
 
-def picture_rows(room: Room) -> int:
+def picture_rows(room: LayoutRoom) -> int:
     """How many rows an image takes in the chat at most, besides that of its name."""
     if room.picture is None or room.lowest:
         return 0
@@ -158,7 +158,7 @@ def picture_rows(room: Room) -> int:
 
 
 def image_rows(
-    images: Sequence[ImageBlock], room: Room, lead: tuple[Span, ...], *, fill: str = "page"
+    images: Sequence[ImageBlock], room: LayoutRoom, lead: tuple[Span, ...], *, fill: str = "page"
 ) -> Iterator[Line]:
     """Images: the name of each, and under it a small picture where those are drawn. A click opens it."""
     margin = spans_width(lead)
@@ -198,7 +198,7 @@ def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
     return fold_mark(len(text[end:].strip()), "character")
 
 
-def thought(block: ThoughtBlock, room: Room) -> Iterator[Line]:
+def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
     """`Thought for 6 s  +12 lines`, or all of it in italics."""
     width = prose_width(room.width)
     count = block.stream.line_ends + 1 + block.stream.size // (width * 2)
@@ -225,7 +225,7 @@ class ThoughtStream:
         spent: characters that were laid out.
     """
 
-    def __init__(self, block: ThoughtBlock, room: Room) -> None:
+    def __init__(self, block: ThoughtBlock, room: LayoutRoom) -> None:
         self._width = max(2, prose_width(room.width))
         self._rest: str = ""
         """What the last row begins with: it may still change."""
@@ -257,7 +257,7 @@ def _whole(seconds: float) -> str:
     return f"{max(1, round(seconds))} s" if seconds < 9.5 else duration(seconds)
 
 
-def error_card(block: ErrorBlock, room: Room) -> list[Line]:
+def error_card(block: ErrorBlock, room: LayoutRoom) -> list[Line]:
     """What failed, why, and what to change."""
     head = [Span("  "), Span(room.glyphs.failed, "error"), Span(" "), Span(block.title, "strong")]
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
@@ -274,7 +274,7 @@ def error_card(block: ErrorBlock, room: Room) -> list[Line]:
     return rows
 
 
-def retry_card(block: RetryBlock, room: Room) -> list[Line]:
+def retry_card(block: RetryBlock, room: LayoutRoom) -> list[Line]:
     """The countdown to the next attempt, with a thin bar."""
     left = max(0.0, block.due - time.time())
     head = [
@@ -289,7 +289,7 @@ def retry_card(block: RetryBlock, room: Room) -> list[Line]:
         attempt = f"for {duration(max(0.0, block.gives_up - time.time()))} more"
     free = room.width - RIGHT - spans_width(head) - cells(attempt) - 3
     head.append(Span(cut(block.reason, max(1, free), room.glyphs.cut), "quiet"))
-    title = title_row(room, head, [Fact((Span(attempt, "quiet"),), 0)], None)
+    title = title_row(room, head, [CardFact((Span(attempt, "quiet"),), 0)], None)
     size = min(36, max(8, room.width - 40))
     done = round(size * (1 - (left / block.wait_s if block.wait_s > 0 else 0)))
     bar = Line(
@@ -306,7 +306,7 @@ def retry_card(block: RetryBlock, room: Room) -> list[Line]:
     return [title, bar]
 
 
-def mark_row(block: MarkBlock, room: Room) -> list[Line]:
+def mark_row(block: MarkBlock, room: LayoutRoom) -> list[Line]:
     """One quiet row."""
     glyph = {
         "stopped": Span(room.glyphs.stopped, "quiet"),
@@ -319,7 +319,7 @@ def mark_row(block: MarkBlock, room: Room) -> list[Line]:
     return [Line((Span("  "), glyph, Span(" "), Span(text, "quiet")), margin=2)]
 
 
-def notice(block: NoticeBlock, room: Room) -> list[Line]:
+def notice(block: NoticeBlock, room: LayoutRoom) -> list[Line]:
     """Something to know: what happened, then what to do."""
     ink = {"info": "quiet", "warning": "warn", "error": "error"}[block.level]
     width = prose_width(room.width)
@@ -332,7 +332,7 @@ def notice(block: NoticeBlock, room: Room) -> list[Line]:
 SUMMARY_ROWS = 3
 
 
-def dmail_card(block: DMailBlock, room: Room) -> list[Line]:
+def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
     """A D-Mail that arrived, with what it folded away."""
     ground = "dmail-bg"
     edge = Span(room.glyphs.edge, f"dmail@{ground}")
@@ -352,7 +352,7 @@ def dmail_card(block: DMailBlock, room: Room) -> list[Line]:
     title = title_row(
         room,
         left,
-        [Fact((changed,), 0)] if block.tokens_changed else [],
+        [CardFact((changed,), 0)] if block.tokens_changed else [],
         number_span(block.checkpoint, live=block.live, pin=pin_of(block, room)),
         fill=ground,
         hit=hit,
@@ -384,12 +384,12 @@ def _whose(source: str) -> str:
     return f"{source[:1].upper()}{source[1:]}"
 
 
-def _edged(text: str, style: str, edge: Span, ground: str, room: Room) -> list[Line]:
+def _edged(text: str, style: str, edge: Span, ground: str, room: LayoutRoom) -> list[Line]:
     lead = (edge, Span("   "))
     return paragraph(text or " ", style, prose_width(room.width), lead, fill=ground)
 
 
-def _folded_row(block: DMailBlock, room: Room, edge: Span, ground: str) -> Line:
+def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) -> Line:
     steps = counted(block.steps, "step")
     calls = block.tool_calls
     folded = f"{counted(calls, 'tool call')} folded away" if calls else "Folded away"
@@ -413,7 +413,7 @@ def _folded_row(block: DMailBlock, room: Room, edge: Span, ground: str) -> Line:
     return Line(tuple(spans), fill=ground, hit=HIT_FOLD)
 
 
-def compaction_card(block: CompactionBlock, room: Room) -> list[Line]:
+def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
     """A summary that stands for what is above it."""
     edge = Span(room.glyphs.edge, "compaction")
     glyph = Span(room.glyphs.compaction, "compaction")
@@ -457,7 +457,7 @@ def _what_stays(block: CompactionBlock) -> str:
     return "   ".join(part for part in (above, below) if part)
 
 
-def tool_card(block: ToolBlock, room: Room) -> Iterator[Line]:
+def tool_card(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """All rows of a tool card."""
     body = body_rows(block, room)
     first = next(body, None)
@@ -481,7 +481,7 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
             return Span(glyphs.pending, "quiet")
 
 
-def _title(block: ToolBlock, room: Room, *, foldable: bool) -> Line:
+def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     is_dmail = block.tool == "SendDMail"
     ink = "quiet" if block.state in {"unsent", "recalled"} else "dmail" if is_dmail else "tool"
@@ -521,11 +521,13 @@ def title_text(block: ToolBlock) -> str:
     return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
 
 
-def _rank(fact: Fact) -> int:
+def _rank(fact: CardFact) -> int:
     return fact.rank
 
 
-def _free(room: Room, head: Sequence[Span], facts: Sequence[Fact], number: Span | None) -> int:
+def _free(
+    room: LayoutRoom, head: Sequence[Span], facts: Sequence[CardFact], number: Span | None
+) -> int:
     taken = sum(spans_width(fact.spans) + FACT_GAP for fact in facts)
     taken += FACT_GAP + max(3, cells(number.text)) if number is not None else 0
     return max(1, room.width - RIGHT - spans_width(head) - taken)
@@ -541,20 +543,20 @@ def _target(block: ToolBlock) -> str:
     return block.target
 
 
-def _facts(block: ToolBlock) -> list[Fact]:
+def _facts(block: ToolBlock) -> list[CardFact]:
     """Result, time, tokens: in this order, with what may go first ranked highest."""
-    out: list[Fact] = []
+    out: list[CardFact] = []
     failed = block.state == "failed"
     if block.state == "waiting":
-        out.append(Fact((Span("waits for you", "accent"),), 0))
+        out.append(CardFact((Span("waits for you", "accent"),), 0))
     elif block.state == "rejected":
-        out.append(Fact((Span("you said no", "ink"),), 0))
+        out.append(CardFact((Span("you said no", "ink"),), 0))
     elif block.state == "stopped":
-        out.append(Fact((Span("stopped by you", "ink"),), 0))
+        out.append(CardFact((Span("stopped by you", "ink"),), 0))
     elif block.state == "unsent":
-        out.append(Fact((Span("not sent", "ink"),), 0))
+        out.append(CardFact((Span("not sent", "ink"),), 0))
     elif block.state == "recalled":
-        out.append(Fact((Span("taken back", "ink"),), 0))
+        out.append(CardFact((Span("taken back", "ink"),), 0))
     brief = ""
     seconds = 0.0
     shell: ShellBlock | None = None
@@ -579,25 +581,25 @@ def _facts(block: ToolBlock) -> list[Fact]:
                 pass
     if shell is not None and shell.exit_code is not None:
         style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
-        out.append(Fact((Span(f"exit {shell.exit_code}", style),), rank))
+        out.append(CardFact((Span(f"exit {shell.exit_code}", style),), rank))
         _, _, more = brief.partition(" · ")
         if more:
-            out.append(Fact((Span(more, style),), 0 if more != "sandbox" else 4))
+            out.append(CardFact((Span(more, style),), 0 if more != "sandbox" else 4))
     elif has_diff and not failed:
         counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
-        out.append(Fact(tuple(Span(*one) for one in counts), 1))
+        out.append(CardFact(tuple(Span(*one) for one in counts), 1))
     elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
-        out.append(Fact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
+        out.append(CardFact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
     elif failed:
-        out.append(Fact((Span("failed", "error"),), 0))
+        out.append(CardFact((Span("failed", "error"),), 0))
     if block.state == "stopped":
         seconds = seconds or block.duration_s
     # What was refused has not run: the time is the one that the user took.
     if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
-        out.append(Fact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
+        out.append(CardFact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
     if block.tokens:
         out.append(
-            Fact((Span(change(block.tokens, estimated=block.tokens_estimated), "quiet"),), 2)
+            CardFact((Span(change(block.tokens, estimated=block.tokens_estimated), "quiet"),), 2)
         )
     return out
 
@@ -607,7 +609,7 @@ def has_more(block: ToolBlock) -> bool:
     return bool(block.output.strip()) and block.tool not in {"SetTodoList", "AskUserQuestion"}
 
 
-def body_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
+def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows under the card's first one."""
     if block.tool == "SendDMail":
         yield from _dmail_rows(block, room)
@@ -637,7 +639,7 @@ def body_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
         yield Line((Span(" " * HANGING), Span(shown, "quiet")), hit=HIT_FOLD, margin=HANGING)
 
 
-def _said(block: ToolBlock, room: Room) -> Iterator[Line]:
+def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """What the tool gave back, or gives back while it runs."""
     if not block.over:
         return _tail(list(block.live_output), block.live_count, TAIL_ROWS, room, block)
@@ -655,7 +657,7 @@ def _said(block: ToolBlock, room: Room) -> Iterator[Line]:
     return _output(block, 0, room)
 
 
-def _answers(block: ToolBlock, room: Room) -> Iterator[Line]:
+def _answers(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """What was asked and answered, whole: what was chosen stands at the end of its line."""
     lead = Span(" " * HANGING)
     width = prose_width(room.width)
@@ -677,7 +679,7 @@ def _answers(block: ToolBlock, room: Room) -> Iterator[Line]:
         yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
 
 
-def _output(block: ToolBlock, keep: int, room: Room) -> Iterator[Line]:
+def _output(block: ToolBlock, keep: int, room: LayoutRoom) -> Iterator[Line]:
     if not keep and not block.unfolded:
         return iter(())
     text = clean(block.output).strip("\n")
@@ -690,7 +692,9 @@ def _output(block: ToolBlock, keep: int, room: Room) -> Iterator[Line]:
     return _tail(lines, len(lines), keep, room, block)
 
 
-def _tail(lines: list[str], count: int, keep: int, room: Room, block: ToolBlock) -> Iterator[Line]:
+def _tail(
+    lines: list[str], count: int, keep: int, room: LayoutRoom, block: ToolBlock
+) -> Iterator[Line]:
     if block.unfolded:
         return _unfolded(lines, count, room, block)
     while lines and not lines[-1].strip():
@@ -699,7 +703,7 @@ def _tail(lines: list[str], count: int, keep: int, room: Room, block: ToolBlock)
     return iter(_last_rows(lines[-keep:] if keep else [], count, room, block))
 
 
-def _unfolded(lines: list[str], count: int, room: Room, block: ToolBlock) -> Iterator[Line]:
+def _unfolded(lines: list[str], count: int, room: LayoutRoom, block: ToolBlock) -> Iterator[Line]:
     indent = Span(" " * HANGING)
     wide = room.width - HANGING - RIGHT
     shown = lines[:UNFOLDED_ROWS]
@@ -715,7 +719,7 @@ def _unfolded(lines: list[str], count: int, room: Room, block: ToolBlock) -> Ite
         yield Line((indent, more), margin=HANGING)
 
 
-def _last_rows(shown: list[str], count: int, room: Room, block: ToolBlock) -> list[Line]:
+def _last_rows(shown: list[str], count: int, room: LayoutRoom, block: ToolBlock) -> list[Line]:
     indent = Span(" " * HANGING)
     wide = room.width - HANGING - RIGHT
     hidden = count - len(shown)
@@ -749,7 +753,7 @@ def _last_rows(shown: list[str], count: int, room: Room, block: ToolBlock) -> li
     return rows
 
 
-def _todo(todo: TodoBlock, room: Room) -> list[Line]:
+def _todo(todo: TodoBlock, room: LayoutRoom) -> list[Line]:
     rows: list[Line] = []
     for item in todo.items:
         match item.status:
@@ -782,7 +786,7 @@ def presented(block: ToolBlock) -> str:
     return block.output if was_changed else argument(block.arguments, "plan")
 
 
-def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
+def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
     width, lead = prose_width(room.width), (Span(" " * MARGIN),)
     rows = paragraph(clean(presented(block)).strip(), "ink", width, lead)
     if block.state == "rejected" and block.message:
@@ -790,7 +794,7 @@ def _dmail_rows(block: ToolBlock, room: Room) -> list[Line]:
     return rows
 
 
-def _plan_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
+def _plan_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """The plan as it was presented, or as the user changed it; folded only its beginning."""
     lines = clean(presented(block)).strip().split("\n")
     lead = Span(" " * HANGING)
@@ -806,7 +810,7 @@ def _plan_rows(block: ToolBlock, room: Room) -> Iterator[Line]:
         yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
 
 
-def _diff(diff: DiffBlock, room: Room, *, unfolded: bool) -> Iterator[Line]:
+def _diff(diff: DiffBlock, room: LayoutRoom, *, unfolded: bool) -> Iterator[Line]:
     lines = diff.lines
     limit = len(lines) if unfolded else DIFF_ROWS
     if room.lowest and not unfolded:

@@ -135,7 +135,7 @@ def _fences(source: str) -> list[tuple[str, list[str]]]:
 # --- what is selected
 
 
-class Place(NamedTuple):
+class RowPosition(NamedTuple):
     """A character of the rows of a block."""
 
     row: int
@@ -159,8 +159,8 @@ def selected_text(flow: Flow, start: Mark, end: Mark) -> Generator[None, None, s
     first, last = flow.index_of(start), flow.index_of(end)
     if first is None or last is None:
         return ""
-    low = Place(max(0, start.row), start.column)
-    high = Place(max(0, end.row), end.column)
+    low = RowPosition(max(0, start.row), start.column)
+    high = RowPosition(max(0, end.row), end.column)
     views = flow.views[first : last + 1]
     texts = [_of_view(views[0], low, high if first == last else None)]
     heads = [len(views[0].lines)]
@@ -183,29 +183,31 @@ def selected_text(flow: Flow, start: Mark, end: Mark) -> Generator[None, None, s
     return "".join(out)
 
 
-def _of_view(view: View, low: Place | None, high: Place | None) -> str:
+def _of_view(view: View, low: RowPosition | None, high: RowPosition | None) -> str:
     return _of_rows(view.block, view.lines, low, high)
 
 
-def _of_rows(block: Block, lines: Sequence[Line], low: Place | None, high: Place | None) -> str:
+def _of_rows(
+    block: Block, lines: Sequence[Line], low: RowPosition | None, high: RowPosition | None
+) -> str:
     """The selected part of a block with these rows. None: from its beginning, to its end."""
     is_written = isinstance(block, (AgentBlock, UserBlock))
     if is_written and low is None and high is None:
         return source_of(block)
     if not lines:
         return ""
-    low = low or Place(0, 0)
-    high = high or Place(len(lines) - 1, len(lines[-1].text))
+    low = low or RowPosition(0, 0)
+    high = high or RowPosition(len(lines) - 1, len(lines[-1].text))
     inked = [row for row, line in enumerate(lines) if extent_of(line).start < extent_of(line).end]
     if inked and is_written:
-        begins = Place(inked[0], extent_of(lines[inked[0]]).start)
-        ends = Place(inked[-1], extent_of(lines[inked[-1]]).end)
+        begins = RowPosition(inked[0], extent_of(lines[inked[0]]).start)
+        ends = RowPosition(inked[-1], extent_of(lines[inked[-1]]).end)
         if low <= begins and ends <= high:
             return source_of(block)
     return part_of(block, lines, low, high)
 
 
-def part_of(block: Block, lines: Sequence[Line], low: Place, high: Place) -> str:
+def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosition) -> str:
     """The text between two places in the rows of a block, as it was written there."""
     source = _Source(block)
     out: list[str] = []
@@ -247,7 +249,7 @@ def _without_fold_mark(line: Line, end: int) -> int:
     return end
 
 
-def _offset(lines: Sequence[Line], starts: Sequence[int], first: int, place: Place) -> int:
+def _offset(lines: Sequence[Line], starts: Sequence[int], first: int, place: RowPosition) -> int:
     """Where a place stands in the line of the text that begins with the row `first`."""
     start, end = extent_of(lines[place.row])
     return starts[place.row - first] + max(0, min(place.column, end) - start)

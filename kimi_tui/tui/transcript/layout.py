@@ -22,8 +22,8 @@ from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.rows import (
     RIGHT,
+    LayoutRoom,
     Line,
-    Room,
     Span,
     cells,
     number_span,
@@ -53,7 +53,7 @@ SLICE_ROWS = 500
 """Rows of a long block that are made in one go."""
 
 
-def rows_of(block: Block, room: Room) -> list[Line]:
+def rows_of(block: Block, room: LayoutRoom) -> list[Line]:
     """All rows of a block, without the blank one above it. A block that cannot be laid out is plain text."""
     try:
         return list(iter_rows(block, room))
@@ -62,7 +62,7 @@ def rows_of(block: Block, room: Room) -> list[Line]:
         return plain_block(block, room)
 
 
-def rows_in_slices(block: Block, room: Room) -> Generator[None, None, list[Line]]:
+def rows_in_slices(block: Block, room: LayoutRoom) -> Generator[None, None, list[Line]]:
     """The same; gives way whenever a slice of a long block is made."""
     lines: list[Line] = []
     try:
@@ -77,7 +77,7 @@ def rows_in_slices(block: Block, room: Room) -> Generator[None, None, list[Line]
     return lines
 
 
-def plain_block(block: Block, room: Room) -> list[Line]:
+def plain_block(block: Block, room: LayoutRoom) -> list[Line]:
     """The rows of a block that could not be laid out. Never raises."""
     try:
         text = plain_text(block)
@@ -111,7 +111,7 @@ def plain_text(block: Block) -> str:
             return ""
 
 
-def iter_rows(block: Block, room: Room) -> Iterator[Line]:
+def iter_rows(block: Block, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a block, one after another: what is long is not laid out before it is asked for.
 
     An exception is a fault in a layout, see `plain_block`.
@@ -143,7 +143,7 @@ def iter_rows(block: Block, room: Room) -> Iterator[Line]:
             return iter(())
 
 
-def with_pin(rows: list[Line], block: Block, room: Room) -> list[Line]:
+def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
     """An answer with the sign of its pin at the right, and its number where there is room: prose has no title row."""
     pin = pin_of(block, room)
     sign = number_span(block.checkpoint, live=block.live, pin=pin) or Span(pin, "quiet")
@@ -169,7 +169,7 @@ def follows_closely(before: Block, before_rows: int, block: Block) -> bool:
     )
 
 
-def lost_rows(blocks: tuple[Block, ...], room: Room) -> Iterator[Line]:
+def lost_rows(blocks: tuple[Block, ...], room: LayoutRoom) -> Iterator[Line]:
     """Blocks of a line that was left behind, to be read only: an edge in grey down their side."""
     edge = Span(room.glyphs.edge, "lost")
     yield Line((edge,))
@@ -194,7 +194,7 @@ def with_edge(line: Line, edge: Span) -> Line:
     return line._replace(spans=tuple(spans), hit="")
 
 
-def probable_height(block: Block, room: Room) -> int:
+def probable_height(block: Block, room: LayoutRoom) -> int:
     """About how many rows a block takes: cheap, and good enough for a scrollbar."""
     width = prose_width(room.width)
     match block:

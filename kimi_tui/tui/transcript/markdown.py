@@ -21,7 +21,7 @@ from kimi_tui.tui.rows import (
     HIT_LINK,
     MARGIN,
     RIGHT,
-    Chopper,
+    HardWrapper,
     Line,
     Span,
     cells,
@@ -564,7 +564,7 @@ class CodeLine:
         self._width = width
         self._prefix = prefix
         self._start = spans_width(prefix)
-        self._chopper = Chopper(max(2, width - RIGHT - self._start - 4))
+        self._chopper = HardWrapper(max(2, width - RIGHT - self._start - 4))
         self._told = 0
         """Rows that were given out as settled."""
 

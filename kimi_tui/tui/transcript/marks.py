@@ -19,7 +19,7 @@ _EDGES = " ▌["
 
 @dataclass(eq=False, repr=False)  # as little as possible: it is made before the first paint
 class Mark:
-    """A place in the text.
+    """A position in the text of the transcript that survives changes of its rows.
 
     Attributes:
         key: of the block.

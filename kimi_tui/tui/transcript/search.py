@@ -45,7 +45,7 @@ from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBloc
 from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
-from kimi_tui.tui.rows import Line, Room
+from kimi_tui.tui.rows import LayoutRoom, Line
 from kimi_tui.tui.transcript.cards import presented, title_text
 from kimi_tui.tui.transcript.layout import rows_in_slices
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
@@ -232,7 +232,7 @@ def _of_tool(block: ToolBlock) -> Iterable[str]:
     yield from block.live_output
 
 
-def unfolded_rows(block: Block, room: Room) -> Generator[None, None, list[Line]]:
+def unfolded_rows(block: Block, room: LayoutRoom) -> Generator[None, None, list[Line]]:
     """All rows of a block as if it were unfolded; a long answer in slices."""
     if not isinstance(block, AgentBlock):
         return (yield from rows_in_slices(replace(block, unfolded=True), room))
@@ -248,7 +248,7 @@ def unfolded_rows(block: Block, room: Room) -> Generator[None, None, list[Line]]
     return answer.lines
 
 
-class Found(NamedTuple):
+class SearchCount(NamedTuple):
     """A search: its query, which match is the current one (from 1), of how many; `complete` once all are counted."""
 
     query: str = ""
@@ -274,7 +274,7 @@ class Origin(NamedTuple):
     row: int = 0
 
 
-class Place(NamedTuple):
+class FoundMatch(NamedTuple):
     """A match: the block that holds it by its key, and which of that block's matches it is."""
 
     key: int
@@ -282,7 +282,7 @@ class Place(NamedTuple):
 
 
 class Finder:
-    """Counts and finds.
+    """Searches the blocks of a transcript: counts the matches of a query and steps from one to the next.
 
     Attributes:
         current: the match that was gone to.
@@ -294,9 +294,9 @@ class Finder:
         self._pattern = pattern_of(query)
         self._counts: dict[int, tuple[int, int]] = {}
         """By the key of a block: its version when it was counted, and how many it holds."""
-        self._room: Room | None = None
+        self._room: LayoutRoom | None = None
         self._complete = False
-        self.current: Place | None = None
+        self.current: FoundMatch | None = None
         self.match: Match = ()
 
     def refined(self, query: str) -> Finder:
@@ -313,8 +313,8 @@ class Finder:
         return self._pattern
 
     def scan(
-        self, blocks: Sequence[Block], room: Room, origin: Origin
-    ) -> Generator[Place | None, None, None]:
+        self, blocks: Sequence[Block], room: LayoutRoom, origin: Origin
+    ) -> Generator[FoundMatch | None, None, None]:
         """Count the matches of all blocks, those below the origin first, then upward.
 
         Yields:
@@ -350,10 +350,10 @@ class Finder:
                 number = next((i for i, one in enumerate(found) if one[0].row >= origin.row), -1)
             if number >= 0:
                 is_told = True
-                yield Place(block.key, number)
+                yield FoundMatch(block.key, number)
         self._complete = True
 
-    def _matches(self, block: Block, room: Room) -> Generator[None, None, list[Match]]:
+    def _matches(self, block: Block, room: LayoutRoom) -> Generator[None, None, list[Match]]:
         if self._pattern is None or not (yield from may_hold(block, self.query)):
             return []
         found: list[Match] = []
@@ -367,7 +367,7 @@ class Finder:
             return []
         return found
 
-    def next(self, blocks: Sequence[Block], step: int) -> Place | None:
+    def next(self, blocks: Sequence[Block], step: int) -> FoundMatch | None:
         """The match after (1) or before (-1) the current one, round the ends; None where there is none."""
         counts = self._counts
         held = [block.key for block in blocks if (n := counts.get(block.key)) is not None and n[1]]
@@ -375,17 +375,21 @@ class Finder:
             return None
         current = self.current
         if current is None or current.key not in held:
-            return Place(held[0], 0) if step > 0 else Place(held[-1], self._count(held[-1]) - 1)
+            return (
+                FoundMatch(held[0], 0)
+                if step > 0
+                else FoundMatch(held[-1], self._count(held[-1]) - 1)
+            )
         number = current.number + step
         if 0 <= number < self._count(current.key):
-            return Place(current.key, number)
+            return FoundMatch(current.key, number)
         key = held[(held.index(current.key) + step) % len(held)]
-        return Place(key, 0 if step > 0 else self._count(key) - 1)
+        return FoundMatch(key, 0 if step > 0 else self._count(key) - 1)
 
-    def told(self, blocks: Sequence[Block]) -> Found:
+    def told(self, blocks: Sequence[Block]) -> SearchCount:
         """How far the search is, for the user."""
         if self._pattern is None:
-            return Found()
+            return SearchCount()
         counts, current = self._counts, self.current
         key = current.key if current is not None else None
         total = at = 0
@@ -396,7 +400,7 @@ class Finder:
                 at = total + current.number + 1
             if known is not None:
                 total += known[1]
-        return Found(self.query, min(at, total), total, self._complete)
+        return SearchCount(self.query, min(at, total), total, self._complete)
 
     def _count(self, key: int) -> int:
         return self._counts.get(key, (0, 0))[1]
@@ -428,7 +432,7 @@ class Search:
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
         self._bar = SearchBar(self)
-        self.found = Found()
+        self.found = SearchCount()
         self._finder: Finder | None = None
         self._origin: Origin | None = None
         self._opened: Block | None = None
@@ -563,26 +567,26 @@ class Search:
         else:
             self._gone(finder, place)
 
-    async def _go_when_whole(self, finder: Finder, place: Place) -> None:
+    async def _go_when_whole(self, finder: Finder, place: FoundMatch) -> None:
         await self._make_whole(place)
         if finder is self._finder:
             self._gone(finder, place)
 
-    async def _make_whole(self, place: Place) -> None:
+    async def _make_whole(self, place: FoundMatch) -> None:
         """Have all rows of the block that holds a match, in slices: of a flood most were never seen."""
         flow = self._transcript.flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is not None and index is not None:
             await in_slices(flow.whole_in_steps(flow.views[index]), SLICE_S)
 
-    def _gone(self, finder: Finder, place: Place) -> None:
+    def _gone(self, finder: Finder, place: FoundMatch) -> None:
         self._go_to(place)
         # A query that is changed now is looked for from here on.
         flow = self._transcript.flow
         self._origin = self._origin_at(flow.index_of_key(place.key) if flow is not None else None)
         self._tell(finder)
 
-    def _go_to(self, place: Place) -> None:
+    def _go_to(self, place: FoundMatch) -> None:
         """Show a match, and unfold the block that hides it; what was unfolded for the one before is folded again."""
         finder, transcript, flow = self._finder, self._transcript, self._transcript.flow
         index = flow.index_of_key(place.key) if flow is not None else None
@@ -602,7 +606,7 @@ class Search:
         finder.match = self._match(flow, index, place)
         transcript.show_match(index, finder.match[0].row if finder.match else 0)
 
-    def _hides(self, flow: Flow, index: int, place: Place) -> bool:
+    def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
         """Whether a match is not among the rows of its block as they are."""
         pattern = self._finder.pattern if self._finder is not None else None
         flow.ensure_whole(index)
@@ -618,7 +622,7 @@ class Search:
             for part in found[place.number]
         )
 
-    def _match(self, flow: Flow, index: int, place: Place) -> Match:
+    def _match(self, flow: Flow, index: int, place: FoundMatch) -> Match:
         """Where a match stands among the rows of its block."""
         pattern = self._finder.pattern if self._finder is not None else None
         if pattern is None:
@@ -739,7 +743,7 @@ class SearchBar(Horizontal):
             self._field.focus()
             self._field.action_select_all()
 
-    def show(self, found: Found) -> None:
+    def show(self, found: SearchCount) -> None:
         """Say how far the search is."""
         if not self._count.is_attached:
             return

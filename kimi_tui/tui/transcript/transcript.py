@@ -38,8 +38,8 @@ from kimi_tui.tui.rows import (
     HIT_IMAGE,
     HIT_LINK,
     MARGIN,
+    LayoutRoom,
     Line,
-    Room,
     Span,
     cells,
     hit_at,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.motion import Motion
-    from kimi_tui.tui.transcript.search import Found, Search
+    from kimi_tui.tui.transcript.search import Search, SearchCount
     from kimi_tui.tui.transcript.viewport import Flow, Place, View, Viewport
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
@@ -93,7 +93,7 @@ COPY_SLICE_S = 0.003
 
 
 @dataclass(eq=False, repr=False)  # what else it may have takes its time before the first paint
-class Press:
+class MousePress:
     """The newest press of the left button.
 
     Attributes:
@@ -285,7 +285,7 @@ class Transcript(ScrollView, can_focus=True):
         self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
         self._selection_look: Style | None = None
-        self._pressed: Press | None = None
+        self._pressed: MousePress | None = None
         self._pulling: Timer | None = None
         self._pointer = (0, 0)
         self._grown: tuple[Mark, Mark, Mark] | None = None
@@ -408,11 +408,13 @@ class Transcript(ScrollView, can_focus=True):
         """Whether it has a place on the screen."""
         return self.is_attached and bool(self.size)
 
-    def room(self) -> Room:
+    def room(self) -> LayoutRoom:
         """What layouts are made for now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self.load_image is not None and self.is_attached else None
-        return Room(self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs, picture)
+        return LayoutRoom(
+            self.pane_width, rows < LOW_ROWS, rows < LOWEST_ROWS, self.glyphs, picture
+        )
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[tuple[Span, ...]]:
         from kimi_tui.tui.pictures import Thumbnails, draws_cells
@@ -1585,7 +1587,9 @@ class Transcript(ScrollView, can_focus=True):
         )
         grain = min(LINE, pressed.grain + 1) if pressed is not None and again else CHARACTER
         origin = selection.piece_at(self.top + event.y, event.x, grain)
-        self._pressed = Press(origin, grain, event.screen_offset, event.y, event.time, held=True)
+        self._pressed = MousePress(
+            origin, grain, event.screen_offset, event.y, event.time, held=True
+        )
         self._grown = None
         selection.hold(origin)
         self.capture_mouse()
@@ -1708,7 +1712,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._search is not None
 
     @property
-    def found(self) -> Found | None:
+    def found(self) -> SearchCount | None:
         """How far the search is; None where none is under way."""
         return self._search.found if self._search is not None else None
 

@@ -18,7 +18,7 @@ from textual.strip import Strip
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, UserBlock
 from kimi_tui.tui.faults import log_fault
-from kimi_tui.tui.rows import BLANK, Line, Room, Span
+from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
 from kimi_tui.tui.transcript.cards import ThoughtStream
 from kimi_tui.tui.transcript.layout import (
     SLICE_ROWS,
@@ -136,7 +136,7 @@ class Flow:
         marks: places in the text that are kept with their text when rows change; of whoever needs them.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: LayoutRoom) -> None:
         self.room = room
         self.views: list[View] = []
         self.marks: list[Mark] = []
@@ -298,7 +298,7 @@ class Flow:
             if is_changed or was_changed:
                 self._regap(index)
 
-    def resize(self, room: Room) -> None:
+    def resize(self, room: LayoutRoom) -> None:
         """Another width: every row is made anew when it is needed, those with marks at once."""
         self.room = room
         old = {
@@ -712,7 +712,7 @@ class Viewport:
         self.top = top
         flow.evict(top, top + self.height)
 
-    def resize(self, room: Room) -> None:
+    def resize(self, room: LayoutRoom) -> None:
         """Another size: all rows anew where the width changed, with the same text at the top."""
         before = self.flow.height
         if room != self.flow.room:

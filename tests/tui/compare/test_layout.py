@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.projection.comparison import Comparison, Side
-from kimi_tui.soul.world_line_reader import DivergedFile, DivergedFiles, FileSide, WorldLineMessage
+from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide, WorldLineMessage
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, message_rows
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
@@ -202,12 +202,12 @@ ROW = DiffLine("+", 4, "x")
 SAME = FileSide("same")
 FILES = DivergedFiles(
     (
-        DivergedFile("a/b.py", FileSide("changed", "agent", 15, 61, (ROW,)), SAME),
-        DivergedFile("new.py", SAME, FileSide("new", "agent", 14, 0, (ROW,))),
-        DivergedFile("README", SAME, FileSide("changed", "others", 1, 1)),
-        DivergedFile("c", SAME, FileSide("changed", "both", 2)),
-        DivergedFile("d", *[FileSide("gone", "agent", 0, 3, (ROW,))] * 2, alike=True),
-        DivergedFile("e", FileSide("changed", is_text=False), FileSide("changed")),
+        ComparedFile("a/b.py", FileSide("changed", "agent", 15, 61, (ROW,)), SAME),
+        ComparedFile("new.py", SAME, FileSide("new", "agent", 14, 0, (ROW,))),
+        ComparedFile("README", SAME, FileSide("changed", "others", 1, 1)),
+        ComparedFile("c", SAME, FileSide("changed", "both", 2)),
+        ComparedFile("d", *[FileSide("gone", "agent", 0, 3, (ROW,))] * 2, alike=True),
+        ComparedFile("e", FileSide("changed", is_text=False), FileSide("changed")),
     ),
     ("A remark.",),
 )
@@ -267,7 +267,7 @@ def test_where_there_are_no_files_a_sentence_says_so() -> None:
 
 
 def test_no_file_name_can_move_the_cursor() -> None:
-    hostile = DivergedFile(
+    hostile = ComparedFile(
         "a\x1b[2J\nb", FileSide("new", rows=(DiffLine("+", 1, "\x1b[2J\x07"),)), SAME
     )
     rows = words(table(DivergedFiles((hostile,), ("r\x1b[2J",))).rows(frozenset({0})))

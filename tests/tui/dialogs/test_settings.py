@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from kimi_tui.config.file import THEMES, read_config
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
-from kimi_tui.launch import Given, Launch
+from kimi_tui.launch import GivenValue, Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
@@ -120,7 +120,7 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
 async def test_what_an_argument_says_goes_before(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
         await one.ready()
-        given = {"mode": Given("all", "--yolo")}
+        given = {"mode": GivenValue("all", "--yolo")}
         one.app.launch = one.app.launch._replace(given=given)
         await one.say("/settings")
         await choose(one, "mode")

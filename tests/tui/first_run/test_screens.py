@@ -20,7 +20,7 @@ from kimi_tui.llm.models import FoundModel, LocalServer
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.first_run.models import SERVERS
 from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen
-from kimi_tui.tui.first_run.welcome import Ways, WelcomeScreen
+from kimi_tui.tui.first_run.welcome import StartOptions, WelcomeScreen
 from kimi_tui.tui.main.screen import MainScreen
 
 
@@ -350,9 +350,9 @@ async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(h
         shown = await one.sees("[models.gone]")
         assert "Watch the demo" in shown
         # Both are on their way before the first one is heard.
-        ways = running.screen.query_one(Ways)
-        ways.post_message(Ways.Chosen(0))
-        ways.post_message(Ways.Chosen(0))
+        ways = running.screen.query_one(StartOptions)
+        ways.post_message(StartOptions.Chosen(0))
+        ways.post_message(StartOptions.Chosen(0))
         # More servers than rows: that there are more is said.
         await one.sees(f"1 to 8 of {len(SERVERS)}")
         await pilot.press("end")

@@ -17,7 +17,7 @@ from textual import events
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.images import Image, ImageRefused, read_image
 from kimi_tui.projection.blocks import UserBlock
-from kimi_tui.tui.desktop import Clipping
+from kimi_tui.tui.desktop import ClipboardContent
 from kimi_tui.tui.dialogs.picture import PictureScreen
 from kimi_tui.tui.main import image_input
 from kimi_tui.tui.main.image_input import MOST, images_at
@@ -27,10 +27,10 @@ CHIP = "[image shot.png 40x30 ~4]"
 SEES = ("image_in", "tools")
 
 
-def holds(monkeypatch: pytest.MonkeyPatch, clipping: Clipping) -> None:
+def holds(monkeypatch: pytest.MonkeyPatch, clipping: ClipboardContent) -> None:
     """Let the clipboard hold this."""
 
-    def read(environ: object, folders: object) -> Clipping:
+    def read(environ: object, folders: object) -> ClipboardContent:
         del environ, folders
         return clipping
 
@@ -41,7 +41,7 @@ def holds(monkeypatch: pytest.MonkeyPatch, clipping: Clipping) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own with two images in it, and no desktop."""
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
-    holds(monkeypatch, Clipping(trouble="Nothing there."))
+    holds(monkeypatch, ClipboardContent(trouble="Nothing there."))
     (tmp_path / "shot.png").write_bytes(saved(flat(40, 30)))
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "own shot.png").write_bytes(saved(noise(20, 20)))
@@ -236,7 +236,7 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         await one.sees("one")
         assert len(shown_images(server.requests[0].body)) == 1
         await one.idle()
-        holds(monkeypatch, Clipping(image))
+        holds(monkeypatch, ClipboardContent(image))
         await one.pilot.press(*"and ", "ctrl+v", "enter")
         await one.sees("two")
         assert "and [image clipboard 40x30" in json.dumps(server.requests[1].body)
@@ -249,11 +249,11 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         assert "a[image clipboard 40x30 ~4]b" in json.dumps(server.requests[2].body)
         await one.idle()
         # Text in the clipboard is text, and what is not there is said in a line.
-        holds(monkeypatch, Clipping(text="some\ntext"))
+        holds(monkeypatch, ClipboardContent(text="some\ntext"))
         await one.pilot.press("ctrl+v")
         await one.until(lambda: area.text == "some\ntext")
         area.put("")
-        holds(monkeypatch, Clipping(trouble="It is gone."))
+        holds(monkeypatch, ClipboardContent(trouble="It is gone."))
         await one.pilot.press("ctrl+v")
         await one.sees("It is gone.")
         assert area.text == ""
@@ -268,12 +268,12 @@ async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
     sizes = iter((10, 20, 30, 40))
     later = {20: threading.Event(), 30: threading.Event()}
 
-    def read(environ: object, folders: object) -> Clipping:
+    def read(environ: object, folders: object) -> ClipboardContent:
         del environ, folders
         size = next(sizes)
         if size in later:
             assert later[size].wait(30)
-        return Clipping(saved(flat(size, size)))
+        return ClipboardContent(saved(flat(size, size)))
 
     monkeypatch.setattr(image_input, "read_clipboard", read)
     async with (

@@ -20,7 +20,7 @@ from kimi_tui.tui.commands.rewind import name_of, preview
 from kimi_tui.tui.commands.world_lines import compare_with_live, open_line
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.keyboard import Woken
+from kimi_tui.tui.keyboard import InputResumed
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.scrubber import Scrubber
 
@@ -547,7 +547,7 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
         await one.until(lambda: shown._quiet is not None)  # pyright: ignore[reportPrivateUsage]
         # Who was away has to look again, whatever they saw before.
         await one.pilot.press("down", "up")
-        for back in (Woken(), events.AppFocus()):
+        for back in (InputResumed(), events.AppFocus()):
             one.app.post_message(back)
             await one.pilot.press("enter")
             assert one.app.screen is shown

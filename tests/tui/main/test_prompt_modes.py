@@ -12,8 +12,8 @@ from support.screens import desk
 from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tui.main.drafts import FOLLOW_UPS
 from kimi_tui.tui.main.prompt_modes import append_note, edited, is_note
-from kimi_tui.tui.main.unsent import FOLLOW_UPS
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ async def test_a_command_of_the_user_is_a_card_and_a_follow_up_waits(home: Path)
         assert said == ["!echo 'from me'", "hello", "one more"]
         # A program that was ended with something waiting gives it back.
         kept.write_text('["left behind"]')
-        assert one.screen.conversation.unsent is not None
-        await one.screen.conversation.unsent.give_back()
+        assert one.screen.conversation.drafts is not None
+        await one.screen.conversation.drafts.give_back()
         assert area.text == "left behind"
         assert not kept.exists()
 

@@ -28,7 +28,7 @@ from kimi_tui.soul.rewind import (
     Target,
 )
 from kimi_tui.soul.world_line_reader import (
-    DivergedFile,
+    ComparedFile,
     DivergedFiles,
     FileSide,
     WorldLineComparison,
@@ -278,13 +278,13 @@ async def test_a_comparison(
     same = FileSide("same")
     files = DivergedFiles(
         (
-            DivergedFile(
+            ComparedFile(
                 "src/csv/tokenizer.py",
                 FileSide("changed", "agent", 15, 61, rows),
                 FileSide("changed", "agent", 3, 1, rows),
             ),
-            DivergedFile("tests/csv/test_quotes.py", same, FileSide("new", "agent", 14)),
-            DivergedFile("README.md", same, FileSide("changed", "others", 1, 1)),
+            ComparedFile("tests/csv/test_quotes.py", same, FileSide("new", "agent", 14)),
+            ComparedFile("README.md", same, FileSide("changed", "others", 1, 1)),
         )
     )
     page = CompareScreen(

@@ -23,8 +23,8 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.letters import LetterRun, SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.sessions.catalog import SessionCatalog, SessionRow
 from kimi_tui.tui.sessions.screen import SessionsScreen
-from kimi_tui.tui.sessions.shelf import Row, Shelf
 
 URL = "http://127.0.0.1:9/v1"
 BROKEN = "Fields with quotes inside break the import"
@@ -74,7 +74,7 @@ async def listed(
         yield one, screen
 
 
-def state(home: Path, row: Row | None) -> dict[str, object]:
+def state(home: Path, row: SessionRow | None) -> dict[str, object]:
     """What a session is called, and whether it is put away."""
     assert row is not None
     return json.loads((row.folder / "state.json").read_text())
@@ -262,8 +262,8 @@ def test_a_session_names_no_other_folder(tmp_path: Path) -> None:
     path = SessionStore(tmp_path).bucket(work) / name / "state.json"
     said = {"work_dir": str(other), "forked_from": "\x1b[8m\x9dab"}
     path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
-    shelf = Shelf(tmp_path, work)
-    rows = shelf.described(shelf.folders(everywhere=True))
+    catalog = SessionCatalog(tmp_path, work)
+    rows = catalog.described(catalog.folders(everywhere=True))
     assert [(row.title, row.work_dir) for row in rows] == [
         ("Elsewhere", str(other)),
         ("Hello", str(work)),

@@ -8,7 +8,7 @@ import pytest
 from support.story import many_turns
 from support.time_travel_app import TimeTravelApp, press, selected_row
 
-from kimi_tui.projection.timeline_rows import Builder, Row
+from kimi_tui.projection.timeline_rows import Builder, TimelineRow
 from kimi_tui.tui.timeline import timeline
 
 
@@ -31,7 +31,7 @@ class Fault:
         self.at = -1
         live = Builder.live
 
-        def broken(builder: Builder, start: int, end: int) -> Iterator[Row | None]:
+        def broken(builder: Builder, start: int, end: int) -> Iterator[TimelineRow | None]:
             if start <= self.at < end:
                 yield from live(builder, start, self.at)
                 raise RuntimeError("this row is broken")

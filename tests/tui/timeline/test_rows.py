@@ -13,12 +13,12 @@ from support.story import LIMIT, Teller, until_arrived, whole_story
 from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_rows import Row
+from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.timeline import rows
-from kimi_tui.tui.timeline.rows import Columns, Look, now_spans, row_spans
+from kimi_tui.tui.timeline.rows import Columns, RowSurroundings, now_spans, row_spans
 from kimi_tui.tui.timeline.viewport import Viewport
 from kimi_tui.wire.events import EventRecord, StatusUpdate
 
@@ -33,7 +33,7 @@ def model_of(teller: Teller) -> TimelineModel:
 def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[str]:
     lines: list[str] = []
     for row in reversed([*model.rows]):
-        look = Look(
+        look = RowSurroundings(
             scale=LIMIT,
             is_head=row.checkpoint is model.tree.head and row.checkpoint is not None,
             used=model.used,
@@ -193,7 +193,7 @@ def test_a_line_that_was_just_left_does_not_say_now() -> None:
 
 
 def test_now_stands_above_while_nothing_runs() -> None:
-    look = Look(scale=LIMIT, used=58_300)
+    look = RowSurroundings(scale=LIMIT, used=58_300)
     spans = now_spans(Columns.of(38), UNICODE, look)
     assert "".join(text for text, _ in spans).rstrip() == "●       now                 58.3k ▂"
 
@@ -220,8 +220,8 @@ def test_no_row_is_ever_wider_than_its_pane(
         checkpoint.saved, checkpoint.before = change, 1_999_999
     columns = Columns.of(width, digits=len(str(number)))
     for glyphs in (UNICODE, ASCII):
-        row = Row("checkpoint", 0, checkpoint=checkpoint, hidden=files)
-        text = "".join(t for t, _ in row_spans(row, columns, glyphs, Look(scale=LIMIT)))
+        row = TimelineRow("checkpoint", 0, checkpoint=checkpoint, hidden=files)
+        text = "".join(t for t, _ in row_spans(row, columns, glyphs, RowSurroundings(scale=LIMIT)))
         assert cell_len(text) == width - 1
         # Numbers are never cut.
         assert f"#{number}" in text
@@ -245,9 +245,9 @@ def test_a_folded_line_says_its_name_then_why_and_when_it_was_left(
     line = WorldLine(
         1, "rewind", 0.0, checkpoints=[Checkpoint(n, n, "", "step", n, 0.0) for n in range(5)]
     )
-    look = Look(name=name, age=age)
+    look = RowSurroundings(name=name, age=age)
     text = "".join(
-        t for t, _ in row_spans(Row("line", 1, line=line), Columns.of(width), UNICODE, look)
+        t for t, _ in row_spans(TimelineRow("line", 1, line=line), Columns.of(width), UNICODE, look)
     )
     assert text.split("◊ ")[-1].split() == words.split()
     assert len(text) == width - 1

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
-from kimi_tui.tui.rows import Room, cells
+from kimi_tui.tui.rows import LayoutRoom, cells
 from kimi_tui.tui.transcript.cards import tool_card, user_message
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
 
-WIDE = Room(81)
+WIDE = LayoutRoom(81)
 
 
 def block(tool: str = "Shell", name: str = "Shell", **values: Any) -> ToolBlock:
@@ -23,7 +23,7 @@ def block(tool: str = "Shell", name: str = "Shell", **values: Any) -> ToolBlock:
     return made
 
 
-def rows(made: ToolBlock, room: Room = WIDE) -> list[str]:
+def rows(made: ToolBlock, room: LayoutRoom = WIDE) -> list[str]:
     return [line.text.rstrip() for line in tool_card(made, room)]
 
 
@@ -51,7 +51,7 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
     made = shell("made\n", changed=("a.py", "sub/b.py"), n_changed=3)
     said = "      3 files changed, can be brought back: a.py, sub/b.py …"
     assert rows(made)[1:] == ["      made", said]
-    assert rows(made, Room(50))[2] == "      3 files changed, can be brought back: a.p…"
+    assert rows(made, LayoutRoom(50))[2] == "      3 files changed, can be brought back: a.p…"
     assert rows(shell("", changed=("a",), n_changed=1, n_lost=1))[1:] == [
         "      1 file changed, not to be brought back: a"
     ]
@@ -71,11 +71,11 @@ def test_answers_stand_whole_behind_their_questions() -> None:
         arguments=arguments,
         output=f"{asked} {answer}\nwith a row\nTabs? Yes",
     )
-    shown = rows(made, Room(50))[1:]
+    shown = rows(made, LayoutRoom(50))[1:]
     words = " ".join(" ".join(shown).split())
     assert words == " ".join(f"{asked} {answer} with a row Tabs? Yes".split())
     assert max(map(len, shown)) <= 50
-    last = list(tool_card(made, Room(50)))[-1]
+    last = list(tool_card(made, LayoutRoom(50)))[-1]
     assert [(span.text, span.style) for span in last.spans[1:]] == [
         ("Tabs?", "quiet"),
         (" Yes", "ink"),
@@ -104,7 +104,7 @@ def test_a_very_long_output_is_bounded() -> None:
 @pytest.mark.parametrize("width", [40, 60, 69, 70, 81, 120])
 def test_exit_codes_are_never_cut(width: int) -> None:
     made = shell("", 137, target="python -m something " + "long " * 30, tokens=12_300)
-    (row,) = rows(made, Room(width))
+    (row,) = rows(made, LayoutRoom(width))
     assert "exit 137" in row
     assert "#5" in row
     assert cells(row) <= width
@@ -118,7 +118,9 @@ def test_narrow_cards_keep_one_fact() -> None:
         display=(BriefBlock("184 lines"),),
         tokens=2_100,
     )
-    assert rows(made, Room(60)) == ["  ✓ Read  src/csv/tokenizer.py                 +2.1k    #5"]
+    assert rows(made, LayoutRoom(60)) == [
+        "  ✓ Read  src/csv/tokenizer.py                 +2.1k    #5"
+    ]
 
 
 def test_paths_lose_their_middle() -> None:
@@ -204,7 +206,7 @@ def test_lists() -> None:
         "      • B",
         "      · C",
     ]
-    assert len(rows(made, Room(80, low=True))) == 1
+    assert len(rows(made, LayoutRoom(80, low=True))) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.desktop import amount
-from kimi_tui.tui.rows import Line, Room
-from kimi_tui.tui.transcript.clipboard import Place, code_of, part_of, source_of
+from kimi_tui.tui.rows import LayoutRoom, Line
+from kimi_tui.tui.transcript.clipboard import RowPosition, code_of, part_of, source_of
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.selection import extent_of
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -57,16 +57,16 @@ def shell(output: str, **more: object) -> ToolBlock:
 
 def rows_between(
     block: Block, width: int, first: str, last: str
-) -> tuple[list[Line], Place, Place]:
+) -> tuple[list[Line], RowPosition, RowPosition]:
     """The rows of a block, and the places of the text from the first word to the end of the last."""
-    rows = rows_of(block, Room(width))
+    rows = rows_of(block, LayoutRoom(width))
     low = next(
-        Place(y, line.text.index(first)) for y, line in enumerate(rows) if first in line.text
+        RowPosition(y, line.text.index(first)) for y, line in enumerate(rows) if first in line.text
     )
-    high = [Place(y, line.text.rindex(last)) for y, line in enumerate(rows) if last in line.text][
-        -1
-    ]
-    return rows, low, Place(high.row, high.column + len(last))
+    high = [
+        RowPosition(y, line.text.rindex(last)) for y, line in enumerate(rows) if last in line.text
+    ][-1]
+    return rows, low, RowPosition(high.row, high.column + len(last))
 
 
 def copied(block: Block, width: int, first: str, last: str) -> str:
@@ -91,8 +91,8 @@ def test_code_is_copied_with_its_tabs(width: int) -> None:
 def test_output_is_copied_with_its_tabs_whole_and_in_part(width: int) -> None:
     text = "a\tb\tc\n\tindented\tand more\nlast line " + "x" * 200 + "\tend"
     block = shell(text)
-    rows = rows_of(block, Room(width))
-    whole = part_of(block, rows, Place(1, 0), Place(len(rows) - 1, len(rows[-1].text)))
+    rows = rows_of(block, LayoutRoom(width))
+    whole = part_of(block, rows, RowPosition(1, 0), RowPosition(len(rows) - 1, len(rows[-1].text)))
     assert whole == text
     assert copied(block, width, "indented", "and") == "indented\tand"
 
@@ -109,8 +109,8 @@ def test_output_is_copied_with_its_tabs_whole_and_in_part(width: int) -> None:
 )
 def test_runs_of_blanks_keep_no_copy_from_its_end(text: str, width: int) -> None:
     block = user(text)
-    rows = rows_of(block, Room(width))
-    whole = part_of(block, rows, Place(0, 0), Place(len(rows) - 1, len(rows[-1].text)))
+    rows = rows_of(block, LayoutRoom(width))
+    whole = part_of(block, rows, RowPosition(0, 0), RowPosition(len(rows) - 1, len(rows[-1].text)))
     assert whole.split() == text.split()
 
 
@@ -118,9 +118,9 @@ def test_runs_of_blanks_keep_no_copy_from_its_end(text: str, width: int) -> None
 def test_a_message_is_copied_as_it_was_written_without_its_number(width: int) -> None:
     text = f"hi  there {FAMILY} and {HEART} " + "word " * 30 + "\n\n\tthe end  of it"
     block = user(text)
-    rows = rows_of(block, Room(width))
+    rows = rows_of(block, LayoutRoom(width))
     assert rows[0].text.rstrip().endswith("#0")
-    whole = part_of(block, rows, Place(0, 0), Place(len(rows) - 1, len(rows[-1].text)))
+    whole = part_of(block, rows, RowPosition(0, 0), RowPosition(len(rows) - 1, len(rows[-1].text)))
     assert whole == text
     assert copied(block, width, "hi", "and") == f"hi  there {FAMILY} and"
     assert copied(block, width, "the end", "end") == "the end"
@@ -156,8 +156,8 @@ def test_a_diff_is_copied_without_numbers_and_signs_and_with_its_indent(width: i
     )
     diff = DiffBlock("a.py", 1, 1, lines)
     block = ToolBlock(1, tool="StrReplaceFile", name="Edit", state="done", display=(diff,))
-    rows = rows_of(block, Room(width))
-    text = part_of(block, rows, Place(1, 0), Place(len(rows) - 1, len(rows[-1].text)))
+    rows = rows_of(block, LayoutRoom(width))
+    text = part_of(block, rows, RowPosition(1, 0), RowPosition(len(rows) - 1, len(rows[-1].text)))
     assert text == "\tif a:\n\t\tone()\n\t\ttwo(1,\t2)"
     assert copied(block, width, "two", "2)") == "two(1,\t2)"
 
@@ -426,7 +426,7 @@ def test_every_binding_of_the_chat_is_described() -> None:
 
 
 def test_extents_leave_out_numbers_edges_and_fill() -> None:
-    row = rows_of(user("hello"), Room(40))[0]
+    row = rows_of(user("hello"), LayoutRoom(40))[0]
     assert row.text[slice(*extent_of(row))] == "hello"
 
 

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from textual import events
 
 from kimi_tui.projection.blocks import AgentBlock
-from kimi_tui.tui.rows import Room
+from kimi_tui.tui.rows import LayoutRoom
 from kimi_tui.tui.transcript.copy_mode import CopyMode
 from kimi_tui.tui.transcript.selection import TextSelection
 from kimi_tui.tui.transcript.viewport import Flow
@@ -77,7 +77,7 @@ async def test_what_the_cursor_passes_is_copied(keys: str, copied: str | None) -
 
 
 def test_words_lines_and_wide_characters() -> None:
-    flow = Flow(Room(40))
+    flow = Flow(LayoutRoom(40))
     from kimi_tui.projection.transcript import TranscriptModel
 
     model = TranscriptModel()

@@ -25,14 +25,14 @@ from kimi_tui.projection.blocks import (
 )
 from kimi_tui.tui import faults, rows
 from kimi_tui.tui.faults import NOTHING
-from kimi_tui.tui.rows import Line, Room, plain_rows
+from kimi_tui.tui.rows import LayoutRoom, Line, plain_rows
 from kimi_tui.tui.transcript import cards, layout, search
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.painter import Palette
 from kimi_tui.tui.transcript.search import Finder, Origin
 from kimi_tui.tui.transcript.viewport import Flow
 
-ROOM = Room(80)
+ROOM = LayoutRoom(80)
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_a_growing_answer_goes_on_as_plain_text(monkeypatch: pytest.MonkeyPatch)
     block.touch()
     flow.ensure(0)
     assert "first words and more to the end" in flow.views[0].lines[-1].text
-    flow.resize(Room(60))
+    flow.resize(LayoutRoom(60))
     flow.ensure(0)
     assert "Plain text" not in flow.views[0].lines[0].text
 

@@ -19,16 +19,16 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
-from kimi_tui.tui.rows import Line, Room
+from kimi_tui.tui.rows import LayoutRoom, Line
 from kimi_tui.tui.transcript import clipboard
 from kimi_tui.tui.transcript.search import (
     CHARS_AT_ONCE,
     ROWS_AT_ONCE,
     Finder,
-    Found,
+    FoundMatch,
     Match,
     Origin,
-    Place,
+    SearchCount,
     drained,
     matches,
     may_hold,
@@ -38,7 +38,7 @@ from kimi_tui.tui.transcript.search import (
 )
 from kimi_tui.wire.display import TodoBlock, TodoItem
 
-ROOM = Room(60)
+ROOM = LayoutRoom(60)
 START = Origin()
 
 
@@ -96,8 +96,8 @@ def test_across_the_end_of_a_row() -> None:
 def whole(block: Block) -> str:
     """What is copied of all rows of an unfolded block."""
     rows = drained(unfolded_rows(block, ROOM))
-    end = clipboard.Place(len(rows) - 1, len(rows[-1].text))
-    return clipboard.part_of(block, rows, clipboard.Place(0, 0), end)
+    end = clipboard.RowPosition(len(rows) - 1, len(rows[-1].text))
+    return clipboard.part_of(block, rows, clipboard.RowPosition(0, 0), end)
 
 
 def test_a_line_that_was_cut_anywhere() -> None:
@@ -192,7 +192,7 @@ def test_a_flood_is_looked_through_in_steps(text: str, query: str) -> None:
     steps = Finder(query).scan([agent(text)], ROOM, START)
     spent: list[int] = []
     for _ in range(5_000):
-        places: list[Place | None] = []
+        places: list[FoundMatch | None] = []
         spent.append(n_calls(lambda: places.extend(islice(steps, 1))))  # noqa: B023 - called at once
         if not places:
             break
@@ -225,7 +225,7 @@ def test_one_row_is_marked_as_the_whole_is() -> None:
     assert single == whole
 
 
-def run(finder: Finder, blocks: list[Block], origin: Origin = START) -> list[Place]:
+def run(finder: Finder, blocks: list[Block], origin: Origin = START) -> list[FoundMatch]:
     """The places to go to at once."""
     return [place for place in finder.scan(blocks, ROOM, origin) if place is not None]
 
@@ -233,27 +233,27 @@ def run(finder: Finder, blocks: list[Block], origin: Origin = START) -> list[Pla
 def test_the_nearest_below_then_round_the_ends() -> None:
     blocks: list[Block] = [agent("an apple and an apple", 1), shell("pear", 2), agent("apple", 3)]
     finder = Finder("apple")
-    assert finder.told(blocks) == Found("apple", 0, 0, complete=False)
-    assert run(finder, blocks, Origin(1)) == [Place(3, 0)]
-    finder.current = Place(3, 0)
+    assert finder.told(blocks) == SearchCount("apple", 0, 0, complete=False)
+    assert run(finder, blocks, Origin(1)) == [FoundMatch(3, 0)]
+    finder.current = FoundMatch(3, 0)
     assert finder.told(blocks).words == "3 of 3"
-    assert finder.next(blocks, 1) == Place(1, 0)
-    assert finder.next(blocks, -1) == Place(1, 1)
-    finder.current = Place(1, 0)
-    assert finder.next(blocks, 1) == Place(1, 1)
-    assert finder.next(blocks, -1) == Place(3, 0)
+    assert finder.next(blocks, 1) == FoundMatch(1, 0)
+    assert finder.next(blocks, -1) == FoundMatch(1, 1)
+    finder.current = FoundMatch(1, 0)
+    assert finder.next(blocks, 1) == FoundMatch(1, 1)
+    assert finder.next(blocks, -1) == FoundMatch(3, 0)
     # Nothing below: the nearest above.
-    assert run(Finder("pear"), blocks, Origin(2)) == [Place(2, 0)]
-    assert run(Finder("apple and"), blocks, Origin(2)) == [Place(1, 0)]
+    assert run(Finder("pear"), blocks, Origin(2)) == [FoundMatch(2, 0)]
+    assert run(Finder("apple and"), blocks, Origin(2)) == [FoundMatch(1, 0)]
     assert run(Finder("  "), blocks) == []
 
 
 def test_what_is_above_the_first_visible_row_is_not_below() -> None:
     blocks: list[Block] = [agent("apple\n\n" + "word\n\n" * 20 + "apple", 1)]
-    assert run(Finder("apple"), blocks, Origin(0, 10)) == [Place(1, 1)]
-    assert run(Finder("apple"), blocks, Origin(0, 0)) == [Place(1, 0)]
+    assert run(Finder("apple"), blocks, Origin(0, 10)) == [FoundMatch(1, 1)]
+    assert run(Finder("apple"), blocks, Origin(0, 0)) == [FoundMatch(1, 0)]
     blocks = [agent("apple\n\n" + "word\n\n" * 20, 1)]
-    assert run(Finder("apple"), blocks, Origin(0, 10)) == [Place(1, 0)]
+    assert run(Finder("apple"), blocks, Origin(0, 10)) == [FoundMatch(1, 0)]
 
 
 def test_what_changes_is_counted_anew() -> None:

@@ -13,7 +13,7 @@ from support.effort import n_calls
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui.rows import BLANK, Line, Room, Span
+from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
 from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
@@ -21,7 +21,7 @@ from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.viewport import KEPT_ROWS, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 
-ROOM = Room(80)
+ROOM = LayoutRoom(80)
 
 
 def long_talk(turns: int) -> Conversation:
@@ -50,7 +50,7 @@ def all_lines(flow: Flow) -> list[Line]:
     return [flow.line(row)[2] for row in range(flow.height)]
 
 
-def expected(model: TranscriptModel, room: Room = ROOM) -> list[str]:
+def expected(model: TranscriptModel, room: LayoutRoom = ROOM) -> list[str]:
     out: list[str] = []
     before = None
     height = 0
@@ -154,7 +154,7 @@ def test_a_mark_stays_with_its_text_where_its_block_is_exchanged() -> None:
 def test_another_width() -> None:
     model, flow = flow_of(long_talk(3))
     all_lines(flow)
-    narrow = Room(40)
+    narrow = LayoutRoom(40)
     flow.resize(narrow)
     assert [line.text.rstrip() for line in all_lines(flow)] == expected(model, narrow)
 
@@ -476,7 +476,7 @@ def test_what_is_read_stands_still_whatever_is_unfolded_above_it_and_at_another_
     viewport.settle()
     assert visible(viewport) == before
     assert not viewport.n_new
-    viewport.resize(Room(24))
+    viewport.resize(LayoutRoom(24))
     assert visible(viewport)[0].split()[:2] == before[0].split()[:2]
     assert not viewport.n_new
 

@@ -17,7 +17,7 @@ from textual import events
 from kimi_tui.images import read_image
 from kimi_tui.launch import NEWEST
 from kimi_tui.session.store import SessionStore
-from kimi_tui.tui.main.unsent import (
+from kimi_tui.tui.main.drafts import (
     DRAFT,
     FOLLOW_UPS,
     IMAGES,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kimi_tui.app_paths import short
 from kimi_tui.foreign_text import one_line
-from kimi_tui.session.listing import Said, describe, last_said, searched_words
+from kimi_tui.session.listing import PreviewMessage, describe, last_said, searched_words
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.store import TRASH_DAYS, SessionStore
 from kimi_tui.tui.formatting import age, counted, size_words, tokens
@@ -22,8 +22,8 @@ PREVIEWED = 12
 
 
 @dataclass(eq=False)
-class Row:
-    """A session of the list.
+class SessionRow:
+    """A session as the sessions screen lists it.
 
     Attributes:
         folder: its files.
@@ -59,7 +59,7 @@ class Row:
         return f"{self.title}\n{self.place}".casefold()
 
 
-class Shelf:
+class SessionCatalog:
     """The sessions of one data folder.
 
     Args:
@@ -77,11 +77,11 @@ class Shelf:
         """Where the sessions are, the newest first."""
         return self._store.newest_first(None if everywhere else self._work_dir)
 
-    def described(self, folders: Sequence[Path]) -> list[Row]:
+    def described(self, folders: Sequence[Path]) -> list[SessionRow]:
         """A row for each that is not empty."""
         return [row for folder in folders if (row := self._row(folder)) is not None]
 
-    def _row(self, folder: Path) -> Row | None:
+    def _row(self, folder: Path) -> SessionRow | None:
         info = describe(folder)
         if info is None:
             return None
@@ -94,7 +94,7 @@ class Shelf:
             # How many have something of their own only the timeline tells.
             *([f"world lines {size_words(info.world_lines_bytes)}"] if info.world_lines else []),
         ]
-        return Row(
+        return SessionRow(
             folder=folder,
             id=info.id,
             title=one_line(info.title),
@@ -109,9 +109,9 @@ class Shelf:
         )
 
     @staticmethod
-    def search(rows: Sequence[Row], parts: Sequence[str]) -> list[Row]:
+    def search(rows: Sequence[SessionRow], parts: Sequence[str]) -> list[SessionRow]:
         """Those of the rows that hold each of these words in their names or in what the user said."""
-        found: list[Row] = []
+        found: list[SessionRow] = []
         for row in rows:
             if row.words is None:
                 row.words = searched_words(row.folder)
@@ -120,16 +120,16 @@ class Shelf:
         return found
 
     @staticmethod
-    def last_said(row: Row) -> list[Said]:
+    def last_said(row: SessionRow) -> list[PreviewMessage]:
         """The last messages of a session."""
         return last_said(row.folder, PREVIEWED)
 
     @staticmethod
-    def holder(row: Row) -> str:
+    def holder(row: SessionRow) -> str:
         """Who has it open now; empty for nobody."""
         return holder_of(row.folder) or ""
 
-    def rename(self, row: Row, title: str) -> None:
+    def rename(self, row: SessionRow, title: str) -> None:
         """Call it something; without a title, what it began with.
 
         Raises:
@@ -137,7 +137,7 @@ class Shelf:
         """
         self._store.note(self._store.at(row.folder), title=title)
 
-    def archive(self, row: Row, archived: bool) -> None:
+    def archive(self, row: SessionRow, archived: bool) -> None:
         """Put it away, or back.
 
         Raises:
@@ -145,7 +145,7 @@ class Shelf:
         """
         self._store.note(self._store.at(row.folder), archived=archived)
 
-    def throw_away(self, row: Row) -> str:
+    def throw_away(self, row: SessionRow) -> str:
         """Put it into the trash; a sentence on where it is.
 
         Raises:
@@ -162,7 +162,7 @@ class Shelf:
         """Where what is thrown away lies, in words."""
         return short(self._store.trash)
 
-    async def fork(self, row: Row) -> str:
+    async def fork(self, row: SessionRow) -> str:
         """Copy it into a session of its own; the id of that. Reads files in a thread of its own.
 
         Raises:

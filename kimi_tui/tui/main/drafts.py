@@ -1,6 +1,6 @@
 """What was written and not sent, kept in the session's folder for a program that does not see its end.
 
-The messages that wait for the end of a turn, the draft in the prompt, and the images that these name. `Unsent` keeps them as
+The messages that wait for the end of a turn, the draft in the prompt, and the images that these name. `Drafts` keeps them as
 they change; what reads and writes them blocks and belongs in a thread.
 """
 
@@ -59,7 +59,7 @@ _MOST_HIDDEN = 50_000
 _CHIP = re.compile(r"\[Pasted [\d,]{1,15} lines?(?:, (\d{1,6}))?\]", re.ASCII)
 
 
-class Unsent:
+class Drafts:
     """Keeps what was written in one session and not sent, and gives it back when that is opened again.
 
     Args:
@@ -189,17 +189,17 @@ class Unsent:
         self._is_closed = True
 
 
-def words_not_kept(early: Sequence[str], draft: Draft, unsent: Unsent | None) -> str:
+def words_not_kept(early: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
     """What was written and is nowhere on the disk, for the user to copy from the terminal; empty for nothing.
 
     Args:
         early: what was said before the session was open.
         draft: what stands in the prompt.
-        unsent: keeps that; None where the session was never open.
+        drafts: keeps that; None where the session was never open.
     """
     waiting = list(early)
-    trouble = unsent.trouble if unsent is not None else ""
-    if draft != (unsent.kept_draft if unsent is not None else Draft()):
+    trouble = drafts.trouble if drafts is not None else ""
+    if draft != (drafts.kept_draft if drafts is not None else Draft()):
         text = draft.text
         for chip, pasted in draft.pastes.items():
             text = text.replace(chip, pasted, 1)
