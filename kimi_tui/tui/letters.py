@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LATE_S = 0.1
 """A timer that comes so much later than it was to may come behind a stop of the program."""
 _LOOKS_S = 0.25
-"""By then it is known whether it was one: see `Woken`."""
+"""By then it is known whether it was one: see `InputResumed`."""
 Act = Callable[[int], Awaitable[None] | None]
 """Does what a letter does, so many times."""
 MOVES = frozenset(

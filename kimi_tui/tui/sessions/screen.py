@@ -438,7 +438,9 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
             from kimi_tui.app_paths import data_dir
 
             root = self._root or await asyncio.to_thread(data_dir)
-            made: SessionCatalog = module.Shelf(root, self._launch.work_dir, self._own_id or "")
+            made: SessionCatalog = module.SessionCatalog(
+                root, self._launch.work_dir, self._own_id or ""
+            )
             self._catalog = made
         return self._catalog
 

@@ -33,7 +33,7 @@ told = [ev.EventRecord(n, 0.0, event) for n, event in enumerate([
 import_for(told)
 before = set(sys.modules)
 from kimi_tui.tui.transcript.viewport import Flow
-from kimi_tui.tui.transcript.layout import Room
+from kimi_tui.tui.rows import LayoutRoom
 """
     assert "kimi_tui" not in _printed(code + "print(set(sys.modules) - before)")
     lexers = "print('pygments.lexers.python' in before, 'markdown_it.main' in before)"
