@@ -263,7 +263,7 @@ class WelcomeScreen(Screen[None]):
         self._servers = ()
         self._ways.show(())
 
-    async def on_ways_chosen(self, event: StartOptions.Chosen) -> None:
+    async def on_start_options_chosen(self, event: StartOptions.Chosen) -> None:
         """Go the chosen way."""
         if event.index == 0:
             self._paste_a_key(self._server_url if self._words else "")
