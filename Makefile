@@ -4,9 +4,8 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-# More than two cores need: a test waits for a good part of its time, for a process, a clock or a frame. Each one more takes
-# five seconds of a core until it has collected the tests.
-WORKERS ?= 4
+# More than two cores need: a test waits for the half of its time, for a process, a clock or a frame.
+WORKERS ?= 5
 TESTS ?= tests
 
 .DEFAULT_GOAL := help
