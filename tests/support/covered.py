@@ -11,10 +11,10 @@ from typing import NoReturn
 
 import pytest
 
-from kimi_tui.tools.process import find_program
+from kimi_tui.tools.process import RunningCommand, find_program
 from kimi_tui.tools.sandbox import sandbox as sandbox_module
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
-from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox, trouble_with
+from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox, find_sandbox, trouble_with
 
 _PATIENCE_S = 50.0
 _TRIES = 3
@@ -55,6 +55,19 @@ def whole_sandbox(place: Path) -> Sandbox:
             own = trouble_with(Sandbox("full", SandboxSettings(), os.environ))
             _without(own or "another one was found", [sys.executable, "-c", _PARTS])
     return found
+
+
+def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> RunningCommand:
+    """A confined command as the agent's are run, with nobody who hears its output while it comes."""
+    return RunningCommand(
+        confined.argv,
+        work_dir=work_dir,
+        environ=confined.environ,
+        timeout_s=timeout_s,
+        on_output=lambda text: None,
+        confined_to=confined.words,
+        ends_all=True,
+    )
 
 
 def bubblewrap() -> Sandbox:

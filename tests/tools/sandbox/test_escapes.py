@@ -23,6 +23,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from support.covered import command_of
 
 from kimi_tui.tools.process import RunningCommand, marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
@@ -206,15 +207,7 @@ async def run_in(sandbox: Sandbox, script: str, outside: Outside) -> str:
     try:
         shell = ["/bin/bash", "--noprofile", "--norc", "-c", script]
         confined = here.confined(shell, outside.work)
-        command = RunningCommand(
-            confined.argv,
-            work_dir=outside.work,
-            environ=confined.environ,
-            timeout_s=50,
-            on_output=lambda text: None,
-            confined_to=confined.words,
-            ends_all=True,
-        )
+        command = command_of(confined, outside.work)
         return (await command.run()).output.text
     finally:
         here.remove_temporary()
@@ -312,15 +305,7 @@ async def test_no_link_that_comes_after_the_look_is_followed(
     # As a command in the background does, between the look and the start.
     (work / "a").rename(work / "c")
     (work / "a").symlink_to(elsewhere)
-    command = RunningCommand(
-        confined.argv,
-        work_dir=work,
-        environ=confined.environ,
-        timeout_s=50,
-        on_output=lambda text: None,
-        confined_to=confined.words,
-        ends_all=True,
-    )
+    command = command_of(confined, work)
     try:
         with pytest.raises(OSError, match=f"{work}/a"):
             await command.run()
@@ -367,15 +352,7 @@ async def test_a_secret_that_was_renamed_since_the_look_is_not_read(
     here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
     confined = here.confined(["/bin/sh", "-c", "cat env .env"], outside.work)
     (outside.work / ".env").rename(outside.work / "env")
-    command = RunningCommand(
-        confined.argv,
-        work_dir=outside.work,
-        environ=confined.environ,
-        timeout_s=50,
-        on_output=lambda text: None,
-        confined_to=confined.words,
-        ends_all=True,
-    )
+    command = command_of(confined, outside.work)
     try:
         with pytest.raises(OSError, match=r"\.env"):
             await command.run()
@@ -404,15 +381,7 @@ async def test_what_may_only_look_writes_nothing_but_temporary_files(
     here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
     script = "for path in x ~/.cache/pip/x /tmp/x /dev/shm/x; do echo x > $path && echo $path; done 2> /dev/null"
     confined = here.confined(["/bin/bash", "-c", script], outside.work, writes=False)
-    command = RunningCommand(
-        confined.argv,
-        work_dir=outside.work,
-        environ=confined.environ,
-        timeout_s=50,
-        on_output=lambda text: None,
-        confined_to=confined.words,
-        ends_all=True,
-    )
+    command = command_of(confined, outside.work)
     try:
         assert (await command.run()).output.text.split() == ["/tmp/x", "/dev/shm/x"]
     finally:

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.covered import command_of
 
-from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.sandbox.policy import refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -63,15 +63,7 @@ async def test_everyday_commands_do_not_ask(sandbox: Sandbox, work: Path) -> Non
     here = Sandbox(sandbox.backend, sandbox.settings, {**os.environ, "PATH": path}, sandbox.program)
     shell = ["/bin/bash", "--noprofile", "--norc", "-c", f"{{ {RUN}\n}} > everyday.log 2>&1"]
     confined = here.confined([*shell, "bash", str(HERE / "everyday.sh")], work)
-    command = RunningCommand(
-        confined.argv,
-        work_dir=work,
-        environ=confined.environ,
-        timeout_s=55,
-        on_output=lambda text: None,
-        confined_to=confined.words,
-        ends_all=True,
-    )
+    command = command_of(confined, work, timeout_s=55)
     try:
         ended = await command.run()
     finally:
