@@ -50,7 +50,7 @@ from kimi_tui.tui.desktop import (
 from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.keyboard import InputResumed, TypeAhead
+from kimi_tui.tui.keyboard import TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -68,6 +68,7 @@ from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
 from kimi_tui.tui.terminal_input import (
     BackgroundTold,
     Graphics,
+    InputResumed,
     TerminalGone,
     TerminalInput,
     guess_light,

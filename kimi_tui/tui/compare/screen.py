@@ -39,7 +39,7 @@ from kimi_tui.tui.frame import (
 )
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import Notice, NoticingPane
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets

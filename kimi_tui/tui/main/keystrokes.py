@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
-from kimi_tui.tui.letters import CursorLetters, LetterGate
+from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
 from kimi_tui.tui.prompt.area import may_be_path
 from kimi_tui.tui.screens import app_of
 

@@ -20,8 +20,7 @@ from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.letters import LetterRun, unhandled
+from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, unhandled
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,

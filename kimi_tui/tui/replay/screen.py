@@ -22,7 +22,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.letters import LetterGate
+from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import (
     AnswersOnce,

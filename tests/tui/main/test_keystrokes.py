@@ -20,9 +20,9 @@ from kimi_tui.tui.commands.rewind import name_of, preview
 from kimi_tui.tui.commands.world_lines import compare_with_live, open_line
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.keyboard import InputResumed
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.scrubber import Scrubber
+from kimi_tui.tui.terminal_input import InputResumed
 
 FOR_EVER_S = 1e9
 """No keyboard of these tests is ever quiet for so long."""
