@@ -172,8 +172,6 @@ class MainScreen(Screen[None]):
         self._returned = rewind.ReturnedMessages()
         self._uses: list[str] = []
         """What was sent and the menu is not ordered by yet."""
-        self._begun: Command | None = None
-        """The command whose argument is being typed."""
         self._is_whole = True
         """Whether all that happened could be shown when it was last drawn anew."""
         self._is_left = False
@@ -726,18 +724,15 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
-        self.follow_prompt()
+        # Unless the cursor was heard of before, which a letter moves as well.
+        self._cursor_moved()
         if self._frame.views is not None:
             self._frame.views.gauge.to_send = area.chip_tokens
         if (drafts := self.conversation.drafts) is not None:
             drafts.draft_changed()
-        command = self.commands.argument_of(area.text)
-        if command is not self._begun and command is self.commands["model"]:
-            self.conversation.learn_models()
-        self._begun = command
 
     @on(PromptArea.SelectionChanged)
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         """What is offered depends on where the cursor is."""
         if self.completion.is_behind:
             self.follow_prompt()
