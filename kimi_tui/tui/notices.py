@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack, runtime_checkable
 
 from textual import events
 from textual.containers import Container
@@ -29,6 +29,15 @@ MAX_ROWS = 3
 LIST_ROWS = 6
 """Rows for several notices that came at once."""
 _EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
+
+
+class NoticeDetails(TypedDict, total=False):
+    """What may be said of a notice beside its text, as `Notice` has it, of any texts."""
+
+    level: Level
+    advice: str
+    topic: str
+    more: Sequence[str]
 
 
 class Notice(NamedTuple):
@@ -53,21 +62,19 @@ class Notice(NamedTuple):
     until: float = float("inf")
 
     @classmethod
-    def of(
-        cls,
-        text: str,
-        *,
-        level: Level = "info",
-        advice: str = "",
-        topic: str = "",
-        more: Sequence[str] = (),
-    ) -> Notice:
-        """A notice that is told now, of any texts; several stay for as long as each of them would."""
+    def of(cls, text: str, **details: Unpack[NoticeDetails]) -> Notice:
+        """A notice that is told now; several stay for as long as each of them would."""
+        topic, more = details.get("topic", ""), tuple(map(one_line, details.get("more", ())))
         stays_s = float("inf") if topic else STAYS_S * (1 + len(more))
-        until = time.monotonic() + stays_s
-        advice = " ".join(clean(advice).split())
-        others = tuple(map(one_line, more))
-        return cls(one_line(text), level, advice, topic, others, time.time(), until)
+        return cls(
+            one_line(text),
+            details.get("level", "info"),
+            " ".join(clean(details.get("advice", "")).split()),
+            topic,
+            more,
+            at=time.time(),
+            until=time.monotonic() + stays_s,
+        )
 
 
 @runtime_checkable
@@ -192,12 +199,14 @@ class NoticingPane(Container):
     notices: Notices | None = None
     """Put in their place with the first one."""
 
-    def tell(self, notice: Notice) -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> Notice:
         """Show a notice."""
+        notice = Notice.of(text, **details)
         if self.notices is None:
             self.notices = Notices()
             self.mount(self.notices)
         self.notices.tell(notice)
+        return notice
 
     def solve(self, topic: str = "") -> None:
         """Take away the notice of a topic; without one, what would pass by itself."""
