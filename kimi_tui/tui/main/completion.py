@@ -118,8 +118,11 @@ class Completion:
         if text == self._closed_for:
             return
         self._closed_for = None
-        offers = self.offers()
-        found, is_hint = (offers, False) if offers is not None else self._commands(text)
+        found, is_hint = self.offers(), False
+        if found is None and text.startswith("/"):
+            found, is_hint = self._commands(text)
+        elif found is None:
+            self._begun, found = None, ()
         if self.menu is None:
             if not found:
                 return

@@ -193,7 +193,6 @@ class MainScreen(Screen[None]):
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
-        self._is_left = False
         self._of_line: AnswersOnce[Any] | None = None
         """What is asked of the conversation as it is now."""
         self._quits_at: float | None = None
@@ -499,7 +498,8 @@ class MainScreen(Screen[None]):
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
-        self._approvals.wait_anew()
+        if (panel := self.question) is not None:
+            panel.wait_anew()
 
     def history_told(self) -> None:
         """All that was drawn as history is to be seen."""
@@ -721,16 +721,6 @@ class MainScreen(Screen[None]):
 
             self._image_input = ImageInput(self)
         return self._image_input
-
-    def tell_left_out(self) -> None:
-        """Say so where a draft of another run names an image: with that only its words were kept."""
-        if lost := self.kimi.images.lost(self.prompt.area.text):
-            names = ", ".join(lost)
-            self.tell(
-                f"Not kept with the draft: {names}.",
-                level="warning",
-                advice="Paste it again, or delete it from the message.",
-            )
 
     async def images_of(self, text: str) -> Sequence[Image] | None:
         """The images that a message names by their chips; None where one is gone, and the user was told so."""
