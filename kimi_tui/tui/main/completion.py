@@ -181,7 +181,7 @@ class Completion:
         if self._mention_at != mentioned[0]:
             # What others have done to the files meanwhile is seen with the next path that is named.
             self._mention_at = mentioned[0]
-            conversation.look_again()
+            conversation.mark_files_stale()
         return [
             MenuOffer(
                 mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True

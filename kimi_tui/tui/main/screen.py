@@ -181,20 +181,20 @@ class MainScreen(Screen[None]):
         self._timeline_from: Widget | None = None
         """What had the keys before the timeline."""
         self._chat_from: Widget | None = None
-        """What led into the chat, and has the keys again after it; None for the prompt."""
+        """What had the keys before the chat, and gets them back; None for the prompt."""
         self._search_from: Widget | None = None
         """What had the keys before the search."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
         self._looked: Prospect | None = None
-        """What the user looks at on the timeline."""
+        """What going to the selected row of the timeline would leave, as it told last; None while none is looked at."""
         self._foreseen: Prospect | None = None
         """What chat and gauge show."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
         self._of_line: AnswersOnce[Any] | None = None
-        """What is asked of the conversation as it is now."""
+        """The question of `ask_of_line`; None while there is none."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
 
@@ -351,27 +351,27 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.start(work, self.keystrokes.ahead.opening() if opens else None)
+        self.conversation.start(work, self.keystrokes.type_ahead.opening() if opens else None)
 
     @contextmanager
     def leaving(self) -> Generator[None]:
-        """What is typed in this context is meant for the session that it ends with; for this one where it ends with none."""
-        self.keystrokes.ahead.leave()
+        """Hold keys back in this context: for the session that it calls `leave_for` with, or if it calls for none, for this one."""
+        self.keystrokes.type_ahead.leave()
         self._is_left = False
         try:
             yield
         finally:
             if not self._is_left:
-                self.keystrokes.ahead.stay()
+                self.keystrokes.type_ahead.stay()
 
     def leave_for(self, launch: Launch) -> None:
         """Let another session take the place of this one."""
         self._is_left = True
-        self.keystrokes.ahead.leave()
+        self.keystrokes.type_ahead.leave()
         self.post_message(SessionChosen(launch))
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
-        """Ask about what an operation would do now: the question ends where another one comes before the answer."""
+        """Ask about an operation on the conversation as it is; None also when another operation changes that first."""
         self._of_line = question
         try:
             return await self.ask(question)
@@ -457,7 +457,7 @@ class MainScreen(Screen[None]):
                     self._returned.said()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
-                    self.conversation.look_again()
+                    self.conversation.mark_files_stale()
                     self._follow_branch()
                 case _:
                     pass
@@ -502,7 +502,7 @@ class MainScreen(Screen[None]):
             panel.wait_anew()
 
     def history_told(self) -> None:
-        """All that was drawn as history is to be seen."""
+        """The history was read: show all of it."""
         self.views.timeline.reading = ""
         self.views.history_told()
 
@@ -976,9 +976,10 @@ class MainScreen(Screen[None]):
 
     @contextmanager
     def foreseen(self, prospect: Prospect) -> Generator[None]:
-        """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet.
+        """In this context chat and gauge show what going there would take and leave.
 
-        That of a D-Mail, which the timeline does not know of, they show all the same.
+        While the timeline has the keys they go on to follow its selected row, but for a D-Mail: the timeline does not know
+        what that would take.
         """
         looked, on_timeline = self._looked, self.timeline_pane.has_keys
         if on_timeline and not prospect.words_stay:
@@ -1064,7 +1065,7 @@ class MainScreen(Screen[None]):
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
-        self.keystrokes.ahead.screen_opened()
+        self.keystrokes.type_ahead.screen_opened()
 
     def focus_timeline(self) -> None:
         """Open the timeline and give it the keys; or close it where it has them."""

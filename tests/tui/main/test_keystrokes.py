@@ -567,7 +567,7 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.say("/worldline 1")
         # Esc would drop what still waits for the line to be open.
         await one.until(
-            lambda: one.screen.reader.has_keys and not one.screen.keystrokes.ahead.is_holding
+            lambda: one.screen.reader.has_keys and not one.screen.keystrokes.type_ahead.is_holding
         )
         await one.pilot.press(*"just")
         assert one.screen.reading == 1
