@@ -1,12 +1,13 @@
 """Notices: one is told on a screen, stands under the last rows of a pane for some seconds or until it is solved, and is listed by `/notices`.
 
-`Notice.of` makes the value from what others wrote, `standing` and `Notices.tell` decide what stands beside it, and `rows_of` draws all that stands.
+`Notice.of` makes the value from what others wrote, `standing` and `Notices.tell` decide what stands beside it, and `notice_rows` draws all that stands.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack, runtime_checkable
 
 from textual import events
@@ -91,7 +92,8 @@ def standing(board: tuple[Notice, ...], topic: str | None, now: float) -> tuple[
     return tuple(one for one in board if one.topic != topic and one.until > now)
 
 
-def rows_of(board: Sequence[Notice], width: int, glyphs: Glyphs) -> list[Content]:
+@lru_cache(maxsize=2)
+def notice_rows(board: tuple[Notice, ...], width: int, glyphs: Glyphs) -> Sequence[Content]:
     """The newest notices that fit, each with its advice under it, in rows of so many cells; a list stands alone."""
     room = max(8, width - 6)
     rows: list[Content] = []
@@ -171,11 +173,11 @@ class Notices(Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as there are at that width, which is not the widget's own before it has a place."""
-        return len(rows_of(self.board, width, glyphs_of(self)))
+        return len(notice_rows(self.board, width, glyphs_of(self)))
 
     def render(self) -> Content:
         """All rows."""
-        return Content("\n").join(rows_of(self.board, self.size.width, glyphs_of(self)))
+        return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:
         """A third click selects what the second one did: Textual would select all that stands in the same pane."""

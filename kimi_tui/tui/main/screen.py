@@ -769,10 +769,6 @@ class MainScreen(Screen[None]):
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
         self.image_input.open(self.kimi.images[event.chip].facts)
 
-    @on(PromptArea.EditorPressed)
-    def _editor_pressed(self) -> None:
-        self.action_command("editor")
-
     def on_command_menu_clicked(self) -> None:
         """A row of the menu was clicked."""
         if chosen := self.completion.click():
