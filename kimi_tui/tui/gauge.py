@@ -22,8 +22,8 @@ from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.span_painter import SpanPainter
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
@@ -114,7 +114,7 @@ class Gauge(Widget):
         self._freed_bar: FreedTokens | None = None
         self._freed_figure: FreedTokens | None = None
         self._fall_timers: list[Timer] = []
-        self._painter = SpanPainter(self, "gauge")
+        self._painter = Painter(self, "gauge")
         self._strip: Strip | None = None
         self._moved_at = 0.0
 
@@ -251,7 +251,7 @@ class Gauge(Widget):
                 to_send=self.to_send,
             )
         spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
-        return self._painter.row(spans, width)
+        return self._painter.strip(spans, width)
 
 
 def alarm_of(status: StatusUpdate) -> str:

@@ -28,9 +28,9 @@ from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
-from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.timeline.viewport import STYLES, Viewport
 
@@ -166,8 +166,8 @@ class Timeline(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._spans = SpanPainter(self, "timeline")
-        self._view = Viewport(self._spans.row)
+        self._painter = Painter(self, "timeline")
+        self._view = Viewport(self._painter.strip)
         self._drawn: dict[int, Strip] = {}
         """The lines as they are on the screen."""
         self._revert_serial = 0
@@ -395,7 +395,7 @@ class Timeline(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Colours may have changed."""
         super().notify_style_update()
-        self._spans.clear()
+        self._painter.clear()
         self._view.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:

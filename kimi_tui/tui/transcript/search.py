@@ -12,7 +12,6 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.style import Style
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -30,7 +29,7 @@ from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.transcript.painter import Painter
+    from kimi_tui.tui.painter import Painter
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow, View
 
@@ -439,7 +438,6 @@ class Search:
         """What was unfolded to show the current match."""
         self._scanning: Worker[None] | None = None
         self._changed = False
-        self._styles: tuple[Style, Style] | None = None
 
     @property
     def transcript(self) -> Transcript:
@@ -488,10 +486,6 @@ class Search:
         """Rows are wrapped anew."""
         self._find_match_again()
         self.content_changed()
-
-    def styles_changed(self) -> None:
-        """Colours may have changed."""
-        self._styles = None
 
     # Counting
 
@@ -658,15 +652,9 @@ class Search:
         """
         if self._finder is None:
             return strip
-        if self._styles is None:
-            names = ("transcript--found", "transcript--found-now")
-            styles = (
-                self._transcript.get_component_rich_style(name, partial=True) for name in names
-            )
-            usual, now = (painter.allowed(style) for style in styles)
-            self._styles = (usual, now)
         for part, is_current in self._finder.parts(view.block.key, view.lines, index):
-            strip = painter.selected(strip, part.start, part.end, self._styles[is_current])
+            look = "found-now" if is_current else "found"
+            strip = painter.selected(strip, part.start, part.end, look)
         return strip
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Region, Size
@@ -31,6 +30,7 @@ from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, report
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
@@ -49,7 +49,6 @@ from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.transcript.ahead import import_for_answers
 from kimi_tui.tui.transcript.marks import Mark
-from kimi_tui.tui.transcript.painter import CLASSES, Painter
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
@@ -90,6 +89,27 @@ FASTEST_PULL = 6
 PULL_S = 0.05
 COPY_SLICE_S = 0.003
 """How long a copy is put together before keys and frames get their turn."""
+_INKS = (
+    "ink",
+    "strong",
+    "quiet",
+    "accent",
+    "tool",
+    "dmail",
+    "compaction",
+    "lost",
+    "error",
+    "ok",
+    "warn",
+    "line",
+    "add",
+    "del",
+    "code-keyword",
+    "code-string",
+    "code-comment",
+)
+_GROUNDS = ("page", "raised", "band", "select", "lost-bg", "dmail-bg", "add-bg", "del-bg")
+_OVERLAYS = ("selection", "found", "found-now", "cursor")
 
 
 @dataclass(eq=False, repr=False)  # what else it may have takes its time before the first paint
@@ -130,11 +150,7 @@ class Transcript(ScrollView, can_focus=True):
     FOCUS_ON_CLICK = False
     """A click acts on what is clicked and leaves the keys in the prompt: letters typed behind it are words."""
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *CLASSES,
-        "transcript--selection",
-        "transcript--found",
-        "transcript--found-now",
-        "transcript--cursor",
+        f"transcript--{name}" for name in (*_INKS, *_GROUNDS, *_OVERLAYS)
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -266,7 +282,8 @@ class Transcript(ScrollView, can_focus=True):
         self._has_place = asyncio.Event()
         self._placing = False
 
-        self._painter = Painter(self.get_component_rich_style, self.get_line_filters)
+        self._painter = Painter(self, "transcript", blank="ink")
+        self._painted_width = 0
         self._behind = False
         self._dropped_from: int | None = None
         """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
@@ -284,7 +301,6 @@ class Transcript(ScrollView, can_focus=True):
         """Those of the configuration, by action."""
         self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
-        self._selection_look: Style | None = None
         self._pressed: MousePress | None = None
         self._pulling: Timer | None = None
         self._pointer = (0, 0)
@@ -872,15 +888,14 @@ class Transcript(ScrollView, can_focus=True):
         if self._changed_from is not None and self._frame is None and not self.is_moving:
             # It was hidden, and is shown again without being told: Textual finds its size unchanged.
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
-        painter = self._painter
         width = self.outer_size.width
-        if painter.width != width:
-            painter.resize(width)
+        if self._painted_width != width:
+            self._painted_width = width
             if self.flow is not None:
                 self.flow.repaint()
         strips = self._strips(crop.y, crop.bottom)
         if self._behind and self._dropped_from is None:
-            strips = [painter.receded(strip) for strip in strips]
+            strips = [self._painter.receded(strip) for strip in strips]
         if crop.x == 0 and crop.width >= width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]
@@ -894,8 +909,8 @@ class Transcript(ScrollView, can_focus=True):
         painter, flow, motion, glyphs = self._painter, self.flow, self._motion, self.glyphs
         if flow is None or not flow.views:
             rows = self._empty_rows()[max(0, start) : end]
-            strips = [painter.paint(row) for row in rows]
-            strips += [painter.blank()] * (end - start - len(strips))
+            strips = [self._paint(row) for row in rows]
+            strips += [self._paint(BLANK)] * (end - start - len(strips))
             if not self._is_left:
                 return strips
             return [painter.with_edge(strip, glyphs.edge) for strip in strips]
@@ -912,10 +927,20 @@ class Transcript(ScrollView, can_focus=True):
         if motion is not None:
             progress = self.motion_progress
             for row in range(seen, end):
-                strips.append(painter.paint(motion.row(row, progress, glyphs)))
-        if seen == bottom and (mark := self._new_mark()) is not None:
-            strips[-1] = painter.with_mark(strips[-1], mark)
+                strips.append(self._paint(motion.row(row, progress, glyphs)))
+        if seen == bottom and (words := self._new_mark()) is not None:
+            mark = painter.strip(words.spans, words.width, words.fill)
+            free = max(0, self.outer_size.width - mark.cell_length)
+            strips[-1] = Strip.join([strips[-1].crop(0, free), mark])
         return strips
+
+    def _paint(self, line: Line) -> Strip:
+        """A row as wide as the pane."""
+        width = self.outer_size.width
+        if line is BLANK:
+            return self._painter.blank(width, line.fill)
+        # An empty line of code is a span without text.
+        return self._painter.strip([span for span in line.spans if span.text], width, line.fill)
 
     def _strip(
         self, row: int, place: Place, dropped: range, edge: str, *, is_marked: bool
@@ -929,13 +954,16 @@ class Transcript(ScrollView, can_focus=True):
         is_chosen = view is not None and view.block.key == self._current and index >= 0
         is_chosen_title = is_chosen and view is not None and index == view.block.title_row
         if view is None or index < 0:
-            strip = painter.blank()
+            strip = self._paint(BLANK)
         elif is_chosen_title:
-            strip = painter.current(line, focused=self.has_focus, edge=edge)
+            strip = self._paint(_chosen_line(line, edge, has_keys=self.has_focus))
         elif row == self._hovered:
-            strip = painter.hovered(past_line(line) if is_past else line)
+            shown = past_line(line) if is_past else line
+            strip = self._paint(shown._replace(fill="band") if shown.fill == "page" else shown)
+        elif (known := view.strips[index]) is not None:
+            strip = known
         else:
-            strip = painter.view_strip(view, index)
+            strip = view.strips[index] = self._paint(past_line(line) if is_past else line)
         if is_marked:
             strip = self._marked(strip, row, place)
         # With a D-Mail what the user said and pinned stays, though all around it goes.
@@ -958,12 +986,11 @@ class Transcript(ScrollView, can_focus=True):
             if self._selection is not None and self._selection.ends is not None:
                 span = self._selection.span(row, line)
                 if span is not None:
-                    strip = painter.selected(strip, *span, self._selection_style())
+                    strip = painter.selected(strip, *span, "selection")
         cursor = self._copying.place if self._copying is not None else None
         if cursor is not None and cursor[0] == row:
-            look = self.get_component_rich_style("transcript--cursor", partial=True)
             cell = cells(line.text[: cursor[1]]) if line.text else MARGIN
-            strip = painter.with_cursor(strip, cell, painter.allowed(look))
+            strip = painter.with_cursor(strip, cell)
         return strip
 
     def _new_mark(self) -> Line | None:
@@ -972,12 +999,6 @@ class Transcript(ScrollView, can_focus=True):
         if not count:
             return None
         return Line((Span(f"  {self.glyphs.down} {grouped(count)} new  ", "accent"),))
-
-    def _selection_style(self) -> Style:
-        if self._selection_look is None:
-            style = self.get_component_rich_style("transcript--selection", partial=True)
-            self._selection_look = self._painter.allowed(style)
-        return self._selection_look
 
     def _empty_rows(self) -> list[Line]:
         """The rows of the pane while there is no content."""
@@ -1020,12 +1041,9 @@ class Transcript(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Colours may have changed."""
         super().notify_style_update()
-        self._painter.reset()
-        self._selection_look = None
+        self._painter.clear()
         if self.flow is not None:
             self.flow.repaint()
-        if self._search is not None:
-            self._search.styles_changed()
 
     def on_blur(self) -> None:
         """The chosen row loses the accent, and keys go elsewhere."""
@@ -1748,6 +1766,17 @@ def copy_selection(screen: Screen[Any]) -> bool:
         app_of(screen).copy_to_clipboard(text)
         screen.clear_selection()
     return bool(text)
+
+
+def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
+    """The title row of the block that the keys act on: behind an edge, on a ground of its own."""
+    ink, ground = ("accent", "select") if has_keys else ("quiet", "band")
+    if not line.spans:
+        return line._replace(fill=ground)
+    first, *rest = line.spans
+    if len(first.text) > 1:
+        rest = [first._replace(text=first.text[1:]), *rest]
+    return line._replace(spans=(Span(edge, ink), *rest), fill=ground)
 
 
 def _twins(end: Sequence[Block], whole: Sequence[Block]) -> list[tuple[Block, Block]]:

@@ -23,12 +23,11 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
-from kimi_tui.tui import faults, rows
+from kimi_tui.tui import faults, painter, rows
 from kimi_tui.tui.faults import NOTHING
 from kimi_tui.tui.rows import LayoutRoom, Line, plain_rows
 from kimi_tui.tui.transcript import cards, layout, search
 from kimi_tui.tui.transcript.layout import rows_of
-from kimi_tui.tui.transcript.painter import Palette
 from kimi_tui.tui.transcript.search import Finder, Origin
 from kimi_tui.tui.transcript.viewport import Flow
 
@@ -149,14 +148,14 @@ async def test_the_program_goes_on_when_rows_cannot_be_painted(
     talk.step(text="An answer that cannot be painted.")
     talk.tool("Shell", {"command": "ls"}, "out")
     talk.end()
-    strip = Palette.strip
+    cells = painter.cells
 
-    def fails(self: Palette, line: Line, width: int) -> object:
-        if "cannot" in line.text:
+    def fails(text: str) -> int:
+        if "cannot" in text:
             raise RuntimeError("a broken colour")
-        return strip(self, line, width)
+        return cells(text)
 
-    monkeypatch.setattr(Palette, "strip", fails)
+    monkeypatch.setattr(painter, "cells", fails)
     app = ChatApp()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
