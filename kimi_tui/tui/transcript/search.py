@@ -45,8 +45,7 @@ from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.rows import LayoutRoom, Line
-from kimi_tui.tui.transcript.cards import presented, title_text
-from kimi_tui.tui.transcript.layout import rows_in_slices
+from kimi_tui.tui.transcript.layout import presented, rows_in_slices, title_text
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import gutter_of
 from kimi_tui.wire.display import DiffBlock

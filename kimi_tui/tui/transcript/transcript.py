@@ -47,7 +47,6 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
-from kimi_tui.tui.transcript.ahead import import_for_answers
 from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
@@ -83,6 +82,8 @@ CATCH_UP_S = 0.001
 LIVE_S = 2.0
 """Events older than this when they arrive are history: they move nothing."""
 WARM_UP_DELAY_S = 0.4
+MOST_LANGUAGES = 8
+"""Of the code in what somebody waits for: the lexers of the newest are imported before."""
 EDGE_ROWS = 2
 """Rows at the edges of the pane in which a held pointer scrolls it."""
 FASTEST_PULL = 6
@@ -633,6 +634,7 @@ class Transcript(ScrollView, can_focus=True):
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
     def _import_ahead(self) -> None:
+        # In a thread: on the event loop it would hold up every key.
         self.run_worker(
             reported(self, partial(asyncio.to_thread, import_for_answers)), group="warm-up"
         )
@@ -654,20 +656,20 @@ class Transcript(ScrollView, can_focus=True):
             return
         if not self.screen.is_active:
             frame_s = max(frame_s, COVERED_FRAME_S)
-        due = self._drawn_at + frame_s
+        due, now = self._drawn_at + frame_s, asyncio.get_running_loop().time()
         if at_once:
             self._draw()
-        elif asyncio.get_running_loop().time() >= due:
+        elif now >= due:
             self._frame_due()
         else:
-            self._frame = self._callbacks.call_at(due, self._frame_due)
+            self._frame = self._callbacks.call_later(due - now, self._frame_due)
 
     def _frame_due(self) -> None:
         self._frame = None
         now = asyncio.get_running_loop().time()
         before, self._untaken = self._untaken, self.flow.untaken if self.flow is not None else 0
         if self._untaken - before > FLOOD and now < self._drawn_at + FLOODED_FRAME_S:
-            self._frame = self._callbacks.call_at(now + FRAME_S, self._frame_due)
+            self._frame = self._callbacks.call_later(FRAME_S, self._frame_due)
         else:
             self._untaken = 0
             self._draw()
@@ -686,7 +688,8 @@ class Transcript(ScrollView, can_focus=True):
         self._empty = None
         top = self.top
         viewport.update(model.blocks, first)
-        self._find_dropped()
+        if self._dropped_from is not None:
+            self._find_dropped()
         if self._copying is not None and self._copying.place is None:
             self.end_copying()
         if self._selection is not None and self._selection.is_lost:
@@ -694,8 +697,6 @@ class Transcript(ScrollView, can_focus=True):
         now = asyncio.get_running_loop().time()
         is_due = now >= self._drawn_at + FLOODED_FRAME_S
         viewport.settle(seen=is_due, whole=False)
-        if not is_due and not viewport.flow.behind:
-            viewport.settle(whole=False)
         self._place(viewport)
         if viewport.flow.behind and not is_due:
             # Of the slices of a long text nobody sees each.
@@ -1754,6 +1755,41 @@ class Transcript(ScrollView, can_focus=True):
         """Go to the match below or above, round the ends."""
         if self._search is not None:
             self._search.go(step)
+
+
+def import_for_answers() -> None:
+    """Import what the first answer will need, whatever it says."""
+    from kimi_tui.tui.transcript import code, motion, viewport
+
+    _import_markdown()
+    code.warm_up()
+    del motion, viewport
+
+
+def import_for(records: Iterable[EventRecord]) -> None:
+    """Import what a picture of these events needs, and no more: somebody waits for it."""
+    from kimi_tui.projection import transcript
+    from kimi_tui.tui.transcript import viewport
+    from kimi_tui.tui.transcript.code import lexer_for
+    from kimi_tui.tui.transcript.markdown_splitter import INFO_LIMIT, fence_of
+    from kimi_tui.wire.events import TextPart
+
+    del transcript, viewport
+    _import_markdown()
+    languages: dict[str, None] = {}
+    for record in records:
+        if isinstance(record.event, TextPart):
+            fences = map(fence_of, record.event.text.split("\n"))
+            languages |= {fence[2][:INFO_LIMIT]: None for fence in fences if fence and fence[2]}
+    for language in list(languages)[-MOST_LANGUAGES:]:
+        lexer_for(language)
+
+
+def _import_markdown() -> None:
+    from kimi_tui.tui.transcript import markdown
+
+    # Its rules are imported when it parses something.
+    markdown.Parser().parse("")
 
 
 def copy_selection(screen: Screen[Any]) -> bool:

@@ -19,9 +19,9 @@ from textual.strip import Strip
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, UserBlock
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
-from kimi_tui.tui.transcript.cards import ThoughtStream
 from kimi_tui.tui.transcript.layout import (
     SLICE_ROWS,
+    ThoughtStream,
     follows_closely,
     iter_rows,
     plain_block,
@@ -680,7 +680,8 @@ class Viewport:
         """Lay out what is visible. The text that is read stays where it is seen; all else moves round it.
 
         Args:
-            seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet.
+            seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet, as long as
+                the flow is `behind`.
             whole: what is empty so far is laid out in one go; else a slice of it, and the flow is `behind` where there is more.
         """
         flow = self.flow
@@ -696,6 +697,7 @@ class Viewport:
             high, _ = flow.find(max(top, top + self.height - 1))
             fresh = [at for at in range(high, low - 1, -1) if flow.views[at] not in done]
             if not fresh:
+                seen = seen or not flow.behind
                 if not seen:
                     break
                 until = until or thread_time() + SLICE_S
