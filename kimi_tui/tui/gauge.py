@@ -115,7 +115,8 @@ class Gauge(Widget):
         self._freed_figure: FreedTokens | None = None
         self._fall_timers: list[Timer] = []
         self._painter = Painter(self, "gauge")
-        self._strip: Strip | None = None
+        self._drawn: Strip | None = None
+        """The row as it is on the screen."""
         self._moved_at = 0.0
 
     @property
@@ -190,22 +191,13 @@ class Gauge(Widget):
         """Colours may have changed."""
         super().notify_style_update()
         self._painter.clear()
-        self._strip = None
-
-    def refresh(
-        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
-    ) -> Gauge:
-        """Draw anew."""
-        self._strip = None
-        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        return self
 
     def watch_shown(self) -> None:
         """Paint the next picture of the motion, where it is another one."""
         now = time.monotonic()
         if self.shown != self._target and now < self._moved_at + MOVE_FRAME_S:
             return
-        if self._strip is None or self._draw(self._strip.cell_length) != self._strip:
+        if self._drawn is None or self._draw(self._drawn.cell_length) != self._drawn:
             self._moved_at = now
             self.refresh()
 
@@ -213,11 +205,10 @@ class Gauge(Widget):
         """The one line."""
         width = self.size.width
         try:
-            if self._strip is None or self._strip.cell_length != width:
-                self._strip = self._draw(width)
+            self._drawn = self._draw(width)
         except Exception:
             return blank_strips("the gauge", crop)
-        strips = [self._strip if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
+        strips = [self._drawn if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
         if crop.x == 0 and crop.width == width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 
+from rich.cells import cell_len
 from rich.color import Color, blend_rgb
 from rich.segment import Segment
 from rich.style import Style
@@ -20,7 +21,7 @@ from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.rows import COLOUR, HIT_LINK, cells, style_parts
+from kimi_tui.tui.rows import COLOUR, HIT_LINK, style_parts
 
 FADED = "~"
 """The flag of what is being undone."""
@@ -171,7 +172,7 @@ class Painter:
             if len(span) > 2 and span[2].startswith(HIT_LINK):
                 style = self._linked(name, ground, span[2][len(HIT_LINK) :])
             segments.append(Segment(text, style))
-            used += cells(text)
+            used += len(text) if text.isascii() else cell_len(text)
         if used < width:
             segments.append(Segment(" " * (width - used), self.style(self._blank, ground)))
         strip = Strip(segments, max(used, width))
@@ -209,7 +210,7 @@ class Painter:
         """The strip with a cursor over the character in one of its cells."""
         before, under, after = strip.crop(0, cell), strip.crop(cell, cell + 2), strip.crop(cell + 1)
         text = under.text[:1] or " "
-        width = max(1, cells(text))
+        width = max(1, cell_len(text))
         own = next((one.style for one in under if one.style), None)
         style = self.overlay("cursor")
         # Without colours it is the other way round than what is around it.

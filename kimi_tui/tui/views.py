@@ -6,7 +6,6 @@ Timeline and gauge are imported when they are first shown, after the first paint
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import Report, each, report_of
@@ -154,7 +153,10 @@ class Views:
             live: whether they may move something; None: by their age.
         """
         # One that cannot take something is no reason for the others to stand still.
-        each((records,), partial(self._transcript.apply, live=live), self._broken)
+        try:
+            self._transcript.apply(records, live=live)
+        except Exception as error:
+            self._broken(error)
         for shown in (self.timeline, self.gauge):
             changed = False
             for record in records:

@@ -907,14 +907,15 @@ class Transcript(ScrollView, can_focus=True):
 
     def _strips(self, start: int, end: int) -> list[Strip]:
         """The rows of the pane from `start` to before `end`."""
-        painter, flow, motion, glyphs = self._painter, self.flow, self._motion, self.glyphs
+        painter, flow, motion = self._painter, self.flow, self._motion
         if flow is None or not flow.views:
             rows = self._empty_rows()[max(0, start) : end]
             strips = [self._paint(row) for row in rows]
             strips += [self._paint(BLANK)] * (end - start - len(strips))
             if not self._is_left:
                 return strips
-            return [painter.with_edge(strip, glyphs.edge) for strip in strips]
+            return [painter.with_edge(strip, self.glyphs.edge) for strip in strips]
+        glyphs = flow.room.glyphs
         start, end, bottom = self.top + start, self.top + end, self.top + self.size.height
         # A motion stands in front of what is already there.
         seen = end if motion is None else max(start, min(end, motion.start))

@@ -143,24 +143,24 @@ async def test_the_program_goes_on_when_rows_cannot_be_painted(
 ) -> None:
     talk = Conversation()
     talk.user("Question")
-    talk.step(text="An answer that cannot be painted.")
+    talk.step(text="An answer that cannot be pàinted.")
     talk.tool("Shell", {"command": "ls"}, "out")
     talk.end()
-    cells = painter.cells
+    width_of = painter.cell_len
 
     def fails(text: str) -> int:
         if "cannot" in text:
             raise RuntimeError("a broken colour")
-        return cells(text)
+        return width_of(text)
 
-    monkeypatch.setattr(painter, "cells", fails)
+    monkeypatch.setattr(painter, "cell_len", fails)
     app = ChatApp()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         app.transcript.apply(talk.take())
         await pilot.pause()
         assert is_drawn(app.transcript)
-        assert any("An answer that cannot be painted." in row for row in app.rows)
+        assert any("An answer that cannot be pàinted." in row for row in app.rows)
         assert any("Question" in row for row in app.rows)
 
 
