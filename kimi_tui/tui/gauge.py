@@ -87,7 +87,11 @@ class GaugeLayout:
 
 
 class Gauge(Widget):
-    """How full the window is. Set `model` when the session is open, call `changed` when it took in events."""
+    """How full the window is.
+
+    Attributes:
+        model: what it shows: whoever has it take in events calls `changed` then. Another one is shown with `show_model`.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"gauge--{name}" for name in _STYLES}
 
@@ -106,7 +110,7 @@ class Gauge(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._model = GaugeModel()
+        self.model = GaugeModel()
         self.cost_words: Callable[[], str] = str
         """Tells what the session has cost so far; empty where no prices are set."""
         self._target = 0
@@ -119,14 +123,9 @@ class Gauge(Widget):
         """The row as it is on the screen."""
         self._moved_at = 0.0
 
-    @property
-    def model(self) -> GaugeModel:
-        """What it shows."""
-        return self._model
-
-    @model.setter
-    def model(self, model: GaugeModel) -> None:
-        self._model = model
+    def show_model(self, model: GaugeModel) -> None:
+        """Show another model, at once."""
+        self.model = model
         self._freed_serial = model.freed.serial
         self._end_marks()
         self.changed(motion=False)
@@ -137,7 +136,7 @@ class Gauge(Widget):
         Args:
             motion: the bar may move there; false while a history is read.
         """
-        model = self._model
+        model = self.model
         if model.freed.serial != self._freed_serial:
             self._freed_serial = model.freed.serial
             self._end_marks()
@@ -182,7 +181,7 @@ class Gauge(Widget):
 
     def on_enter(self) -> None:
         """Hovering shows the details; computed only now, when somebody looks."""
-        lines = details(self._model.status, self.cost_words())
+        lines = details(self.model.status, self.cost_words())
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing
@@ -217,7 +216,7 @@ class Gauge(Widget):
         app = app_of(self)
         glyphs, places = glyphs_of(app), GaugeLayout.of(width, self.timeline_width)
         gap = max(0, places.figures - places.bar - places.bar_width)
-        status, shown, aside = self._model.status, self.shown, self.aside
+        status, shown, aside = self.model.status, self.shown, self.aside
         freed_bar, freed_figure = self._freed_bar, self._freed_figure
         before = None
         if self.foreseen is not None:

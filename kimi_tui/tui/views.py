@@ -137,7 +137,7 @@ class Views:
             return
         self._transcript.show_whole(untold.chat, untold.flow)
         self.timeline.show_whole(untold.timeline)
-        self.gauge.model = untold.gauge
+        self.gauge.show_model(untold.gauge)
 
     def glance(self, records: Sequence[EventRecord]) -> None:
         """Show the end of a history until all of it is told."""
@@ -187,7 +187,8 @@ class Views:
     ) -> None:
         """Show these in place of what is shown; with a flow it is known where the chat's blocks stand."""
         self._transcript.show_model(chat, flow)
-        self.timeline.model, self.gauge.model = timeline, gauge
+        self.timeline.show_model(timeline)
+        self.gauge.show_model(gauge)
 
     async def rebuild(
         self,

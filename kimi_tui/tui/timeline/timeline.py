@@ -192,11 +192,11 @@ class Timeline(ScrollView, can_focus=True):
 
     @property
     def model(self) -> TimelineModel:
-        """What it shows."""
+        """What it shows: whoever has it take in events calls `changed` then."""
         return self._view.listing.model
 
-    @model.setter
-    def model(self, model: TimelineModel) -> None:
+    def show_model(self, model: TimelineModel) -> None:
+        """Show another model, with nothing selected."""
         self.look_away()
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
@@ -272,7 +272,7 @@ class Timeline(ScrollView, can_focus=True):
         """Show the session of which only the end was shown so far; what is selected stays."""
         row, top = self._view.selected_row(), self.scroll_offset.y
         filtering = self._view.filtering
-        self.model = model
+        self.show_model(model)
         self._view.filtering = filtering
         # The newest is at the top: what is new to the screen is below.
         self.scroll_to(y=top, animate=False)
