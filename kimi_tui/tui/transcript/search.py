@@ -602,7 +602,7 @@ class Search:
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
         """Whether a match is not among the rows of its block as they are."""
         pattern = self._finder.pattern if self._finder is not None else None
-        flow.ensure_whole(index)
+        flow.lay_out_whole(index)
         view = flow.views[index]
         if pattern is None or view.block.unfolded or view.answer is not None:
             return False
@@ -620,7 +620,7 @@ class Search:
         pattern = self._finder.pattern if self._finder is not None else None
         if pattern is None:
             return ()
-        flow.ensure_whole(index)
+        flow.lay_out_whole(index)
         number = place.number
         for found in matches_by_line(flow.views[index].lines, pattern):
             if number < len(found):

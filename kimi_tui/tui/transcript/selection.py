@@ -116,7 +116,7 @@ class TextSelection:
         if not views:
             return None
         last = len(views) - 1
-        self._flow.ensure(last)
+        self._flow.lay_out(last)
         rows = views[last].lines
         end = Mark(views[last].block.key, len(rows) - 1, len(rows[-1].text) if rows else 0)
         return Mark(views[0].block.key, 0, 0), end

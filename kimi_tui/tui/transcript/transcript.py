@@ -274,7 +274,7 @@ class Transcript(ScrollView, can_focus=True):
         """The first block that is not drawn as it is; None where all are."""
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = 0.0
-        self._untaken = 0
+        self._n_waiting = 0
         """Characters that waited to be drawn when a frame was due, and nobody could have read it."""
         self._is_unpainted = False
         """Whether rows have changed since, and were not asked to be painted."""
@@ -388,7 +388,7 @@ class Transcript(ScrollView, can_focus=True):
     def pins(self, pins: frozenset[tuple[str, int]]) -> None:
         self._pins = pins
         if self._model is not None and (change := self._model.set_pins(pins)).first is not None:
-            self._note(change.first)
+            self._mark_changed(change.first)
             self._draw()
             self.refresh_rows()
 
@@ -452,7 +452,7 @@ class Transcript(ScrollView, can_focus=True):
         for index, block in enumerate(self.blocks):
             if image in images_of(block):
                 block.touch()
-                self._note(index)
+                self._mark_changed(index)
         self._draw()
 
     def on_mount(self) -> None:
@@ -481,7 +481,7 @@ class Transcript(ScrollView, can_focus=True):
             self._draw()
         if (viewport := self._ready_viewport()) is not None:
             viewport.resize(self.room())
-            self._place(viewport)
+            self._take_position(viewport)
         if self._viewport is not None:
             # Without a place on the screen the rows stay as they were: it may come back as it went.
             self.refresh()
@@ -503,7 +503,7 @@ class Transcript(ScrollView, can_focus=True):
         """
         if not records:
             return
-        model = self._told()
+        model = self._loaded_model()
         rebuild = False
         was_streaming = model.streaming
         is_live = time.time() - records[-1].at < LIVE_S if live is None else live
@@ -518,7 +518,7 @@ class Transcript(ScrollView, can_focus=True):
                     self._begin_motion(at, model.blocks)
             rebuild = rebuild or change.rebuild
             if change.first is not None:
-                self._note(change.first)
+                self._mark_changed(change.first)
                 if self.is_moving and not change.gone and _is_streamed(model):
                     self.finish_motion()
         if rebuild:
@@ -582,11 +582,11 @@ class Transcript(ScrollView, can_focus=True):
         selected = self.selected_marks
         self.show_model(model, flow)
         self._current = keys.get(current) if current is not None else None
-        _, viewport = self._shown()
+        _, viewport = self._model_and_viewport()
         whole = viewport.flow
         place = len(whole.views) - below
         if not follows and place >= 0:
-            whole.ensure(place)
+            whole.lay_out(place)
             self.show_row(whole.start(place) + whole.views[place].gap + offset)
         if selected is not None and all(mark.key in keys for mark in selected):
             first_mark, last_mark = selected
@@ -595,7 +595,7 @@ class Transcript(ScrollView, can_focus=True):
                 replace(last_mark, key=keys[last_mark.key], hint=0),
             )
 
-    def _told(self) -> TranscriptModel:
+    def _loaded_model(self) -> TranscriptModel:
         """The reducer, imported with the first event."""
         if self._model is None:
             from kimi_tui.projection.transcript import TranscriptModel
@@ -603,9 +603,9 @@ class Transcript(ScrollView, can_focus=True):
             self._model = TranscriptModel(work_dir=self._work_dir)
         return self._model
 
-    def _shown(self) -> tuple[TranscriptModel, Viewport]:
+    def _model_and_viewport(self) -> tuple[TranscriptModel, Viewport]:
         """The reducer and the rows on view, imported with the first block."""
-        return self._told(), self._viewport or self._show_flow(None)
+        return self._loaded_model(), self._viewport or self._show_flow(None)
 
     def _show_flow(self, flow: Flow | None) -> Viewport:
         from kimi_tui.tui.transcript.viewport import Flow, Viewport
@@ -623,7 +623,8 @@ class Transcript(ScrollView, can_focus=True):
         viewport.height, viewport.top = self.size.height, self.top
         return viewport
 
-    def _note(self, first: int) -> None:
+    def _mark_changed(self, first: int) -> None:
+        """The next frame draws the blocks from this one on anew."""
         known = self._changed_from
         self._changed_from = first if known is None else min(known, first)
 
@@ -667,11 +668,14 @@ class Transcript(ScrollView, can_focus=True):
     def _frame_due(self) -> None:
         self._frame = None
         now = asyncio.get_running_loop().time()
-        before, self._untaken = self._untaken, self.flow.untaken if self.flow is not None else 0
-        if self._untaken - before > FLOOD and now < self._drawn_at + FLOODED_FRAME_S:
+        before, self._n_waiting = (
+            self._n_waiting,
+            self.flow.n_to_lay_out if self.flow is not None else 0,
+        )
+        if self._n_waiting - before > FLOOD and now < self._drawn_at + FLOODED_FRAME_S:
             self._frame = self._callbacks.call_later(FRAME_S, self._frame_due)
         else:
-            self._untaken = 0
+            self._n_waiting = 0
             self._draw()
 
     def _draw(self) -> None:
@@ -681,7 +685,7 @@ class Transcript(ScrollView, can_focus=True):
             self._frame = None
         if not self.is_ready or self._changed_from is None or self.is_moving:
             return
-        model, _ = self._shown()
+        model, _ = self._model_and_viewport()
         viewport = self._ready_viewport()
         assert viewport is not None
         first, self._changed_from = self._changed_from, None
@@ -689,7 +693,7 @@ class Transcript(ScrollView, can_focus=True):
         top = self.top
         viewport.update(model.blocks, first)
         if self._dropped_from is not None:
-            self._find_dropped()
+            self._update_dropped()
         if self._copying is not None and self._copying.place is None:
             self.end_copying()
         if self._selection is not None and self._selection.is_lost:
@@ -697,7 +701,7 @@ class Transcript(ScrollView, can_focus=True):
         now = asyncio.get_running_loop().time()
         is_due = now >= self._drawn_at + FLOODED_FRAME_S
         viewport.settle(seen=is_due, whole=False)
-        self._place(viewport)
+        self._take_position(viewport)
         if viewport.flow.behind and not is_due:
             # Of the slices of a long text nobody sees each.
             self._is_unpainted = True
@@ -712,7 +716,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._search is not None:
             self._search.content_changed()
 
-    def _place(self, viewport: Viewport) -> None:
+    def _take_position(self, viewport: Viewport) -> None:
         """Take over the height of the content and the first visible row, without a layout of the screen."""
         height, top = viewport.flow.height, viewport.top
         self._placing = True
@@ -734,7 +738,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _catch_up(self, flow: Flow) -> None:
         """Draw again soon: something visible came faster, or is longer, than it is laid out in one go."""
-        self._note(flow.first_behind)
+        self._mark_changed(flow.first_behind)
         if self._frame is None:
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
 
@@ -753,7 +757,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._model is None or block is None:
             return
         block.touch()
-        self._note(self._model.find(block) or 0)
+        self._mark_changed(self._model.find(block) or 0)
         self._draw()
 
     # --- what a rewind would take
@@ -770,7 +774,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._changed_from is not None:
             self._draw()
         self._dropped_from, self._words_stay = checkpoint_id, words_stay
-        self._find_dropped()
+        self._update_dropped()
         viewport = self._ready_viewport()
         if viewport is None or not viewport.flow.views:
             return
@@ -790,14 +794,16 @@ class Transcript(ScrollView, can_focus=True):
             self.scroll_to_end()
         self.refresh_rows()
 
-    def _find_dropped(self) -> None:
+    def _update_dropped(self) -> None:
         checkpoint = -1 if self._dropped_from is None else self._dropped_from
         known = self._model is not None and checkpoint >= 0
-        self._dropped_blocks = self._shown()[0].dropped_by(checkpoint) if known else range(0)
+        self._dropped_blocks = (
+            self._model_and_viewport()[0].dropped_by(checkpoint) if known else range(0)
+        )
 
     def _show_first_dropped(self, viewport: Viewport) -> None:
         flow, first = viewport.flow, self._dropped_blocks.start
-        flow.ensure(first)
+        flow.lay_out(first)
         row, height = flow.start(first) + flow.views[first].gap, self.size.height
         if self.top + height // 6 <= row < self.top + height * 5 // 6:
             self.hold()
@@ -1066,7 +1072,7 @@ class Transcript(ScrollView, can_focus=True):
             self._viewport.follows = at_end
             return
         viewport.scrolled(round(old_value), at_end=at_end)
-        self._place(viewport)
+        self._take_position(viewport)
 
     def scroll_to(
         self,
@@ -1092,7 +1098,7 @@ class Transcript(ScrollView, can_focus=True):
         viewport = self._ready_viewport()
         if viewport is not None:
             viewport.show_row(row, at)
-            self._place(viewport)
+            self._take_position(viewport)
             self.refresh_rows()
 
     def scroll_to_end(self) -> None:
@@ -1104,7 +1110,7 @@ class Transcript(ScrollView, can_focus=True):
             return
         shown = self.top, viewport.flow.height
         viewport.show_end()
-        self._place(viewport)
+        self._take_position(viewport)
         if (self.top, viewport.flow.height) != shown:
             self.refresh_rows()
 
@@ -1125,7 +1131,7 @@ class Transcript(ScrollView, can_focus=True):
         if flow is None or index is None:
             return
         self._current = blocks[index].key
-        flow.ensure(index)
+        flow.lay_out(index)
         self.show_row(flow.start(index), 1)
 
     def show_match(self, index: int, row: int) -> None:
@@ -1139,7 +1145,7 @@ class Transcript(ScrollView, can_focus=True):
         if flow is None:
             return
         self._current = flow.views[index].block.key
-        flow.ensure(index)
+        flow.lay_out(index)
         at = flow.start(index) + flow.views[index].gap + row
         if not self.top < at < self.top + self.size.height - 1:
             self.show_row(at, self.size.height // 3)
@@ -1178,7 +1184,7 @@ class Transcript(ScrollView, can_focus=True):
         else:
             index = able[min(max(able.index(here) + step, 0), len(able) - 1)]
         self._current = flow.views[index].block.key
-        flow.ensure(index)
+        flow.lay_out(index)
         self._show_chosen()
         self.refresh_rows()
 
@@ -1252,7 +1258,7 @@ class Transcript(ScrollView, can_focus=True):
         """Most of what came as a flood was never laid out, and any of it may be a link."""
         if self.flow is not None:
             await in_slices(self.flow.whole_in_steps(view), COPY_SLICE_S)
-            self._note(self.flow.index_of_key(view.block.key) or 0)
+            self._mark_changed(self.flow.index_of_key(view.block.key) or 0)
             self._draw()
             self._open_next(view)
 
@@ -1280,14 +1286,14 @@ class Transcript(ScrollView, can_focus=True):
 
     def toggle_fold(self, block: Block) -> None:
         """Fold or unfold a block; its first row stays where it is, or comes into view."""
-        model, viewport = self._shown()
+        model, viewport = self._model_and_viewport()
         self.finish_motion()
         change = model.toggle(block)
         if change.first is None:
             return
         viewport = self._ready_viewport() or viewport
         viewport.toggled(model.blocks, change.first)
-        self._note(change.first)
+        self._mark_changed(change.first)
         self._draw()
         viewport.stay()
         self.refresh_rows()
@@ -1333,7 +1339,7 @@ class Transcript(ScrollView, can_focus=True):
     async def _copied_in_slices(self, copied: Generator[None, None, str], first: int) -> None:
         self._selection_copied(await in_slices(copied, COPY_SLICE_S))
         # What was laid out for it may be higher than it was taken for.
-        self._note(first)
+        self._mark_changed(first)
         self._draw()
 
     def _selection_copied(self, text: str) -> None:

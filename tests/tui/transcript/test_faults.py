@@ -105,7 +105,7 @@ def test_the_rest_of_the_chat_stays(name: str, monkeypatch: pytest.MonkeyPatch) 
     flow = Flow(ROOM)
     flow.update(blocks(), 0)
     for index in range(len(flow.views)):
-        flow.ensure(index)
+        flow.lay_out(index)
         assert flow.views[index].height == len(flow.views[index].lines) > 0
     assert not flow.behind
 
@@ -117,18 +117,18 @@ def test_a_growing_answer_goes_on_as_plain_text(monkeypatch: pytest.MonkeyPatch)
     block.stream.add("first words ")
     flow = Flow(ROOM)
     flow.update([block], 0)
-    flow.ensure(0)
+    flow.lay_out(0)
     with monkeypatch.context() as patch:
         patch.setattr(MarkdownStream, "feed", broken)
         block.stream.add("and more ")
         block.touch()
-        flow.ensure(0)
+        flow.lay_out(0)
     block.stream.add("to the end")
     block.touch()
-    flow.ensure(0)
+    flow.lay_out(0)
     assert "first words and more to the end" in flow.views[0].lines[-1].text
     flow.resize(LayoutRoom(60))
-    flow.ensure(0)
+    flow.lay_out(0)
     assert "Plain text" not in flow.views[0].lines[0].text
 
 
