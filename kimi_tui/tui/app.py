@@ -312,7 +312,7 @@ class KimiApp(App[None], inherit_bindings=False):
         Textual's way may start a text browser on top of the program.
         """
         del new_tab
-        from kimi_tui.tui.transcript.painter import is_web_address
+        from kimi_tui.tui.painter import is_web_address
 
         if is_web_address(url):
             self.run_worker(reported(self, partial(self._browse, url)), group="browser")

@@ -21,6 +21,7 @@ from textual.widget import Widget
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, unhandled
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -34,7 +35,6 @@ from kimi_tui.tui.preview.layout import (
 )
 from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
-from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.terminal_input import when_written
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
@@ -96,7 +96,7 @@ class PreviewSheet(Widget):
         self.sheet = layout.PreviewRows()
         """As they were laid out last, for a screen of `_laid_out_for`."""
         self._laid_out_for: Size | None = None
-        self._painter = SpanPainter(self, "preview")
+        self._painter = Painter(self, "preview")
 
     def lay_out(self) -> None:
         """Make the rows anew for the present size and state."""
@@ -167,7 +167,7 @@ class PreviewSheet(Widget):
         row, width = self._row(y), self.size.width
         strip = self._painter.strip(row.spans, width)
         if not row.is_selected:
-            return with_selection(self, strip, y, self._text_of)
+            return with_selection(self, self._painter, strip, y, self._text_of)
         first, last = self.sheet.band
         selected = self._painter.strip(row.spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
