@@ -106,7 +106,7 @@ def settings(screen: MainScreen, argument: str) -> None:
 def history(screen: MainScreen, argument: str) -> None:
     """Search what was sent, in this folder and then in the others; while that is done, go to the one before."""
     screen.focus_prompt()
-    if screen.completion.search():
+    if screen.prompt.area.search_sent():
         screen.start(_search_others(screen))
 
 
@@ -117,6 +117,7 @@ async def _search_others(screen: MainScreen) -> None:
     own = history_file(data_dir(), Path(screen.transcript.work_dir))
     others = await asyncio.to_thread(read_others, data_dir() / "history", own)
     screen.completion.search_also(others)
+    screen.follow_prompt()
 
 
 async def editor(screen: MainScreen, argument: str) -> None:

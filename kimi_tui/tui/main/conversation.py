@@ -8,12 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.config.model_choice import Choice
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.main.session_setup import EarlierSession, Opened
@@ -46,8 +43,6 @@ OPENING = "opening"
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
-LISTED_S = 0.3
-"""After so many seconds it is said that files are being listed; before, it would flicker."""
 
 
 class Conversation:
@@ -55,6 +50,7 @@ class Conversation:
 
     Attributes:
         soul: the engine; None before it is open, and when it is closed.
+        operations: the tasks that the user set off.
         state: what the frame shows.
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
         history: what was sent before; None until it is loaded.
@@ -69,7 +65,7 @@ class Conversation:
         self._launch = launch
         self._screen = screen
         self._report = report_of(screen)
-        self._operations = Callbacks(self._tell_failure)
+        self.operations = Callbacks(self._tell_failure)
         self.soul: KimiSoul | None = None
         # Timeline and gauge are imported after the first paint.
         settle = lambda: screen.views.settle_history()  # noqa: E731, PLW0108
@@ -79,11 +75,6 @@ class Conversation:
         self._n_early = 0
         self.drafts: Drafts | None = None
         self.follow_ups: list[str] = []
-        self._files: FileList | None = None
-        self.lists_files = False
-        """Whether the files of the folder are not known yet, and listing them takes a while."""
-        self._files_stale = True
-        self._scans_files = False
         self._is_open = asyncio.Event()
         self._live = False
         self._n_told = 0
@@ -192,7 +183,7 @@ class Conversation:
         self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
     ) -> asyncio.Task[None]:
         """Run something that the user set off, and call `then` behind it; it is awaited at the end, its failure told."""
-        return self._operations.start(work, then)
+        return self.operations.start(work, then)
 
     def _tell_failure(self, error: Exception) -> None:
         match error:
@@ -374,7 +365,7 @@ class Conversation:
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
                 self.way_back = ""  # there is nothing to go on with
-        await self._operations.close()
+        await self.operations.close()
         return lost
 
     # --- what the user does
@@ -480,38 +471,6 @@ class Conversation:
     def waiting(self) -> tuple[str, ...]:
         """What was sent and is not in the context: before the next step it goes in, or after the turn."""
         return (*(queued.text for queued in self.state.queued), *self.follow_ups)
-
-    def files_like(self, query: str, count: int) -> list[str]:
-        """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
-        if self.soul is None:
-            return []  # what is needed for it is being imported
-        if self._files is None:
-            from kimi_tui.tools.file_list import FileList
-
-            # A session may be of another folder than the one that the program was started in.
-            self._files = FileList(Path(self._screen.transcript.work_dir), os.environ)
-        if self._files_stale and not self._scans_files:
-            self._files_stale = False
-            self._scans_files = True
-            self.start(self._scan_files(self._files))
-        return self._files.matching(query, count)
-
-    async def _scan_files(self, files: FileList) -> None:
-        late = self._operations.call_later(LISTED_S, partial(self._tell_files_listed, files))
-        try:
-            await files.scan()
-        finally:
-            late.cancel()
-            self._scans_files = self.lists_files = False
-        self._screen.follow_prompt()
-
-    def _tell_files_listed(self, files: FileList) -> None:
-        self.lists_files = not files.paths
-        self._screen.follow_prompt()
-
-    def look_again(self) -> None:
-        """The files may be others by now: they are looked at when they are asked for."""
-        self._files_stale = True
 
     def go_on(self) -> None:
         """Try now instead of waiting, or go on from here without a message."""

@@ -23,7 +23,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
-from kimi_tui.tui.main.completion import typed_mention
+from kimi_tui.tui.prompt.completion import typed_mention
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
@@ -70,14 +70,15 @@ class PromptModes:
         area = self._screen.prompt.area
         if area.text.strip() not in ("", self._to_note):
             self._to_note = ""
-        if words := self._screen.completion.search_words:
-            return words
+        completion = self._screen.completion
+        if area.is_searching:
+            return completion.search_words(area.text)
         if (chip := area.chip) is not None and area.selection.end[1] < chip[2]:
             what = "the image" if chip[0].startswith(BEGINS) else "what was pasted"
             return f"Enter or Space opens {what}, Backspace removes it"
         work_dir = Path(self._screen.transcript.work_dir)
         where = short(work_dir)
-        if self._screen.conversation.lists_files and typed_mention(area.typed) is not None:
+        if completion.files.is_listing and typed_mention(area.typed) is not None:
             return f"Listing the files of {where} …"
         if is_command(area.text):
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"

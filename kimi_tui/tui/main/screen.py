@@ -28,7 +28,6 @@ from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
-from kimi_tui.tui.main.completion import Completion
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import (
@@ -43,6 +42,7 @@ from kimi_tui.tui.notices import STAYS_S, Notice
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
+from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import (
     AnswersOnce,
@@ -160,7 +160,9 @@ class MainScreen(Screen[None]):
         self.chat_pane = self._frame.chat_pane
         self.timeline_pane = self._frame.timeline_pane
         self.prompt = PromptBar(key_of("send", self.keys))
-        self.completion = self.prompt.area.completion = Completion(self)
+        area = self.prompt.area
+        files = FolderFiles(area, self.conversation.operations)
+        self.completion = area.completion = Completion(self.commands, self.keys, self.values, files)
         self.footer = Footer()
         self.keystrokes = Keystrokes(self, last_key_at)
         self._approvals = ApprovalSlot(self, last_key_at)
@@ -282,6 +284,7 @@ class MainScreen(Screen[None]):
         )
         self.transcript.work_dir = str(opened.folder)
         self.prompt.area.past = opened.past
+        self.completion.files.folder = opened.folder
         # A file may be named already, and can be offered now.
         self.follow_prompt()
         self.start(self._learn_commands(opened.past.entries))
@@ -473,7 +476,7 @@ class MainScreen(Screen[None]):
                     self._returned.said()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
-                    self.conversation.look_again()
+                    self.completion.files.look_again()
                     self._follow_branch()
                 case _:
                     pass
@@ -739,16 +742,25 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        if self.completion.is_behind:
+        if self.prompt.area.is_behind:
             self.follow_prompt()
+
+    @on(PromptArea.MenuMade)
+    def _menu_made(self, event: PromptArea.MenuMade) -> None:
+        self.chat_pane.put_menu(event.menu)
+
+    @on(FolderFiles.Listed)
+    def _files_listed(self) -> None:
+        self.follow_prompt()
 
     def follow_prompt(self) -> None:
         """Offer what fits the text in the prompt, and say over it what it will be."""
-        self.completion.follow()
-        text, waits = self.prompt.area.text, self.conversation.follow_ups
+        area = self.prompt.area
+        area.offer()
+        text, waits = area.text, self.conversation.follow_ups
         is_busy = bool(text) and self.conversation.state.running
         is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
-        if self._prompt_modes or is_busy or waits or is_other or self.completion.is_searching:
+        if self._prompt_modes or is_busy or waits or is_other or area.is_searching:
             self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
 
     @property
@@ -832,7 +844,7 @@ class MainScreen(Screen[None]):
 
     def on_command_menu_clicked(self) -> None:
         """A row of the menu was clicked."""
-        if chosen := self.completion.click():
+        if chosen := self.prompt.area.take_clicked():
             self._run_entry(chosen)
 
     @on(PromptArea.RecallPressed)
@@ -888,8 +900,7 @@ class MainScreen(Screen[None]):
     @property
     def draft(self) -> Draft:
         """What the user has written and not sent."""
-        searched = self.completion.draft
-        return self.prompt.area.draft if searched is None else searched
+        return self.prompt.area.draft
 
     def take_draft(self) -> Draft:
         """The draft, which is meant for another session: here there is none any more."""
@@ -1212,7 +1223,7 @@ class MainScreen(Screen[None]):
 
         Twice in an idle, empty prompt: the timeline, to go back to a step.
         """
-        if self.completion.escape():
+        if self.prompt.area.end_offers():
             return
         if self.transcript.has_focus:
             if not self.end_search():

@@ -167,7 +167,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.pilot.press("up")
         assert area.text == f"what {CHIP} is it"
         area.put("now @own")
-        await one.until(lambda: bool(one.screen.completion.offers()))
+        await one.until(lambda: bool(one.screen.completion.offers(one.screen.prompt.area.written)))
         await one.pilot.press("tab")
         await one.until(lambda: area.text.startswith("now [image own shot.png 20x20"))
         await one.pilot.press("enter")

@@ -240,7 +240,7 @@ async def test_files_behind_an_at(
         screen = await show(running, pilot, whole_story().records)
         files = ["importer/quoting.py", "importer/", "tests/data/a name with blanks.csv"]
         files.append("importer/formats/delimited/readers/quoted_fields/field_scanner.py")
-        monkeypatch.setattr(screen.conversation, "files_like", lambda query, count: files)
+        monkeypatch.setattr(screen.completion.files, "matching", lambda query, count: files)
         show_history(screen.transcript, quoted_fields().records)
         screen.conversation.follow_ups.append("then run the tests of the importer")
         await pilot.press(*"fix @qu", "down")

@@ -15,7 +15,7 @@ from support.screens import Desk, desk
 from support.stored_sessions import store_session
 
 from kimi_tui.tools.file_list import FileList
-from kimi_tui.tui.main.completion import mention, typed_mention
+from kimi_tui.tui.prompt.completion import mention, typed_mention
 from kimi_tui.tui.prompt.history import append_history, history_file
 
 
@@ -88,7 +88,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(
         area.put("look at @ here")
         area.move_cursor((0, 9))
         await one.until(lambda: offered(one) != "")
-        offers = one.screen.completion.offers() or ()
+        offers = one.screen.completion.offers(area.written) or ()
         assert "@ignored.log " not in [offer.text for offer in offers]
         assert "src/<U+0430>.txt" in [offer.shown for offer in offers]
         await one.pilot.press(*"src", "enter")
