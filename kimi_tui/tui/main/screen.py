@@ -42,7 +42,7 @@ from kimi_tui.tui.notices import STAYS_S, Notice
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
-from kimi_tui.tui.prompt.completion import Completion, FolderFiles
+from kimi_tui.tui.prompt.completion import Completion, FolderFiles, Written
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import (
     AnswersOnce,
@@ -172,10 +172,12 @@ class MainScreen(Screen[None]):
         self._image_input: ImageInput | None = None
         self._first_times: FirstTimeHints | None = None
         self._returned = rewind.ReturnedMessages()
-        self._uses: list[str] = []
-        """What was sent and the menu is not ordered by yet."""
+        self._followed: Written | None = None
+        """What stood in the prompt when it was followed last."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
+        self._uses: list[str] = []
+        """What was sent and the menu is not ordered by yet."""
         self._is_whole = True
         """Whether all that happened could be shown when it was last drawn anew."""
         self._is_left = False
@@ -729,7 +731,8 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if "[Pasted " in area.text and area.chip is not None:
             self._first_time("pasted")
-        self.follow_prompt()
+        # Unless the cursor was heard of before, which a letter moves as well.
+        self._cursor_moved()
         if self._frame.views is not None:
             self._frame.views.gauge.to_send = area.chip_tokens
         if (drafts := self.conversation.drafts) is not None:
@@ -740,9 +743,9 @@ class MainScreen(Screen[None]):
         self._begun = command
 
     @on(PromptArea.SelectionChanged)
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        if self.prompt.area.is_behind:
+        if self._followed != self.prompt.area.written:
             self.follow_prompt()
 
     @on(PromptArea.MenuMade)
@@ -756,6 +759,7 @@ class MainScreen(Screen[None]):
     def follow_prompt(self) -> None:
         """Offer what fits the text in the prompt, and say over it what it will be."""
         area = self.prompt.area
+        self._followed = area.written
         area.offer()
         text, waits = area.text, self.conversation.follow_ups
         is_busy = bool(text) and self.conversation.state.running

@@ -614,7 +614,8 @@ class PromptArea(TextArea):
             return
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
-        chosen = self.completion.pick(self.text) if self.completion is not None else ""
+        command = self.completion.command if self.completion is not None else None
+        chosen = command.name if command is not None else ""
         self.post_message(self.Sent(self.take(), chosen))
 
     def action_newline(self) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.message import Message
 
 from kimi_tui.foreign_text import one_line, shown_name
+from kimi_tui.tui.prompt.command import Command
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.faults import Callbacks
-    from kimi_tui.tui.prompt.command import Command, CommandTable, Values
+    from kimi_tui.tui.prompt.command import CommandTable, Values
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
 
 MOST_OFFERED = 50
@@ -60,6 +61,16 @@ def mention(path: str) -> str:
         return f"@{path}"
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'@"{escaped}"'
+
+
+def _is_meant(first: Command | MenuOffer, text: str) -> bool:
+    """Whether Enter is about the first row before the arrows have chosen.
+
+    Not where a slash stands alone: first is what was used last then, which may have ended or undone something.
+    """
+    if not isinstance(first, Command) or not text:
+        return True
+    return text != "/" and first.is_begun_by(text) and first.is_named_by(text)
 
 
 class Written(NamedTuple):
@@ -171,8 +182,10 @@ class Completion:
         self._mention_at: int | None = None
         """Where the path begins that is being typed; None while none is."""
         self._closed_for: str | None = None
+        self._listed_for = ""
+        """The text for which the menu lists what it does."""
         self._followed: Written | None = None
-        """What the menu offers something for."""
+        """What was followed last."""
 
     @property
     def is_choosing(self) -> bool:
@@ -203,15 +216,34 @@ class Completion:
             return False
         self._closed_for = None
         offers = self.offers(written)
+        found, is_hint = (offers, False) if offers is not None else self._commands_for(text)
         is_first = self.menu is None
         if self.menu is None:
-            if not offers and not text.startswith("/"):
+            if not found:
                 return False
             from kimi_tui.tui.prompt.menu import CommandMenu
 
-            self.menu = CommandMenu(self._commands, self._keys, values=self._values)
-        self.menu.follow(text, offers)
+            self.menu = CommandMenu(self._keys)
+        is_same_text, self._listed_for = text == self._listed_for, text
+        self.menu.show(
+            found,
+            is_first_chosen=bool(found) and _is_meant(found[0], text),
+            is_hint=is_hint,
+            is_same_text=is_same_text,
+        )
         return is_first
+
+    def _commands_for(self, text: str) -> tuple[Sequence[Command], bool]:
+        """The commands that a text may become, or while an argument is typed the command with its values.
+
+        Returns:
+            them, and whether it is only a hint of what the argument may be.
+        """
+        begun = self._commands.argument_of(text)
+        if begun is None:
+            return self._commands.offered(text), False
+        entries = self._commands.with_values(text, self._values())
+        return entries or (begun,), not entries
 
     def offers(self, written: Written) -> Sequence[MenuOffer] | None:
         """What the menu offers in the place of commands; None for commands."""
@@ -264,14 +296,6 @@ class Completion:
         if command is None:
             return ""
         return f"/{command.name}" if " " in command.name else f"/{command.name} "
-
-    def pick(self, text: str) -> str:
-        """The name of the command that Enter runs; empty where what stands there is sent as it is."""
-        if self.menu is not None:
-            return self.command.name if self.command is not None else ""
-        # Typed and sent before the menu could open.
-        offered = self._commands.offered(text) if text != "/" else ()
-        return next((command.name for command in offered if command.is_begun_by(text)), "")
 
     def close(self, text: str) -> None:
         """Offer nothing until other words stand there."""
