@@ -13,6 +13,7 @@ from kimi_tui.tui.commands.session import WAY_BACK, files_said, fork_at, tell_no
 from kimi_tui.tui.faults import apart
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.prompt.command import line_and_number, number
+from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ async def preview(
         text = await soul.markdown(target)
         from kimi_tui.foreign_text import clean_source
 
-        screen.kimi.copy_to_clipboard(await asyncio.to_thread(clean_source, text))
+        app_of(screen).copy_to_clipboard(await asyncio.to_thread(clean_source, text))
     else:
         await _rewind(screen, soul, target, answer)
 
@@ -128,7 +129,7 @@ async def _rewind(
         return
     screen.return_to_now()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
-    prompt = screen.kimi.images.with_chips(outcome.prompt, outcome.images)
+    prompt = screen.images.with_chips(outcome.prompt, outcome.images)
     if prompt:
         screen.return_message(outcome.change, prompt)
     screen.tell(f"{_done_said(target, line_name, outcome)}.{back}", advice=WAY_BACK)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
+from kimi_tui.tui.screens import ModelChosen, app_of
 from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
@@ -91,11 +92,11 @@ async def replay(screen: MainScreen, argument: str) -> None:
     await soul.flush()
     from kimi_tui.tui.replay.screen import ReplayScreen
 
-    kimi = screen.kimi
-    page = ReplayScreen(kimi.launch, kimi.size, soul.session, write=screen.keystrokes.write_on)
-    launch = await screen.ask(page)
-    if launch is not None:
-        screen.leave_for(launch._replace(in_demo=screen.conversation.demo, plays=False))
+    launch, size = screen.conversation.launch, app_of(screen).size
+    page = ReplayScreen(launch, size, soul.session, write=screen.keystrokes.write_on)
+    forked = await screen.ask(page)
+    if forked is not None:
+        screen.leave_for(forked._replace(in_demo=screen.conversation.demo, plays=False))
 
 
 # --- its model
@@ -103,7 +104,7 @@ async def replay(screen: MainScreen, argument: str) -> None:
 
 def model(screen: MainScreen, argument: str) -> None:
     """Use another model, by name or from a list."""
-    screen.kimi.change_model(argument, *screen.conversation.thinking)
+    app_of(screen).post_message(ModelChosen(argument, *screen.conversation.thinking))
 
 
 async def thinking(screen: MainScreen, argument: str) -> None:
@@ -346,7 +347,7 @@ async def fork_at(
     with screen.leaving():
         made = await soul.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
-        prompt = screen.kimi.images.with_chips(made.prompt, made.images)
+        prompt = screen.images.with_chips(made.prompt, made.images)
         screen.leave_for(screen.conversation.forked(made.session_id, prompt, back))
 
 

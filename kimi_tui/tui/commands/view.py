@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.prompt.command import number
-from kimi_tui.tui.screens import QuitChosen
+from kimi_tui.tui.screens import QuitChosen, SettingsOpened, ThemeChosen, app_of
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
@@ -70,7 +70,7 @@ def notices(screen: MainScreen, argument: str) -> None:
     """List what was told, to be read again."""
     from kimi_tui.tui.dialogs.text_screen import NoticesScreen
 
-    screen.kimi.push_screen(NoticesScreen(tuple(screen.told)))
+    app_of(screen).push_screen(NoticesScreen(tuple(screen.told)))
 
 
 async def palette(screen: MainScreen, argument: str) -> None:
@@ -85,22 +85,17 @@ def help_page(screen: MainScreen, argument: str) -> None:
     """List all keys and commands, from those of the place on that has the keys."""
     from kimi_tui.tui.dialogs.help import HelpScreen
 
-    screen.kimi.push_screen(HelpScreen(screen.commands, screen.keys, screen.help_title))
+    app_of(screen).push_screen(HelpScreen(screen.commands, screen.keys, screen.help_title))
 
 
 def theme(screen: MainScreen, argument: str) -> None:
     """Use other colours: the named ones, or the next."""
-    screen.kimi.change_theme(argument)
+    app_of(screen).post_message(ThemeChosen(argument))
 
 
 def settings(screen: MainScreen, argument: str) -> None:
     """List the settings, to be changed."""
-    from kimi_tui.tui.dialogs.settings import SettingsScreen
-
-    kimi = screen.kimi
-    file = kimi.configuration_file()
-    preview, changed = kimi.show_theme, kimi.configuration_changed
-    kimi.push_screen(SettingsScreen(kimi.launch.config, file, screen.commands, preview, changed))
+    app_of(screen).post_message(SettingsOpened())
 
 
 def history(screen: MainScreen, argument: str) -> None:
@@ -127,7 +122,7 @@ async def editor(screen: MainScreen, argument: str) -> None:
 
 def suspend(screen: MainScreen, argument: str) -> None:
     """Go back to the shell for a while."""
-    screen.kimi.action_suspend_process()
+    app_of(screen).action_suspend_process()
 
 
 def leave(screen: MainScreen, argument: str) -> None:

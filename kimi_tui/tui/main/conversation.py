@@ -26,6 +26,7 @@ from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
+    from kimi_tui.config.settings import Config
     from kimi_tui.demo.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.approval import Mode
@@ -50,6 +51,7 @@ class Conversation:
 
     Attributes:
         soul: the engine; None before it is open, and when it is closed.
+        launch: how a session that is begun from this one starts.
         operations: the tasks that the user set off.
         state: what the frame shows.
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
@@ -62,7 +64,7 @@ class Conversation:
     """
 
     def __init__(self, launch: Launch, screen: MainScreen) -> None:
-        self._launch = launch
+        self.launch = launch
         self._screen = screen
         self._report = report_of(screen)
         self.operations = Callbacks(self._tell_failure)
@@ -121,7 +123,7 @@ class Conversation:
         Raises:
             CannotOpen: with one line for the user.
         """
-        if self._launch.resume is not None:
+        if self.launch.resume is not None:
             COLLECTOR.hold()
         try:
             return await self._open()
@@ -135,7 +137,7 @@ class Conversation:
         from kimi_tui.tui.main.session_setup import open_session
 
         try:
-            opened = await open_session(self._launch, self._found)
+            opened = await open_session(self.launch, self._found)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -154,7 +156,7 @@ class Conversation:
         self.start(self._learn_folder(opened.soul))
         from kimi_tui.tui.main.drafts import Drafts
 
-        self.drafts = Drafts(self._screen, opened.soul, keeps_draft=not self._launch.demo)
+        self.drafts = Drafts(self._screen, opened.soul, keeps_draft=not self.launch.demo)
         self.start(self.drafts.give_back())
         self._n_told = len(opened.history)
         self._feed.follow(opened.soul.wire, opened.history)
@@ -240,7 +242,7 @@ class Conversation:
         if thinking is not None:
             self._thinking = thinking
             self._keep_thinking(thinking)
-        launch = self._launch = self._thinking_likewise(launch)
+        launch = self.launch = self._thinking_likewise(launch)
         provider = await provider_of(launch, soul.session.id)
         soul.set_provider(provider)
         self._provider = provider
@@ -259,7 +261,7 @@ class Conversation:
 
     def _thinking_likewise(self, launch: Launch) -> Launch:
         """That launch, with what holds of thinking now."""
-        before, choice = self._launch.choice, launch.choice
+        before, choice = self.launch.choice, launch.choice
         if not isinstance(before, Choice) or not isinstance(choice, Choice):
             return launch
         return launch._replace(choice=choice._replace(thinking=before.thinking))
@@ -275,12 +277,16 @@ class Conversation:
             except LLMError as error:
                 self._screen.tell(f"Thinking: {error.message}", level="warning")
 
+    def use_config(self, config: Config) -> None:
+        """Go on with other settings, as far as they can hold in this session."""
+        self.launch = self.launch._replace(config=config)
+
     # --- what may follow a command
 
     @property
     def values(self) -> Values:
         """The models and settings of thinking that are known now."""
-        models = self._launch.config.models
+        models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
         thinking = self._provider.thinking_choices if self._provider is not None else ()
@@ -289,13 +295,13 @@ class Conversation:
     @property
     def thinking(self) -> tuple[str, tuple[str, ...]]:
         """What was set of thinking (empty: nothing), and what the model takes."""
-        choice = self._launch.choice
+        choice = self.launch.choice
         return choice.thinking if isinstance(choice, Choice) else "", self.values.thinking
 
     def learn_models(self) -> None:
         """Ask the server in the background which models it has; once, as long as it can be asked at all."""
-        choice = self._launch.choice
-        if self._launch.demo or not isinstance(choice, Choice):
+        choice = self.launch.choice
+        if self.launch.demo or not isinstance(choice, Choice):
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice
@@ -335,13 +341,13 @@ class Conversation:
         """
         self.stop_feed()
         COLLECTOR.release()
-        if self._session_id and not self._launch.demo:
+        if self._session_id and not self.launch.demo:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
         if self.drafts is not None:
             await self.drafts.close()
-        if not self._launch.demo:
+        if not self.launch.demo:
             from kimi_tui.tui.main.drafts import words_not_kept
 
             early = [queued.text for queued in self._early]
@@ -537,20 +543,20 @@ class Conversation:
         """Keep for this folder what was set of thinking; a sentence on for how long it holds."""
         from kimi_tui.config.model_choice import keep_folder_thinking
 
-        if self._launch.demo:
+        if self.launch.demo:
             return ""
         try:
-            await asyncio.to_thread(keep_folder_thinking, self._launch.work_dir, self._thinking)
+            await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, self._thinking)
         except OSError as error:
             return f"It could not be saved, and holds for this session: {error.strerror or error}."
         return "It holds in this folder from now on."
 
     def _keep_thinking(self, word: str) -> None:
         """A session that is begun from this one thinks likewise."""
-        choice = self._launch.choice
+        choice = self.launch.choice
         if isinstance(choice, Choice):
             changed = choice._replace(thinking=word)
-            self._launch = self._launch._replace(choice=changed)
+            self.launch = self.launch._replace(choice=changed)
 
     def stop(self) -> bool:
         """Stop what runs, or let nothing wait for the end of a turn that is over; False where there is neither."""
@@ -606,7 +612,7 @@ class Conversation:
         """Keep a message for the arrows, here and in the file; what the demo says is no one's own."""
         if self.history is not None and text.strip():
             self.history.add(text)
-            if not self._launch.demo:
+            if not self.launch.demo:
                 self.start(asyncio.to_thread(self._keep, text))
 
     def set_title(self, title: str) -> None:
@@ -636,7 +642,7 @@ class Conversation:
 
     def anew(self) -> Launch:
         """How to start a new session in the same folder."""
-        return self._launch._replace(
+        return self.launch._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
@@ -650,7 +656,7 @@ class Conversation:
         """
         # It looks the same as what it was made from, so it is said.
         words = f"This is a fork; the session it was made from is as it was.{more}"
-        return self._launch._replace(
+        return self.launch._replace(
             resume=session_id,
             fork=False,
             in_demo=self.demo,
@@ -664,7 +670,7 @@ class Conversation:
         from kimi_tui.app_paths import data_dir
         from kimi_tui.tui.prompt.history import append_history, history_file
 
-        append_history(history_file(data_dir(), self._launch.work_dir), text)
+        append_history(history_file(data_dir(), self.launch.work_dir), text)
 
     # --- what the engine tells
 

@@ -89,7 +89,7 @@ class Drafts:
 
     async def give_back(self) -> None:
         """What was written and not sent when the program ended is the user's again."""
-        session, screen, chips = self._soul.session, self._screen, self._screen.kimi.images
+        session, screen, chips = self._soul.session, self._screen, self._screen.images
         texts = await asyncio.to_thread(read_follow_ups, session.dir)
         if self._keeps_draft:
             if not session.context.index.n_messages:
@@ -146,7 +146,7 @@ class Drafts:
         """Nor does it lose the images that are named in what waits and in what is written."""
         if not self.is_given_back:
             return
-        chips, waiting = self._screen.kimi.images, self._screen.conversation.waiting
+        chips, waiting = self._screen.images, self._screen.conversation.waiting
         texts = (self._screen.draft.text, *waiting)
         named = {chip: known for text in texts for chip, known in chips.of(text).items()}
         if named.keys() == self._images:

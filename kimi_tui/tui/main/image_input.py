@@ -31,7 +31,7 @@ from kimi_tui.images import (
 )
 from kimi_tui.tui.desktop import read_clipboard
 from kimi_tui.tui.prompt.area import IMAGE_ENDINGS, may_be_path
-from kimi_tui.tui.screens import ImageChosen
+from kimi_tui.tui.screens import ImageChosen, app_of
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
@@ -48,7 +48,7 @@ class ImageInput:
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
-        self._chips = screen.kimi.images
+        self._chips = screen.images
         self._reading: set[asyncio.Task[None]] = set()
         self._order = asyncio.Lock()
         self._n_sent = 0
@@ -97,7 +97,7 @@ class ImageInput:
             text = " ".join(map(self._chips.add, images))
         elif not text:
             # What was copied in the program itself is known without any other.
-            text = clean_pasted(screen.kimi.clipboard)
+            text = clean_pasted(app_of(screen).clipboard)
             if not text:
                 screen.tell(clipping.trouble)
         self._exchange(written, text)

@@ -13,22 +13,25 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 
 from kimi_tui.app_paths import short
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
+from kimi_tui.tui.faults import started
 from kimi_tui.tui.prompt.completion import typed_mention
+from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.screen import MainScreen
 
 NOTES = "AGENTS.md"
+T = TypeVar("T")
 
 
 def is_command(text: str) -> bool:
@@ -166,7 +169,9 @@ class PromptModes:
             return
         self._edits = True
         try:
-            text = await screen.kimi.in_terminal(lambda: edited(argv, screen.prompt.area.message))
+            text = await in_terminal(
+                app_of(screen), lambda: edited(argv, screen.prompt.area.message)
+            )
         except SuspendNotSupported:
             screen.tell("An editor needs a terminal of its own.", level="warning")
             return
@@ -183,6 +188,31 @@ class PromptModes:
                 screen.tell("The file was empty, and so the prompt is. Up brings the draft back.")
             screen.prompt.area.put(text)
         screen.focus_prompt()
+
+
+async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
+    """Do something that has the terminal for itself; what the agent does goes on, and is drawn afterwards.
+
+    Args:
+        app: which has it.
+        work: that; called in a thread.
+
+    Raises:
+        SuspendNotSupported: there is no terminal to give away.
+    """
+    driver = app._driver  # pyright: ignore[reportPrivateUsage]
+    with app.suspend():
+        # Nothing can be written meanwhile: the thread that writes has ended.
+        if driver is not None:
+            driver.write = lambda data: None
+        with app.batch_update():
+            # Raised in here, what goes wrong would leave the terminal as it is.
+            done = started(asyncio.to_thread(work))
+            await asyncio.wait([done])
+        if driver is not None:
+            del driver.write
+    app.refresh(layout=True)
+    return done.result()
 
 
 def append_note(path: Path, note: str) -> None:

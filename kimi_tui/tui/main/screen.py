@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -43,7 +43,7 @@ from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles, Written
-from kimi_tui.tui.prompt.image_chips import in_text
+from kimi_tui.tui.prompt.image_chips import ImageChips, in_text
 from kimi_tui.tui.screens import (
     AnswersOnce,
     CannotOpen,
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 
     from kimi_tui.demo.demo import Demo
     from kimi_tui.images import Image
-    from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.desktop import Attention
     from kimi_tui.tui.main.hints import FirstTime, FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes
@@ -108,9 +108,12 @@ class MainScreen(Screen[None]):
     Args:
         launch: how to start.
         size: of the terminal.
+        images: what stands in prompts for images.
+        attention: what the terminal shows besides the screen.
         last_key_at: tells when a key was last pressed, in monotonic time.
 
     Attributes:
+        images: as above.
         commands: all that can be run here.
         keys: those of the configuration, by action.
         conversation: the session that is shown.
@@ -136,8 +139,17 @@ class MainScreen(Screen[None]):
         ),
     ]
 
-    def __init__(self, launch: Launch, size: Size, last_key_at: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        size: Size,
+        images: ImageChips,
+        attention: Attention,
+        last_key_at: Callable[[], float],
+    ) -> None:
         super().__init__()
+        self.images = images
+        self._attention = attention
         self.keys = launch.config.keys
         hints, question = first_hints(self.keys), ""
         if launch.demo:
@@ -213,7 +225,7 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Prepare the prompt; the rest comes when the first picture stands."""
-        self.prompt.area.images = self.kimi.images
+        self.prompt.area.images = self.images
         self.transcript.load_image = self._load_image
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
@@ -410,11 +422,6 @@ class MainScreen(Screen[None]):
         app_of(self).push_screen(question, take)
         return await answered
 
-    @property
-    def kimi(self) -> KimiApp:
-        """The app, for what only it can do: other sessions, models and themes."""
-        return cast("KimiApp", app_of(self))
-
     # --- notices and faults
 
     def tell(
@@ -462,7 +469,7 @@ class MainScreen(Screen[None]):
             event = record.event
             if isinstance(event, (TurnBegin, SteerTaken)) and event.images:
                 # A rewind, or the arrows, may bring the message back into the prompt.
-                self.kimi.images.with_chips(event.text, event.images)
+                self.images.with_chips(event.text, event.images)
         for record in records if live else ():
             self._first_of(record.event)
             match record.event:
@@ -511,7 +518,7 @@ class MainScreen(Screen[None]):
     def _first_time(self, what: FirstTime) -> bool:
         """Give a hint over the prompt, where that is on view and nothing is asked; whether it is given now."""
         is_free = self.is_current and self.prompt.display and not self.reading
-        hints = self._first_times if is_free and self.kimi.launch.config.hints else None
+        hints = self._first_times if is_free and self.conversation.launch.config.hints else None
         return hints is not None and hints.happened(what, partial(setattr, self.prompt, "hint"))
 
     def found(self, found: EarlierSession) -> None:
@@ -589,7 +596,7 @@ class MainScreen(Screen[None]):
 
     def _attract(self, old: MainState, new: MainState) -> None:
         """Have the window's title follow, and tell whoever looks elsewhere that the agent asks, or is done."""
-        attention, app = self.kimi.attention, app_of(self)
+        attention, app = self._attention, app_of(self)
         folder = Path(self.transcript.work_dir).name
         attention.follow(
             folder=folder,
@@ -787,7 +794,7 @@ class MainScreen(Screen[None]):
 
     def tell_left_out(self) -> None:
         """Say so where a draft of another run names an image: with that only its words were kept."""
-        if lost := self.kimi.images.lost(self.prompt.area.text):
+        if lost := self.images.lost(self.prompt.area.text):
             names = ", ".join(lost)
             self.tell(
                 f"Not kept with the draft: {names}.",
@@ -840,7 +847,7 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.ImageOpened)
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
-        self.image_input.open(self.kimi.images[event.chip].facts)
+        self.image_input.open(self.images[event.chip].facts)
 
     @on(PromptArea.EditorPressed)
     def _editor_pressed(self) -> None:
@@ -992,9 +999,9 @@ class MainScreen(Screen[None]):
 
     @on(Transcript.Copied)
     def _copied(self, event: Transcript.Copied) -> None:
-        # Here, not in the app: posted while a handler of the screen runs (`/copy`), it goes no further than the screen.
+        # Handed on by itself: posted while a handler of the screen runs (`/copy`), it goes no further than the screen.
         event.stop()
-        self.kimi.copy_to_clipboard(event.text, event.words)
+        app_of(self).post_message(Transcript.Copied(event.transcript, event.text, event.words))
 
     @on(Transcript.NothingCopied)
     def _nothing_copied(self, event: Transcript.NothingCopied) -> None:
@@ -1265,7 +1272,7 @@ class MainScreen(Screen[None]):
     def on_approval_panel_too_early(self) -> None:
         """Say why nothing happened, in the question itself."""
         panel, hints = self.question, self._first_times
-        if panel is not None and hints is not None and self.kimi.launch.config.hints:
+        if panel is not None and hints is not None and self.conversation.launch.config.hints:
             hints.happened("early", partial(setattr, panel, "hint"))
 
     def on_approval_panel_keys_changed(self) -> None:

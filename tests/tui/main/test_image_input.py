@@ -357,7 +357,7 @@ async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
         before = one.screen
         before.action_command("new")
         await one.until(lambda: one.screen is not before and one.screen.prompt.area.text == CHIP)
-        assert one.screen.kimi.images[CHIP].image == read_image(saved(flat(40, 30)), "shot.png")
+        assert one.screen.images[CHIP].image == read_image(saved(flat(40, 30)), "shot.png")
 
 
 async def test_a_rewind_after_a_restart_brings_the_image_back(home: Path) -> None:
