@@ -265,7 +265,7 @@ class KimiApp(App[None], inherit_bindings=False):
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         if not await self._may_leave():
             for screen in before:
-                screen.keystrokes.ahead.stay()
+                screen.bench.ahead.stay()
             return
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
@@ -292,8 +292,8 @@ class KimiApp(App[None], inherit_bindings=False):
         following = self.screen
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
-                following.give_draft(draft)
-            await screen.keystrokes.ahead.hand_over()
+                following.bench.give_draft(draft)
+            await screen.bench.ahead.hand_over()
 
     def _drop_watchers(self) -> None:
         """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""
@@ -772,7 +772,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @property
     def _commands(self) -> CommandTable:
         """All that can be run: with those of files where a session is open."""
-        from kimi_tui.tui.commands.table import COMMANDS
+        from kimi_tui.tui.main.commands.table import COMMANDS
 
         return next((one.commands for one in self._open_screens), COMMANDS)
 

@@ -203,6 +203,9 @@ class PromptArea(TextArea):
             super().__init__()
             self.menu = menu
 
+    class OffersChanged(Message):
+        """What is offered for what stands here, or said over it, may be other by now."""
+
     class ModeChanged(Message):
         """Keys mean something else now, as in vim."""
 

@@ -138,7 +138,7 @@ async def test_picture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # No engine, whose figures would stand behind it.
-    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)
+    monkeypatch.setattr(MainScreen, "_open", lambda self: self.bench.views)
     monkeypatch.setenv("HOME", str(home))
     config = Config(theme="light" if size == (80, 24) else "dark", reduced_motion=True)
     choice = Choice("test", "http://127.0.0.1:9/v1", "kimi-test")
