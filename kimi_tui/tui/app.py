@@ -265,7 +265,7 @@ class KimiApp(App[None], inherit_bindings=False):
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         if not await self._may_leave():
             for screen in before:
-                screen.bench.ahead.stay()
+                screen.bench.type_ahead.stay()
             return
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
@@ -293,7 +293,7 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
                 following.bench.give_draft(draft)
-            await screen.bench.ahead.hand_over()
+            await screen.bench.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
         """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""

@@ -211,7 +211,7 @@ def unhandled(event: events.Key, node: MessagePump) -> events.Key:
 
 
 class LetterRun:
-    """The letters that were read close behind one another, of which the newest may wait.
+    """Letters that were typed close behind one another; the newest may wait whether another one follows.
 
     Args:
         node: in whose queue a letter acts that has waited.
@@ -554,17 +554,16 @@ class LetterAnswerScreen(AnswersOnce[ScreenResultType]):
 
 
 class KeyList(Widget, can_focus=True):
-    """A list that takes the arrows, and perhaps letters. Keys that it has no use for are its screen's, and those behind them
-    wait: see `TypeAhead`."""
+    """A list that handles the arrows, and perhaps letters. All other keys are its screen's; what is typed behind one of them
+    waits (`TypeAhead`)."""
 
 
 class TypeAhead:
-    """Holds keys back behind one that is a command, until that has been carried out and what it opens has the focus.
+    """Holds keys back behind one that runs a command, until that has run and what it opens has the focus.
 
-    So it does, on a screen of fields and lists, behind every key that what has the focus does not take by itself: its parents
-    do what it stands for only when it has bubbled up, and what was typed behind it would come first. Where a secret is asked
-    for, and the key leads nowhere, what was typed behind one that leaves a field is void: it was meant for a field that shows
-    nothing of it.
+    On a screen of fields and lists it does so behind every key that the focused widget leaves to its parents: they handle it
+    when it has bubbled up, and what is typed behind it would be handled before. If such a screen asks for a secret, what is
+    typed behind Tab or Enter is dropped when the focus stays where it was: it was meant for the field that hides it.
 
     Args:
         screen: whose commands they are.
@@ -756,7 +755,10 @@ class TypeAhead:
 
 
 class LineField(Input):
-    """As Textual's, which takes letters at once and does what Ctrl+U or Enter stand for only when these have bubbled up."""
+    """A field in which keys act in the order in which they were pressed.
+
+    Textual's own takes letters at once, and runs what Ctrl+U or Enter is bound to only when that key has bubbled up.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, compact=True, **options)

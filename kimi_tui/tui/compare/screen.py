@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Unpack
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -40,7 +40,7 @@ from kimi_tui.tui.frame import (
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
-from kimi_tui.tui.notices import Notice, NoticingPane
+from kimi_tui.tui.notices import NoticeDetails, NoticingPane
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -51,7 +51,6 @@ from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
-    from kimi_tui.tui.notices import Level
     from kimi_tui.wire.display import ImageBlock
 
 
@@ -572,9 +571,9 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             return Content("\n").join([left, names, blank])
         return Content("\n").join([Content(""), left, Content(""), names, blank])
 
-    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
         """Show a notice for a few seconds."""
-        self._pane.tell(Notice.of(text, level=level, advice=advice))
+        self._pane.tell(text, **details)
 
     # --- keys
 

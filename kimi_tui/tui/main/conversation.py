@@ -571,8 +571,8 @@ class Conversation:
         elif self.state.can_resume and not soul.running:
             self._turn = self._bench.start(soul.resume())
 
-    def let_on(self) -> None:
-        """Let the agent go on at once, with what an operation put before it."""
+    def resume(self) -> None:
+        """Have the agent begin a turn without a new message, as after a D-Mail; nothing while one runs."""
         soul = self.soul
         if soul is not None and not soul.running:
             self._turn = self._bench.start(soul.resume())
@@ -714,14 +714,14 @@ class Conversation:
         """The demo that the session belongs to; None elsewhere."""
         return self._opened.demo if self._opened is not None else None
 
-    def anew(self) -> Launch:
-        """How to start a new session in the same folder."""
+    def new_launch(self) -> Launch:
+        """The launch of a new session in the same folder."""
         return self.launch._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
-    def forked(self, session_id: str, prompt: str, more: str = "") -> Launch:
-        """How to open a fork of this session.
+    def fork_launch(self, session_id: str, prompt: str, more: str = "") -> Launch:
+        """The launch of a fork of this session.
 
         Args:
             session_id: of the fork.

@@ -65,9 +65,9 @@ class Keystrokes:
         is_copying = screen.is_current and screen.focused is view and view.is_copying
         if is_copying and isinstance(event, events.Key):
             return await self._cursor_letters.takes(event)
-        if not bench.ahead.is_holding and screen.is_active and await self._takes_text(event):
+        if not bench.type_ahead.is_holding and screen.is_active and await self._takes_text(event):
             return True
-        if bench.ahead.takes(event):
+        if bench.type_ahead.takes(event):
             return True
         if screen.is_current and screen.focused is None and bench.prompt.area.display:
             bench.focus_prompt()

@@ -64,7 +64,7 @@ class Reader:
         """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
         self._news: LiveLineActivity | None = None
         self._looked: Prospect | None = None
-        """What the user looks at on the timeline."""
+        """What going to the selected row of the timeline would leave, as it told last; None while none is looked at."""
         self._foreseen: Prospect | None = None
         """What chat and gauge show."""
 
@@ -318,11 +318,17 @@ class Reader:
         self._looked = prospect
         self.foresee(prospect)
 
+    def look_away(self) -> None:
+        """No row is looked at on the timeline any more, where that has not the keys."""
+        if self._looked is not None and not self._bench.timeline_pane.has_keys:
+            self._bench.views.timeline.look_away()
+
     @contextmanager
     def foreseen(self, prospect: Prospect) -> Generator[None]:
-        """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet.
+        """In this context chat and gauge show what going there would take and leave.
 
-        That of a D-Mail, which the timeline does not know of, they show all the same.
+        While the timeline has the keys they go on to follow its selected row, but for a D-Mail: the timeline does not know
+        what that would take.
         """
         looked, on_timeline = self._looked, self._bench.timeline_pane.has_keys
         if on_timeline and not prospect.words_stay:

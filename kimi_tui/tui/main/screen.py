@@ -57,13 +57,12 @@ if TYPE_CHECKING:
     from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import Attention
-    from kimi_tui.tui.main.hints import FirstTime, FirstTimeHints
+    from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import Event
 
 T = TypeVar("T")
 
@@ -100,6 +99,7 @@ class MainScreen(Screen[None]):
         reader: a world line in the place of the chat.
         keystrokes: where what is typed lands.
         commands: all that can be run here.
+        first_time_hints: None before the session is open, and in a demo.
     """
 
     AUTO_FOCUS = "PromptArea"
@@ -156,7 +156,7 @@ class MainScreen(Screen[None]):
             bench, self.conversation, self.reader, self.keystrokes, self._prompt_modes
         )
         self._image_input: ImageInput | None = None
-        self._first_times: FirstTimeHints | None = None
+        self.first_time_hints: FirstTimeHints | None = None
         self._followed: Written | None = None
         """What stood in the prompt when it was followed last."""
         self._begun: Command | None = None
@@ -255,7 +255,12 @@ class MainScreen(Screen[None]):
         if self._launch.offers_files:
             self.bench.start(rewind.offer_files(self.parts))
         if not self._launch.demo:
-            await self._learn_hints()
+            from kimi_tui.app_paths import hints_file
+            from kimi_tui.tui.main.first_time_hints import FirstTimeHints
+
+            file = hints_file(data_dir())
+            self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
+            await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
         """The disk took no session: what was written stays in the prompt, and the next thing that needs one tries again."""
@@ -273,15 +278,6 @@ class MainScreen(Screen[None]):
             self.bench.solved(REFUSED)
             self.transcript.reading = READING
             self._open()
-
-    async def _learn_hints(self) -> None:
-        from kimi_tui.app_paths import hints_file
-        from kimi_tui.tui.main.hints import FirstTimeHints
-
-        self._first_times = FirstTimeHints(
-            hints_file(data_dir()), self.bench.keys, self.bench.start
-        )
-        await self._first_times.learn()
 
     async def may_end(self) -> bool:
         """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
@@ -328,7 +324,8 @@ class MainScreen(Screen[None]):
         from kimi_tui.wire.events import LineChanged, ToolResult, TurnBegin, TurnEnd
 
         for record in told.records:
-            self._first_of(record.event)
+            if self.first_time_hints is not None:
+                self.first_time_hints.hear(record.event)
             match record.event:
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
@@ -342,40 +339,11 @@ class MainScreen(Screen[None]):
                     self.bench.returned.said()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
-                    self.completion.files.look_again()
+                    self.completion.files.mark_stale()
                     self._follow_branch()
                 case _:
                     pass
         self.reader.hear(told.records)
-
-    def _first_of(self, event: Event) -> None:
-        """Give the hint that belongs to what happens, if it happens for the first time."""
-        from kimi_tui.tools.sandbox.policy import IN_THE_WAY
-        from kimi_tui.tui.main.hints import FULL
-        from kimi_tui.wire import events as wire
-
-        match event:
-            case wire.ContextReverted(reason="dmail", author="agent"):
-                self._first_time("dmail")
-            case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
-                self._first_time("context")
-            case wire.SteerQueued():
-                self._first_time("steered")
-            case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
-                self._first_time("refused")
-            case wire.TurnEnd(reason="interrupted") if not self.conversation.state.own_command:
-                self._first_time("stopped")
-            case wire.TurnEnd(reason="done"):
-                if not self._first_time("turn"):
-                    self._first_time("help")
-            case _:
-                pass
-
-    def _first_time(self, what: FirstTime) -> bool:
-        """Give a hint over the prompt, where that is on view and nothing is asked; whether it is given now."""
-        is_free = self.is_current and self.prompt.display and not self.bench.reading
-        hints = self._first_times if is_free and self.conversation.launch.config.hints else None
-        return hints is not None and hints.happened(what, partial(setattr, self.prompt, "hint"))
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
@@ -551,13 +519,13 @@ class MainScreen(Screen[None]):
     def _typed(self, event: PromptArea.Changed) -> None:
         """A slash opens the menu of commands; whoever writes will want an answer drawn."""
         self.transcript.warm_up()
-        self.bench.look_away()
+        self.reader.look_away()
         area = self.prompt.area
         self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
             self._learn_uses(())
-        if "[Pasted " in area.text and area.chip is not None:
-            self._first_time("pasted")
+        if self.first_time_hints is not None and "[Pasted " in area.text and area.chip is not None:
+            self.first_time_hints.happened("pasted")
         # Unless the cursor was heard of before, which a letter moves as well.
         self._cursor_moved()
         if self.bench.frame.views is not None:
@@ -640,10 +608,6 @@ class MainScreen(Screen[None]):
     @on(PromptArea.ImageOpened)
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
         self._open_image(self.bench.images[event.chip].facts)
-
-    @on(PromptArea.EditorPressed)
-    def _editor_pressed(self) -> None:
-        self.action_command("editor")
 
     def on_command_menu_clicked(self) -> None:
         """A row of the menu was clicked."""
@@ -816,19 +780,19 @@ class MainScreen(Screen[None]):
         """Whether a key or paste waits or was taken, and is not to be handed on; called by the app before it does so."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self._quit_no_more()
-        if self._first_times is not None:
-            self._first_times.key_pressed()
+        if self.first_time_hints is not None:
+            self.first_time_hints.key_pressed()
         return await self.keystrokes.takes(event)
 
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
         self.transcript.uncovered()
-        self.bench.look_away()
+        self.reader.look_away()
         self.woken()
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
-        self.bench.ahead.screen_opened()
+        self.bench.type_ahead.screen_opened()
 
     def on_click(self, event: events.Click) -> None:
         """A click in the chat leaves the timeline, where keys act on its rows."""
@@ -862,7 +826,7 @@ class MainScreen(Screen[None]):
             if not self.bench.end_search():
                 self.bench.leave_chat()
             return
-        self.bench.look_away()
+        self.reader.look_away()
         if self.conversation.stop() or self.reader.leave(back=True):
             return
         if self.bench.end_search():
@@ -892,9 +856,8 @@ class MainScreen(Screen[None]):
 
     def on_approval_panel_too_early(self) -> None:
         """Say why nothing happened, in the question itself."""
-        panel, hints = self.bench.question, self._first_times
-        if panel is not None and hints is not None and self.conversation.launch.config.hints:
-            hints.happened("early", partial(setattr, panel, "hint"))
+        if self.first_time_hints is not None:
+            self.first_time_hints.happened("early", self.bench.question)
 
     def on_approval_panel_keys_changed(self) -> None:
         """The footer lists the keys of the question."""

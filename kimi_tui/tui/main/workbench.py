@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from textual import events
 from textual.geometry import Size
@@ -26,7 +26,7 @@ from kimi_tui.tui.frame import Footer, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TypeAhead, key_of
 from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, hints
-from kimi_tui.tui.notices import Notice
+from kimi_tui.tui.notices import Notice, NoticeDetails
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text
 from kimi_tui.tui.prompt.returned_messages import ReturnedMessages
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.views import Views
@@ -73,7 +72,7 @@ class Workbench:
         timeline_pane: beside the chat, or over it.
         prompt: the row of the prompt.
         footer: the last row.
-        ahead: holds back what is typed behind a key that opens something.
+        type_ahead: holds back what is typed behind a key that opens something.
         tasks: what the user set off; a failure is told.
         told: the newest notices, oldest first.
         returned: the messages that rewinds put into the prompt.
@@ -111,7 +110,7 @@ class Workbench:
         self.prompt = PromptBar(key_of("send", self.keys))
         self.prompt.area.images = images
         self.footer = Footer()
-        self.ahead = TypeAhead(screen, self.hand_on)
+        self.type_ahead = TypeAhead(screen, self.hand_on)
         self.tasks = Callbacks(self._tell_failure)
         self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
         self.returned = ReturnedMessages()
@@ -123,11 +122,11 @@ class Workbench:
         self._timeline_from: Widget | None = None
         """What had the keys before the timeline."""
         self._chat_from: Widget | None = None
-        """What led into the chat, and has the keys again after it; None for the prompt."""
+        """What had the keys before the chat, and gets them back; None for the prompt."""
         self._search_from: Widget | None = None
         """What had the keys before the search."""
         self._of_line: AnswersOnce[Any] | None = None
-        """What is asked of the conversation as it is now."""
+        """The question of `ask_of_line`; None while there is none."""
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
         """Let a key or paste that was held back go to what has the focus."""
@@ -165,30 +164,16 @@ class Workbench:
         """Whether the end of the conversation is on the screen."""
         return not self.reading and self.transcript.follows
 
-    def look_away(self) -> None:
-        """No row is looked at on the timeline, where that has not the keys."""
-        if self.frame.views is not None and not self.timeline_pane.has_keys:
-            self.frame.views.timeline.look_away()
-
     # --- notices
 
-    def tell(
-        self,
-        text: str,
-        *,
-        level: Level = "info",
-        advice: str = "",
-        topic: str = "",
-        more: Sequence[str] = (),
-    ) -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
         """Show a notice for a few seconds; with a topic, until that is solved; with `more`, several that came at once."""
-        notice = Notice.of(text, level=level, advice=advice, topic=topic, more=more)
-        self.told.append(notice)
-        # Where the timeline floats it would cover what is said in the chat; what stays until solved is there afterwards.
-        covered = self.timeline_pane.floats and not topic
-        panes = (self.chat_pane, self.timeline_pane)
-        panes[not covered].solve()
-        panes[covered].tell(notice)
+        here, there = self.chat_pane, self.timeline_pane
+        if self.timeline_pane.floats and not details.get("topic"):
+            # It would cover what is said in the chat; what stays until solved is there afterwards.
+            here, there = there, here
+        there.solve()
+        self.told.append(here.tell(text, **details))
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -203,7 +188,7 @@ class Workbench:
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        return self.tasks.start(work, self.ahead.opening() if opens else None)
+        return self.tasks.start(work, self.type_ahead.opening() if opens else None)
 
     def _tell_failure(self, error: Exception) -> None:
         match error:
@@ -232,7 +217,7 @@ class Workbench:
         return await answered
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
-        """Ask about what an operation would do now: the question ends where another one comes before the answer."""
+        """Ask about an operation on the conversation as it is; None also when another operation changes that first."""
         self._of_line = question
         try:
             return await self.ask(question)
@@ -250,19 +235,19 @@ class Workbench:
 
     @contextmanager
     def leaving(self) -> Generator[None]:
-        """What is typed in this context is meant for the session that it ends with; for this one where it ends with none."""
-        self.ahead.leave()
+        """Hold keys back in this context: for the session that it calls `leave_for` with, or if it calls for none, for this one."""
+        self.type_ahead.leave()
         self.is_left = False
         try:
             yield
         finally:
             if not self.is_left:
-                self.ahead.stay()
+                self.type_ahead.stay()
 
     def leave_for(self, launch: Launch) -> None:
         """Let another session take the place of this one."""
         self.is_left = True
-        self.ahead.leave()
+        self.type_ahead.leave()
         self.screen.post_message(SessionChosen(launch))
 
     # --- what is put into the prompt
@@ -313,15 +298,6 @@ class Workbench:
         self.prompt.area.put_sent(text)
         if change is not None:
             self.returned.gave(change, self.prompt.area.message)
-
-    def tell_left_out(self) -> None:
-        """Say so where a draft of another run names an image: with that only its words were kept."""
-        if lost := self.images.lost(self.prompt.area.text):
-            self.tell(
-                f"Not kept with the draft: {', '.join(lost)}.",
-                level="warning",
-                advice="Paste it again, or delete it from the message.",
-            )
 
     # --- who has the keys
 

@@ -94,14 +94,15 @@ class PreviewSheet(Widget):
         self.painted_at = float("inf")
         """Since when it can be seen, in monotonic time."""
         self.sheet = layout.PreviewRows()
-        """As they were laid out last."""
+        """As they were laid out last, for a screen of `_laid_out_for`."""
+        self._laid_out_for: Size | None = None
         self._painter = SpanPainter(self, "preview")
 
     def lay_out(self) -> None:
         """Make the rows anew for the present size and state."""
-        app = app_of(self)
-        width = layout.frame_width(app.size.width) - 2
-        height, glyphs = layout.rows_for(app.size.height), glyphs_of(app)
+        self._laid_out_for = size = app_of(self).size
+        width = layout.frame_width(size.width) - 2
+        height, glyphs = layout.rows_for(size.height), glyphs_of(self)
         try:
             self.sheet = layout.preview_rows(self.state, width, height, glyphs)
         except Exception:
@@ -122,8 +123,9 @@ class PreviewSheet(Widget):
         return layout.frame_width(viewport.width) - 2
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as were laid out."""
-        self.lay_out()
+        """As many rows as were laid out, anew for another size of the screen."""
+        if self._laid_out_for != app_of(self).size:
+            self.lay_out()
         return len(self.sheet.rows)
 
     def voids(self, event: events.MouseUp) -> bool:

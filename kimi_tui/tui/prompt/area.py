@@ -193,9 +193,6 @@ class PromptArea(TextArea):
             super().__init__()
             self.chip = chip
 
-    class EditorPressed(Message):
-        """Ctrl+X Ctrl+E: what stands here is to be written in an editor."""
-
     class MenuMade(Message):
         """Something is offered for the first time: the menu is to stand over the field."""
 
@@ -474,7 +471,7 @@ class PromptArea(TextArea):
         if was_chord and event.key == "ctrl+e":
             event.stop()
             event.prevent_default()
-            self.post_message(self.EditorPressed())
+            await app_of(self).run_action("screen.command('editor')", self)
             return
         if event.key == "ctrl+x" and not self.selected_text:
             self._is_chord = True

@@ -144,8 +144,8 @@ class FolderFiles:
         self.is_listing = not files.paths
         self._teller.post_message(self.Listed())
 
-    def look_again(self) -> None:
-        """They may be others by now: they are looked at when they are asked for."""
+    def mark_stale(self) -> None:
+        """They may be others by now: they are listed anew when a path is typed next."""
         self._is_stale = True
 
 
@@ -215,8 +215,9 @@ class Completion:
         if text == self._closed_for:
             return False
         self._closed_for = None
-        offers = self.offers(written)
-        found, is_hint = (offers, False) if offers is not None else self._commands_for(text)
+        found, is_hint = self.offers(written), False
+        if found is None:
+            found, is_hint = self._commands_for(text) if text.startswith("/") else ((), False)
         is_first = self.menu is None
         if self.menu is None:
             if not found:
@@ -261,7 +262,7 @@ class Completion:
         if self._mention_at != mentioned[0]:
             # What others have done to the files meanwhile is seen with the next path that is named.
             self._mention_at = mentioned[0]
-            self.files.look_again()
+            self.files.mark_stale()
         return [
             MenuOffer(
                 mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True

@@ -571,7 +571,7 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.say("/worldline 1")
         # Esc would drop what still waits for the line to be open.
         await one.until(
-            lambda: one.screen.reader.has_keys and not one.screen.bench.ahead.is_holding
+            lambda: one.screen.reader.has_keys and not one.screen.bench.type_ahead.is_holding
         )
         await one.pilot.press(*"just")
         assert one.screen.bench.reading == 1

@@ -318,7 +318,7 @@ async def send_dmail(
     main.bench.return_to_prompt()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     main.bench.tell(f"Your D-Mail arrived at {name_of(main, target)}.{back}", advice=WAY_BACK)
-    main.conversation.let_on()
+    main.conversation.resume()
 
 
 async def compact_part(

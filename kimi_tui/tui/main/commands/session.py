@@ -346,7 +346,7 @@ async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
         made = await soul.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
         prompt = main.bench.images.with_chips(made.prompt, made.images)
-        main.bench.leave_for(main.conversation.forked(made.session_id, prompt, back))
+        main.bench.leave_for(main.conversation.fork_launch(made.session_id, prompt, back))
 
 
 async def export(main: MainParts, argument: str) -> None:
@@ -417,7 +417,7 @@ async def sessions(main: MainParts, argument: str) -> None:
 
     launch = await main.bench.ask(
         SessionsScreen(
-            main.conversation.anew()._replace(in_demo=main.conversation.demo, plays=False),
+            main.conversation.new_launch()._replace(in_demo=main.conversation.demo, plays=False),
             soul.session.dir.parents[2],
             soul.session.id,
             lambda title: main.bench.start(rename(main, title)),
@@ -430,7 +430,7 @@ async def sessions(main: MainParts, argument: str) -> None:
 
 def new(main: MainParts, argument: str) -> None:
     """Leave this session and begin another."""
-    main.bench.leave_for(main.conversation.anew())
+    main.bench.leave_for(main.conversation.new_launch())
 
 
 def files_said(files: Sequence[FileOutcome]) -> str:
