@@ -631,7 +631,7 @@ class Search:
         if event.steps:
             # A query that is changed now is looked for from here on.
             self._origin = self._origin_at(index)
-            self._tell(finder)
+        self._tell(finder)
         return index, finder.match[0].row if finder.match else 0
 
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
