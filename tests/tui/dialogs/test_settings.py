@@ -52,6 +52,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         assert read_config(file).dmail.review
         # Another session is started with it.
         assert one.app.launch.config.dmail.review
+        assert one.screen.conversation.new_launch().config.dmail.review
         await one.pilot.press("delete")
         await one.until(lambda: not read_config(file).dmail.review)
         # A number that is none leaves the file as it is; one that is kept is shown.
