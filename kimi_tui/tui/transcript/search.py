@@ -624,7 +624,11 @@ class Search:
         """Make a match the current one; the index of its block, and its row of that. None where there is no such block."""
         finder, flow, place = self._finder, self._flow, event.place
         index = flow.index_of_key(place.key) if flow is not None else None
-        if finder is None or flow is None or index is None:
+        if finder is None or flow is None:
+            return None
+        if index is None:
+            # Another conversation is shown since it was found.
+            self._scan(AGAIN_S, goes=True)
             return None
         finder.current = place
         finder.match = self._match(flow, index, place)
