@@ -24,17 +24,11 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.tool_results import with_versions
-from kimi_tui.tools.base import (
-    ApprovalQuestion,
-    FileVersions,
-    ToolEnv,
-    ToolOutcome,
-    ToolProblem,
-    ToolRejected,
-)
+from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.files import open_for_reading
 from kimi_tui.tools.glob import Glob, GlobParams
 from kimi_tui.tools.key_text import count_words, find_keys, with_count, without_keys
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import ResolvedPath, locate
 from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
 from kimi_tui.tools.text import format_size

@@ -60,7 +60,8 @@ from kimi_tui.soul.rewind import (
 from kimi_tui.soul.segments import checkpoint_created, label_of, segments
 from kimi_tui.soul.tasks import shielded
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
-from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
+from kimi_tui.tools.base import ApprovalQuestion
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import links_around, locate, protected_reason
 from kimi_tui.tools.shell import command_that_ran
 from kimi_tui.wire.events import ContextReverted, Notice

@@ -45,7 +45,7 @@ from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
-from kimi_tui.tools.base import failure
+from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     FilesAttached,

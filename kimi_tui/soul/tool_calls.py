@@ -32,17 +32,10 @@ from kimi_tui.soul.tool_results import (
     call_key,
     rejection,
 )
-from kimi_tui.tools.base import (
-    ApprovalQuestion,
-    FileVersions,
-    ToolEnv,
-    ToolOutcome,
-    ToolProblem,
-    ToolRejected,
-    failure,
-)
+from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.key_text import count_words, find_keys, key_lines, with_count, without_keys
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected, failure
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.shell import run_as_user
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted

@@ -24,14 +24,7 @@ from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.session.images import image_part
 from kimi_tui.soul.messages import facts_of
 from kimi_tui.soul.project_notes import brought_by
-from kimi_tui.tools.base import (
-    CommandRun,
-    Effect,
-    FileEdit,
-    TodoChange,
-    TodoEntry,
-    ToolOutcome,
-)
+from kimi_tui.tools.outcome import CommandRun, Effect, FileEdit, TodoChange, TodoEntry, ToolOutcome
 from kimi_tui.wire.display import (
     BriefBlock,
     DiffBlock,

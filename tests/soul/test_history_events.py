@@ -14,7 +14,7 @@ from kimi_tui.soul.history import (
 from kimi_tui.soul.messages import dmail_message
 from kimi_tui.soul.segments import Segment
 from kimi_tui.soul.tool_results import tool_message
-from kimi_tui.tools.base import failure
+from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import ToolResult
 
 

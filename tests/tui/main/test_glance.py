@@ -65,7 +65,7 @@ class Glance:
     @property
     def timeline(self) -> Any:
         """The timeline."""
-        return self.desk.screen.views.timeline
+        return self.desk.screen.bench.views.timeline
 
     async def whole(self) -> None:
         """Let the engine open and all of it be shown."""
