@@ -29,7 +29,7 @@ from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.project_notes import brought_by, notes_in
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.tools.toolset import default_toolset
-from kimi_tui.wire.events import CheckpointKind, StatusUpdate
+from kimi_tui.wire.events import SUMMARIES, CheckpointKind, StatusUpdate
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
-_SUMMARIES: frozenset[CheckpointKind] = frozenset({"compaction", "summary"})
 
 
 class TokenMeter:
@@ -269,7 +268,7 @@ class WorldLineTokens:
         if point.tokens is None or kind in _UNSENT:
             return self.before(point.offset)
         # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
-        by_program = kind in _SUMMARIES or point.was is not None
+        by_program = kind in SUMMARIES or point.was is not None
         return Figure(
             point.tokens, not by_program and not self._index.is_estimated_behind(point.offset)
         )

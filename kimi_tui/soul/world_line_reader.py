@@ -18,7 +18,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.history import rebuild_world_line, session_history
+from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import (
     dmail_text,
     images_in,
@@ -26,6 +26,7 @@ from kimi_tui.soul.messages import (
     summary_text,
     words_with_images,
 )
+from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
