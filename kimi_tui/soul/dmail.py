@@ -35,8 +35,8 @@ from kimi_tui.session.schema import Checkpoint, NewCheckpoint, marker_text, new_
 from kimi_tui.session.undo import journaled_append
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.bookmarks import UserMarks, whole_groups
-from kimi_tui.soul.compaction import shortened, transcript
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.conversation_text import conversation_text, shortened
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
 from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.messages import (
@@ -749,7 +749,7 @@ class UserDMails:
         system, task = prompt("dmail_draft_system"), prompt("dmail_draft")
         room = budget - estimate(system) - estimate(task)
         for attempt in range(_DRAFT_TRIES):
-            text = await asyncio.to_thread(transcript, undone, max(500, room))
+            text = await asyncio.to_thread(conversation_text, undone, max(500, room))
             question = Message(role="user", content=f"{text}\n\n---\n\n{task}")
             try:
                 return await self.conversation.model.ask(provider, system, (), (question,))
@@ -777,5 +777,5 @@ def _text(message: Message) -> str:
         text = dmail_text(message) or summary_text(message) or words_with_images(message)
     # Calls without words, results without output, and what would fill the window again.
     if not text.strip() or message.tool_calls or len(text) > 4 * _MAX_CARRIED_TOKENS:
-        return transcript([message], _MAX_CARRIED_TOKENS)
+        return conversation_text([message], _MAX_CARRIED_TOKENS)
     return text
