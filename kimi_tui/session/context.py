@@ -30,7 +30,7 @@ from kimi_tui.session.context_index import (
     WorldLineContent,
 )
 from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
-from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
+from kimi_tui.session.errors import AlreadyThere, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import SkippedLine
 from kimi_tui.session.rotation import (
@@ -128,20 +128,6 @@ class Reverted:
     left: ContextIndex
     messages_kept: int
     dropped: Sequence[Message]
-
-
-def known_checkpoint(index: ContextIndex, checkpoint_id: int) -> Checkpoint:
-    """A checkpoint of a line.
-
-    Raises:
-        UnknownCheckpoint: It has none of that id.
-    """
-    found = index.checkpoint(checkpoint_id)
-    if found is None:
-        last = index.n_checkpoints - 1
-        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "none at all"
-        raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
-    return found
 
 
 def scan(storage: Storage, fd: int) -> ContextIndex:
@@ -247,14 +233,6 @@ class Context:
     def size_bytes(self) -> int:
         """The size of the live line."""
         return self._live.size
-
-    def checkpoint_of(self, checkpoint_id: int) -> Checkpoint:
-        """A checkpoint of the live line.
-
-        Raises:
-            UnknownCheckpoint: It has none of that id.
-        """
-        return known_checkpoint(self.index, checkpoint_id)
 
     def find_uid(self, uid: str) -> Checkpoint | None:
         """The checkpoint of that uid on the live line, under this name or the one it had before a compaction."""
@@ -471,7 +449,7 @@ class Context:
         Raises:
             UnknownCheckpoint: There is none of that id.
         """
-        live, keep = self._live, self.checkpoint_of(checkpoint_id).offset
+        live, keep = self._live, self.index.checkpoint(checkpoint_id).offset
         if live.identity is None or live.must_rewrite or keep < WORTH_COPYING_BYTES:
             return
         if keep <= live.size - live.unsynced_bytes:
@@ -540,7 +518,7 @@ class Context:
         keep, next_id, then = base.size, base.n_checkpoints, change.then
         point: Checkpoint | None = None
         if change.before is not None:
-            point = known_checkpoint(base, change.before)
+            point = base.checkpoint(change.before)
             keep, next_id = point.offset, point.id
             entry = replace(entry, checkpoint_id=point.id, uid=point.uid)
         elif change.size is not None:
@@ -688,7 +666,7 @@ class Context:
                 if live.unsaved_bytes or live.must_rewrite or self._foreign:
                     await asyncio.to_thread(self._save)
             # A thread for nothing would be most of what it costs.
-            if live.unsynced_bytes or live.must_rewrite or not self.journal.is_synced:
+            if live.unsynced_bytes or live.must_rewrite or not self.journal.file.is_synced:
                 try:
                     await asyncio.to_thread(self._sync_files)
                 except StorageTrouble:
@@ -710,7 +688,7 @@ class Context:
 
     def _sync_journal(self) -> None:
         with contextlib.suppress(StorageTrouble):
-            self.journal.sync()
+            self.journal.file.sync()
 
     def _save(self) -> None:
         """Write what is not written, anew if need be. In a thread, under `_lock`; refusals become `live.trouble`."""
@@ -748,7 +726,7 @@ class Context:
             with contextlib.suppress(StorageTrouble):
                 self._live.rewrite(self._set_aside)
         with contextlib.suppress(StorageTrouble):
-            self.journal.close()
+            self.journal.file.close()
 
     def _notify(self) -> None:
         trouble, before = self._live.trouble, self._published

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, overload
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.tokens import message_tokens, stored_image_tokens, text_tokens
+from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
 from kimi_tui.session.schema import (
     CHECKPOINT,
@@ -138,14 +139,23 @@ class ContextIndex:
         """Offset and length of a message's record, without its line feed."""
         return self._starts[index], self._lengths[index]
 
-    def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
-        """The (first) checkpoint of that id."""
+    def checkpoint(self, checkpoint_id: int) -> Checkpoint:
+        """The (first) checkpoint of that id.
+
+        Raises:
+            UnknownCheckpoint: There is none; the text names those that there are.
+        """
         # Ids rise by one except in damaged files, so the place is nearly always the id less the first one's.
         if self.checkpoints:
             guess = checkpoint_id - self.checkpoints[0].id
             if 0 <= guess < len(self.checkpoints) and self._regular:
                 return self.checkpoints[guess]
-        return next((point for point in self.checkpoints if point.id == checkpoint_id), None)
+        for point in self.checkpoints:
+            if point.id == checkpoint_id:
+                return point
+        last = self.n_checkpoints - 1
+        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "none at all"
+        raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
 
     def usage_before(self, offset: int) -> tuple[int, int] | None:
         """The last usage before an offset: its tokens and how many messages come before it."""

@@ -624,11 +624,11 @@ class Compactor:
         if start is None:
             base = meter.estimate(part.said_tokens)
         else:
-            base = conversation.tokens_before(start.id) + meter.scale.of_texts(part.said_tokens)
+            base = conversation.figure_before(start).tokens + meter.scale.of_texts(part.said_tokens)
         # Of what was kept apart from its surroundings no server has counted anything.
         kept = KeptTokens(context.messages, part.kept, base, meter.scale.of_texts)
         tail = len(context.messages) if until is None else until.message_index
-        saved = 0 if until is None else conversation.tokens_before(until.id) - kept.before(tail)
+        saved = 0 if until is None else conversation.figure_before(until).tokens - kept.before(tail)
         rest = await asyncio.to_thread(
             renumbered,
             context,
@@ -753,7 +753,7 @@ class Compactor:
                     "" if is_summary else label,
                     Figure(point.tokens, measured=False)
                     if point.tokens
-                    else conversation.figure_before(point.id),
+                    else conversation.figure_before(point),
                     was=names[point.uid].was,
                     kept=some_kept,
                     said=said if some_kept else (),

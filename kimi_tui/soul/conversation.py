@@ -188,23 +188,17 @@ class Conversation:
         """Whether the conversation ends in the middle of something, so that the agent could go on from there."""
         return ends_open(self.context.messages)
 
-    def tokens_before(self, checkpoint_id: int) -> int:
-        """Tokens of what precedes a checkpoint: see `figure_before`."""
-        return self.figure_before(checkpoint_id).tokens
+    def figure_before(self, point: Checkpoint, line: WorldLineContent | None = None) -> Figure:
+        """The tokens of what precedes a checkpoint: as they were published, else by the file of its world line.
 
-    def figure_before(self, checkpoint_id: int) -> Figure:
-        """Tokens of what precedes a checkpoint of the live world line, as they were published.
-
-        Raises:
-            KeyError: there is no such checkpoint.
+        Args:
+            point: the checkpoint.
+            line: its world line; None for the live one.
         """
-        return self.figure_of(self.context.checkpoint_of(checkpoint_id), self.context.world_line)
-
-    def figure_of(self, point: Checkpoint, line: WorldLineContent) -> Figure:
-        """The same of any world line."""
         known = self.figures.get(point.uid)
         if known is not None:
             return known
+        line = line or self.context.world_line
         kind = kind_of(kinds_behind(line.index, point), point.id)
         return WorldLineTokens(line, self.meter.scale).at(point, kind)
 
@@ -221,7 +215,7 @@ class Conversation:
         Raises:
             UnknownCheckpoint: there is none, or it is that one; the text is for the user.
         """
-        point = self.context.checkpoint_of(checkpoint_id)
+        point = self.context.index.checkpoint(checkpoint_id)
         if point is self.context.checkpoints[0] and self.begins_with_summary:
             raise UnknownCheckpoint(
                 f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."

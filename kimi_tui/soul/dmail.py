@@ -28,7 +28,7 @@ from kimi_tui.llm.message import ImagePart, Message, user_message
 from kimi_tui.llm.provider import ChatProvider, Completion
 from kimi_tui.llm.tokens import estimate, message_tokens
 from kimi_tui.prompts import prompt
-from kimi_tui.session.context import Context, Reverted, known_checkpoint
+from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.schema import Checkpoint, NewCheckpoint, marker_text, new_uid
@@ -138,7 +138,7 @@ class DMailDelivery:
         Raises:
             asyncio.CancelledError: stopped while asking (nothing was sent), or while delivering (it was).
         """
-        point = self._conversation.context.checkpoint_of(back.checkpoint_id)
+        point = self._conversation.context.index.checkpoint(back.checkpoint_id)
         messages = await self._reviewed(back, point)
         if messages is None:
             return False
@@ -168,7 +168,7 @@ class DMailDelivery:
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
         context = conversation.context
-        figure = conversation.figure_of(point, context.world_line)
+        figure = conversation.figure_before(point)
         dmail = await self._compose(point, messages, files, author, images)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
@@ -219,7 +219,7 @@ class DMailDelivery:
             KeyError: there is no such checkpoint.
         """
         conversation = self._conversation
-        point = conversation.context.checkpoint_of(checkpoint_id)
+        point = conversation.context.index.checkpoint(checkpoint_id)
         kinds = conversation.context.index.kinds(point.message_index)
         stays = {n for n, kind in enumerate(kinds) if kind == MessageKind.SAID}
         stays.update(whole_groups(*self._undone(point.message_index)))
@@ -631,10 +631,12 @@ class UserDMails:
         index = await asyncio.to_thread(
             self.operations.session.world_lines.index, target.world_line
         )
-        if index.checkpoint(target.id) is None:
+        try:
+            index.checkpoint(target.id)
+        except UnknownCheckpoint:
             raise UnknownCheckpoint(
                 f"World line {target.world_line} has no checkpoint #{target.id}."
-            )
+            ) from None
         try:
             await self.operations.rewind(Target(END, target.world_line))
         except AlreadyThere:
@@ -741,7 +743,7 @@ class UserDMails:
         if not target.world_line:
             self.conversation.reachable(target.id)
         line = self.operations.session.world_line(target.world_line)
-        return line.messages[known_checkpoint(line.index, target.id).message_index :]
+        return line.messages[line.index.checkpoint(target.id).message_index :]
 
     async def _ask_for_draft(
         self, provider: ChatProvider, undone: Sequence[Message], budget: int

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session import undo as session_operations
-from kimi_tui.session.context import Reverted, known_checkpoint
+from kimi_tui.session.context import Reverted
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import JournalEntry
@@ -138,7 +138,7 @@ class Operations:
             return await self._jump(target, prepared)
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
-        figure = conversation.figure_before(point.id)
+        figure = conversation.figure_before(point)
         prompt, images = await self._prompt_at(target)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
@@ -269,7 +269,7 @@ class Operations:
     async def _prompt_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
         """The message of the user that a checkpoint began with, and its images; empty where it began with none."""
         line = await self._line(target)
-        point = known_checkpoint(line.index, target.id)
+        point = line.index.checkpoint(target.id)
         there = await asyncio.to_thread(segment_at, line, point)
         return rewind_prompt(there, target.said), rewind_images(there, target.said)
 
@@ -301,7 +301,7 @@ class Operations:
         """What the steps that an undo takes along made of files, beside those that the operation had brought back."""
         if toll.target.is_end:
             return ()
-        point = self.conversation.context.checkpoint_of(toll.target.id)
+        point = self.conversation.context.index.checkpoint(toll.target.id)
         return await self.restorer.staying(point, undone.paths)
 
     async def _back(
@@ -337,7 +337,7 @@ class Operations:
         line = await self._line(target)
         if target.is_end and line.checkpoints:
             return line.checkpoints[-1]
-        return known_checkpoint(line.index, target.id)
+        return line.index.checkpoint(target.id)
 
     async def _points_of(self, left: JournalEntry) -> Sequence[Checkpoint]:
         """The checkpoints of the line that an operation left; none where it left none.
@@ -352,8 +352,8 @@ class Operations:
     async def _figure_at(self, target: Target) -> Figure:
         """The tokens of what precedes a checkpoint of another world line."""
         line = await self._line(target)
-        point = known_checkpoint(line.index, target.id)
-        return await asyncio.to_thread(self.conversation.figure_of, point, line)
+        point = line.index.checkpoint(target.id)
+        return await asyncio.to_thread(self.conversation.figure_before, point, line)
 
     async def _follow(self, reverted: Reverted, figure: Figure | None = None) -> None:
         """Let the live conversation follow; `figure` is of all that it holds now."""

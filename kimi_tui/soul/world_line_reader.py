@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.prompts import INTERRUPTED
-from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
@@ -241,7 +240,7 @@ class WorldLineReader:
             KeyError: no such checkpoint or world line.
         """
         line = await asyncio.to_thread(self.session.world_line, target.world_line)
-        end = None if target.is_end else known_checkpoint(line.index, target.id).message_index
+        end = None if target.is_end else line.index.checkpoint(target.id).message_index
         # What is appended meanwhile does not belong to it.
         kept = line.messages[: len(line.messages) if end is None else end]
         return await asyncio.to_thread(as_markdown, kept)
