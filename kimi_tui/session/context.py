@@ -172,10 +172,10 @@ class Context:
         journal: The journal of operations.
         index: Where things stand in the live line; another object after each switch, and not to be changed.
         messages: Its messages, parsed when looked at; another object after each switch.
-        scale: What estimates of its tokens are taken for; whoever asks a model teaches it.
-        published: The tokens that were published for what precedes a checkpoint, or for all of the live line as it is now
-            (None); None where nothing was. The engine puts its own in, so that the journal of operations says what the user
-            was told.
+        scale: Corrects estimates of its tokens; the engine teaches it with each answer of the model.
+        published_tokens: Gives the tokens that were published for what precedes a checkpoint, for None those of all of the
+            live line; None where none were published. Set by the engine, so that the journal of operations has the figures
+            that the user saw.
     """
 
     def __init__(
@@ -187,10 +187,10 @@ class Context:
         self.folder = folder
         self.storage = storage or Storage()
         self.scale = TokenScale()
-        self.published: Callable[[Checkpoint | None], int | None] = lambda point: None
+        self.published_tokens: Callable[[Checkpoint | None], int | None] = lambda point: None
         self.journal = Journal(folder, self.storage)
         self._live = DurableFile(live_path(folder), self.storage, self._make_folder)
-        self._take_over(ContextIndex(), MessageCache())
+        self._set_index(ContextIndex(), MessageCache())
         self._on_trouble: Callable[[StorageTrouble | None], None] = lambda _trouble: None
         self._on_remark: Callable[[str], None] = lambda _text: None
         self._make = make_folder or (lambda: self.storage.make_folder(folder))
@@ -251,7 +251,7 @@ class Context:
     @property
     def token_count(self) -> int:
         """Tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
-        published = self.published(None)
+        published = self.published_tokens(None)
         if published is not None:
             return published
         return self._tokens_of(
@@ -259,11 +259,11 @@ class Context:
         )
 
     def _tokens_of(self, index: ContextIndex, estimate: int) -> int:
-        """Tokens of a line that `TokenEstimate` takes to hold so many."""
+        """The tokens of a line whose `TokenEstimate` is given: only what came after its last usage is corrected."""
         usage = index.usage_before(index.size)
         if usage is None:
-            return self.scale.of_request(estimate)
-        return usage[0] + self.scale.of_texts(estimate - usage[0])
+            return self.scale.corrected_request(estimate)
+        return usage[0] + self.scale.corrected(estimate - usage[0])
 
     # -- how much of it is safe ------------------------------------------------------------------------
 
@@ -494,7 +494,7 @@ class Context:
                 self._notify()
             left, kept = self.index, self.index.messages_before(plan.shared)
             self._cache.cut(plan.shared)
-            self._take_over(plan.index, self._cache)
+            self._set_index(plan.index, self._cache)
             # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
             # Its size alone would not tell: records of other names are as long.
             self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
@@ -548,8 +548,8 @@ class Context:
         after = entry.tokens_after or None
         if after is None and point is not None and not index.usages_between(keep, index.size):
             added = sum(map(message_tokens, all_messages[index.messages_before(keep) :]))
-            if (published := self.published(point)) is not None:
-                after = published + self.scale.of_texts(added)
+            if (published := self.published_tokens(point)) is not None:
+                after = published + self.scale.corrected(added)
         if after is None:
             after = self._tokens_of(index, TokenEstimate().before(index, index.size, all_messages))
         entry = replace(
@@ -631,11 +631,11 @@ class Context:
         if refused is not None and refused.errno not in READ_ONLY:
             self._live.distrust(refused, "save the conversation")
         self._live.salvage_tail()
-        self._take_over(index, MessageCache())
+        self._set_index(index, MessageCache())
         self._held_by = (0, 0)
         self.messages.preload(_PRELOAD_BYTES)
 
-    def _take_over(self, index: ContextIndex, cache: MessageCache) -> None:
+    def _set_index(self, index: ContextIndex, cache: MessageCache) -> None:
         """The live file has this index now; `cache` holds only messages that are in it."""
         self.index, self._cache = index, cache
         self.messages = MessageList(index, self._live.read, cache)

@@ -91,7 +91,7 @@ class Attachments:
         self._without_keys = without_keys
         self._seeing = seeing
 
-    async def admit(self, text: str, images: Sequence[Image]) -> None:
+    async def check_and_store(self, text: str, images: Sequence[Image]) -> None:
         """Before anything is said: store these images; a model that takes none gets no message with one.
 
         Raises:
@@ -105,7 +105,7 @@ class Attachments:
             raise ModelCannotSee(model.name, self._seeing)
         await self._store(images)
 
-    async def said(self, text: str, images: Sequence[Image] = ()) -> Message:
+    async def user_message(self, text: str, images: Sequence[Image] = ()) -> Message:
         """The message of these words and images, with what the words name attached.
 
         Raises:

@@ -494,7 +494,7 @@ class Compactor:
         """
         meter = self._conversation.meter
         before = meter.estimate()
-        after = before - meter.scale.of_texts(part.freed_tokens - part.said_tokens)
+        after = before - meter.scale.corrected(part.freed_tokens - part.said_tokens)
         # The few words that the program puts before every summary decide nothing.
         if after - _LEAD_TOKENS >= before:
             raise CompactionFailed(
@@ -574,7 +574,7 @@ class Compactor:
                     raise
                 budget = max(300, int(min(budget, self._asked) * _SMALLER))
             else:
-                self._conversation.meter.spent(
+                self._conversation.meter.add_usage(
                     Usage(compacted.input_tokens, compacted.output_tokens, compacted.cached_tokens)
                 )
                 return compacted
@@ -624,9 +624,11 @@ class Compactor:
         if start is None:
             base = meter.estimate(part.said_tokens)
         else:
-            base = conversation.figure_before(start).tokens + meter.scale.of_texts(part.said_tokens)
+            base = conversation.figure_before(start).tokens + meter.scale.corrected(
+                part.said_tokens
+            )
         # Of what was kept apart from its surroundings no server has counted anything.
-        kept = KeptTokens(context.messages, part.kept, base, meter.scale.of_texts)
+        kept = KeptTokens(context.messages, part.kept, base, meter.scale.corrected)
         tail = len(context.messages) if until is None else until.message_index
         saved = 0 if until is None else conversation.figure_before(until).tokens - kept.before(tail)
         rest = await asyncio.to_thread(
@@ -672,7 +674,7 @@ class Compactor:
             raise NothingToCompact("There is no summary on this line.")
         new = summary_message(text)
         was, now = (
-            conversation.meter.scale.of_texts(message_tokens(message))
+            conversation.meter.scale.corrected(message_tokens(message))
             for message in (conversation.context.messages[place], new)
         )
         anew = await asyncio.to_thread(
@@ -714,7 +716,7 @@ class Compactor:
         """
         conversation, world_line = self._conversation, reverted.world_line
         try:
-            await conversation.follow(kept)
+            await conversation.refresh(kept)
             await self._publish_points(reverted, first, renamed)
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
@@ -801,7 +803,7 @@ class Renumbered:
     renamed: tuple[Renamed, ...]
 
     def moved_pins(self, pins: Collection[Pin]) -> list[Pin]:
-        """Those of some pins whose messages have another number now, as they are called there."""
+        """Of these pins those whose message has another number now, by its new checkpoint and number."""
         return [
             (one.uid, order)
             for one in self.renamed

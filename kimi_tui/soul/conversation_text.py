@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
 from kimi_tui.llm.tokens import estimate
-from kimi_tui.soul.messages import dmail_text, fact_of, internal_kind, summary_text
+from kimi_tui.soul.messages import dmail_text, image_block, internal_kind, summary_text
 
 _CHARS_PER_TOKEN = 4
 
@@ -117,7 +117,7 @@ def _body(message: Message, caps: _Caps) -> str:
         elif isinstance(part, ThinkPart) and caps.think and part.think.strip():
             texts.append(f"(thought: {shortened(part.think.strip(), caps.think)})")
         elif isinstance(part, ImagePart):
-            texts.append(f"[{fact_of(part).label}]")
+            texts.append(f"[{image_block(part).label}]")
     return "\n".join(texts)
 
 

@@ -183,7 +183,7 @@ class DMailDelivery:
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
                 files=entry,
             )
-        await conversation.follow(reverted.messages_kept, figure, reverted.messages_kept)
+        await conversation.refresh(reverted.messages_kept, figure, reverted.messages_kept)
         conversation.publish_reverted(
             reverted,
             text=dmail.text,
@@ -235,7 +235,7 @@ class DMailDelivery:
         tokens = await asyncio.to_thread(lambda: sum(map(message_tokens, there)))
         return replace(
             found,
-            tokens_after=found.tokens_after + conversation.meter.scale.of_texts(tokens),
+            tokens_after=found.tokens_after + conversation.meter.scale.corrected(tokens),
             estimated=True,
             prompt="",
         )
@@ -732,7 +732,7 @@ class UserDMails:
                 completion = await self._ask_for_draft(provider, undone, budget)
             except asyncio.CancelledError:
                 return ""
-        conversation.meter.spent(completion.usage)
+        conversation.meter.add_usage(completion.usage)
         conversation.publish_status()
         text = completion.message.text.strip()
         if not text:

@@ -36,7 +36,7 @@ from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact,
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
-from kimi_tui.soul.messages import Author, facts_of, is_user_words
+from kimi_tui.soul.messages import Author, is_user_words, pasted_image_block
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
@@ -278,7 +278,7 @@ class KimiSoul:
         return self._history
 
     def hand_over_history(self) -> Sequence[EventRecord]:
-        """The same, for the first listener: a long one takes much room, so it is kept no longer here."""
+        """The history for the first listener. It is dropped here then: a long one takes much memory."""
         history, self._history = self._history, ()
         return history
 
@@ -314,7 +314,7 @@ class KimiSoul:
             ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
             StorageTrouble: the disk refused an image; nothing was said.
         """
-        await self._attachments.admit(text, images)
+        await self._attachments.check_and_store(text, images)
         begins()
         # What is queued from now on was said after this.
         await self._alone(self._turn(text, images, self._steering.queued), stoppable=True)
@@ -867,7 +867,7 @@ class KimiSoul:
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
     ) -> None:
         resumed = not (text.strip() or images)
-        self.wire.publish(TurnBegin(text, resumed, tuple(map(facts_of, images))))
+        self.wire.publish(TurnBegin(text, resumed, tuple(map(pasted_image_block, images))))
         end = await self._attempt(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
@@ -958,7 +958,7 @@ async def _proposed_title(conversation: Conversation) -> str:
     except (LLMError, TimeoutError) as error:
         log.info("the session was not named: %s", type(error).__name__)
         return ""
-    conversation.meter.spent(completion.usage)
+    conversation.meter.add_usage(completion.usage)
     lines = completion.message.text.strip().splitlines()
     return short_title(one_line(lines[0]).strip(" .\"'`*#“”«»")) if lines else ""
 

@@ -61,7 +61,7 @@ class LoopLimits:
         return max(1, min(by_ratio, window - self.reserve(window)))
 
 
-def _unheard(_: object) -> None:
+def _ignore(_: object) -> None:
     """For calls whose answer is used only when it is whole."""
 
 
@@ -85,7 +85,7 @@ class ModelSlot:
         self._answered: ChatProvider | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    def needed(self) -> ChatProvider:
+    def require(self) -> ChatProvider:
         """The provider in use.
 
         Raises:
@@ -114,7 +114,7 @@ class ModelSlot:
         Raises:
             LLMNotSet: there is none.
         """
-        provider = self.needed()
+        provider = self.require()
         self._calls[provider] += 1
         try:
             yield provider
@@ -129,7 +129,7 @@ class ModelSlot:
         tools: Sequence[ToolSpec],
         history: Sequence[Message],
         *,
-        on_item: Callable[[StreamItem], None] = _unheard,
+        on_item: Callable[[StreamItem], None] = _ignore,
         on_retry: Callable[[RetryNotice], None] | None = None,
         collector: Collector | None = None,
     ) -> Completion:
@@ -155,7 +155,7 @@ class ModelSlot:
             tools,
             history,
             on_item=on_item,
-            on_retry=on_retry or _unheard,
+            on_retry=on_retry or _ignore,
             policy=self._policy if on_retry else replace(self._policy, patience_s=0.0),
             retry_now=self._retry_now,
             collector=collector,

@@ -25,7 +25,7 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.messages import (
     command_report,
     dmail_text,
-    images_in,
+    image_blocks,
     is_user_words,
     summary_text,
 )
@@ -79,7 +79,7 @@ def rewind_images(segment: Segment, chosen: int = -1) -> tuple[ImageBlock, ...]:
     """The images that were pasted into that; those that it names come by their names again."""
     words = segment.words
     returned = (words[n] for n in _returned(segment, chosen))
-    return tuple(one for message in returned for one in images_in(message, pasted=True))
+    return tuple(one for message in returned for one in image_blocks(message, pasted=True))
 
 
 def _returned(segment: Segment, chosen: int) -> range:

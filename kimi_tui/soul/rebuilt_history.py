@@ -32,7 +32,7 @@ from kimi_tui.soul.messages import (
     command_report,
     dmail_text,
     ends_open,
-    images_in,
+    image_blocks,
     internal_kind,
     is_user_words,
     summary_text,
@@ -473,7 +473,7 @@ class _HistoryBuilder:
         if kind == "user":
             words = next(n for n, m in enumerate(segment.messages) if is_user_words(m))
             said = segment.messages[words]
-            yield ev.TurnBegin(said.text, images=images_in(said))
+            yield ev.TurnBegin(said.text, images=image_blocks(said))
             yield created
             if said.attached:
                 yield ev.FilesAttached(0, said.attached)
@@ -597,13 +597,13 @@ def events_from_messages(
                     outcome.is_error,
                     outcome.output,
                     outcome.message,
-                    images_in(message),
+                    image_blocks(message),
                     interrupted=was_stopped(outcome),
                     id=call_id,
                 )
         elif is_user_words(message):
             said = message.text
-            yield ev.SteerTaken("", said, number=number, images=images_in(message))
+            yield ev.SteerTaken("", said, number=number, images=image_blocks(message))
             if message.attached:
                 yield ev.FilesAttached(number, message.attached)
         elif said.startswith("!") and (told := command_report(message)) is not None:
@@ -672,7 +672,7 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
             if is_user_words(message):
                 add_kept()
                 said = message.text
-                events.append(TurnBegin(said, images=images_in(message)))
+                events.append(TurnBegin(said, images=image_blocks(message)))
                 n_steps = 0
             elif command_report(message) is not None and uid:
                 kept.append(message)

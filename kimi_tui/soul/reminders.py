@@ -58,7 +58,7 @@ class Reminders:
     async def due(self) -> list[Message]:
         """What to tell before the next step."""
         if self._approval.mode != self._first_mode:
-            await self._conversation.remember()
+            await self._conversation.load_memory()
         return [*self._of_mode(), *map(user_message, self._of_jobs())]
 
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:

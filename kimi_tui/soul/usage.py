@@ -367,7 +367,7 @@ def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> S
 
 
 def with_journal(counted: Statistics, entries: Iterable[JournalEntry]) -> Statistics:
-    """The same, with what the journal of operations knows and the record does not (it is lost, or was imported)."""
+    """Statistics completed by the journal of operations, where the record that they were counted from is lost or imported."""
     by_kind: dict[str, list[tuple[int, int]]] = {"dmail": [], "compaction": [], "rewind": []}
     for entry in entries:
         if entry.op in by_kind:

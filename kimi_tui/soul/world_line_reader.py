@@ -20,7 +20,7 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import (
     dmail_text,
-    images_in,
+    image_blocks,
     internal_kind,
     summary_text,
     words_with_images,
@@ -353,7 +353,7 @@ def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[W
                 ),
                 calls=tuple((c.function.name, call_target(c)) for c in message.tool_calls or ()),
                 pinned=pinned,
-                display=images_in(message),
+                display=image_blocks(message),
                 sent_from=came.sent_from,
                 saved=came.saved,
             )
@@ -409,7 +409,7 @@ def as_markdown(messages: Iterable[Message]) -> str:
         if message.role == "tool":
             call = calls.pop(0) if calls else None
             outcome = outcome_of(message)
-            images = [f"[{image.label}]" for image in images_in(message)]
+            images = [f"[{image.label}]" for image in image_blocks(message)]
             texts = [outcome.message, outcome.output, *images]
             said = "\n".join(text for text in texts if text.strip())
             failed = " (failed)" if outcome.is_error else ""
