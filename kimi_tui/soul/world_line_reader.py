@@ -174,15 +174,15 @@ class RecordedFacts:
     """What only the record knows of messages: what the card of a result draws, and where a D-Mail came from.
 
     Args:
+        figures: the session's.
         records: all of it; none where that need not be known.
     """
 
-    def __init__(self, records: Sequence[EventRecord] = ()) -> None:
+    def __init__(self, figures: RowFigures, records: Sequence[EventRecord] = ()) -> None:
         self._pieces = records_by_checkpoint(records)
         self._dmails: dict[str, DMailOrigin] = {}
-        figures, sent = RowFigures(), DMailCuts()
+        sent = DMailCuts()
         for record in records:
-            figures.apply(record.event)
             sent.apply(record.event)
         for uid, cut in sent.all:
             self._dmails[uid] = DMailOrigin(cut.from_checkpoint, saved_by(uid, cut, figures))
@@ -231,7 +231,7 @@ class WorldLineReader:
             KeyError: no such world line.
         """
         line = await asyncio.to_thread(self.session.world_line, world_line)
-        return await asyncio.to_thread(_messages, line, 0, pins, RecordedFacts())
+        return await asyncio.to_thread(_messages, line, 0, pins, RecordedFacts(self.figures))
 
     async def markdown(self, target: Target) -> str:
         """A world line up to before a checkpoint of it, or all of it, as Markdown.
@@ -255,7 +255,9 @@ class WorldLineReader:
         other = await asyncio.to_thread(self.session.world_line, world_line)
         shared = await asyncio.to_thread(shared_checkpoints, line, other)
         live, points = line.checkpoints, other.checkpoints
-        facts = await asyncio.to_thread(lambda: RecordedFacts(session_history(self.session)))
+        facts = await asyncio.to_thread(
+            lambda: RecordedFacts(self.figures, session_history(self.session))
+        )
         figure = self.figures.get(live[shared].uid) if 0 < shared < len(live) else None
         return WorldLineComparison(
             world_line=world_line,
