@@ -299,7 +299,7 @@ class Context:
         on_trouble: Callable[[StorageTrouble | None], None],
         on_remark: Callable[[str], None],
     ) -> None:
-        """Be told about the disk, on the event loop.
+        """Set what is called about the disk, on the event loop.
 
         Args:
             on_trouble: Called when the disk begins to refuse, and with None when all is saved again.
@@ -310,7 +310,7 @@ class Context:
             on_trouble(self.trouble)
 
     def remark(self, text: str) -> None:
-        """Give whoever listens a sentence on the session's files."""
+        """Pass a sentence for the user on to `on_remark`."""
         self._on_remark(text)
 
     async def sync(self) -> bool:
@@ -444,7 +444,7 @@ class Context:
         return await self._run_to_completion(self._change(change))
 
     def prepare_revert(self, checkpoint_id: int) -> None:
-        """Somebody looks at what reverting to this checkpoint would take: make ready what can be made ready.
+        """Copy ahead what a revert to this checkpoint would keep, while the user looks at its preview.
 
         Raises:
             UnknownCheckpoint: There is none of that id.
@@ -508,7 +508,7 @@ class Context:
         return Reverted(entry, n, left, kept, StoredMessages(self.storage, path, left, gone))
 
     def _planned(self, change: ContextChange, entry: JournalEntry) -> RotationPlan:
-        """Work out what the new line is, and what it drops. In a thread, while nothing else changes the line.
+        """Plan the new line, and count what it drops. In a thread, while nothing else changes the line.
 
         Raises:
             OSError: A world line cannot be read.

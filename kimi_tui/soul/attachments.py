@@ -92,7 +92,7 @@ class Attachments:
         self._seeing = seeing
 
     async def check_and_store(self, text: str, images: Sequence[Image]) -> None:
-        """Before anything is said: store these images; a model that takes none gets no message with one.
+        """Check before a turn begins that the model takes the images of a message, and store those that were pasted.
 
         Raises:
             ModelCannotSee: the message has images, or names some.
@@ -106,7 +106,7 @@ class Attachments:
         await self._store(images)
 
     async def user_message(self, text: str, images: Sequence[Image] = ()) -> Message:
-        """The message of these words and images, with what the words name attached.
+        """The user message of a text and images, with the files and images attached that the text names.
 
         Raises:
             StorageTrouble: the disk refused an image.

@@ -464,11 +464,11 @@ class Compactor:
         kept.update(place for place in pinned if first <= place < end)
         said = tuple(m for m in compacted.messages if id(m) not in places)
         is_marker = self._conversation.context.index.is_marker
-        told = [n for n in range(first, end) if not is_marker(n)]
-        gone = [n for n in told if n not in kept]
+        unmarked = [n for n in range(first, end) if not is_marker(n)]
+        gone = [n for n in unmarked if n not in kept]
         answered = frozenset(
             place
-            for place, following in pairwise(told)
+            for place, following in pairwise(unmarked)
             if place in kept
             and following not in kept
             and is_user_words(messages[place])

@@ -322,7 +322,7 @@ class Conversation:
         self.publish(self.status)
 
     def publish(self, event: Event) -> None:
-        """Publish what changes the context or its figures."""
+        """Publish an event that changes the context or its figures, and count it in the ledger and the row figures."""
         self.ledger.follow(event)
         self.figures.apply(event)
         self.wire.publish(event)

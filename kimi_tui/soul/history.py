@@ -174,13 +174,13 @@ def _possible_ends(
     """What a record may lack behind its newest step, the shortest first; none where it lacks what is further up."""
     context, rebuilt = session.context, rebuild_history(session, stored)
     begun = _begun(stored, len(stored))
-    told = _made_in(stored)
+    recorded = _made_in(stored)
     starts = [place for place, one in enumerate(rebuilt) if isinstance(one.event, _BEGINS)]
-    # What the record has already is not told twice, as in that of a fork, whose other lines went on without it.
+    # What the record has already is not added twice, as in that of a fork, whose other lines went on without it.
     starts = [
-        place for place in starts[-_MOST_MISSING:] if told.isdisjoint(_made_in(rebuilt[place:]))
+        place for place in starts[-_MOST_MISSING:] if recorded.isdisjoint(_made_in(rebuilt[place:]))
     ]
-    known = told | _made_in(rebuilt[starts[0] :] if starts else ())
+    known = recorded | _made_in(rebuilt[starts[0] :] if starts else ())
     if any(point.uid not in known for point in context.checkpoints):
         return
     for place in reversed(starts):
@@ -227,16 +227,16 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
     made = list(events_from_messages(segment.messages, point.uid))
     rest = list[Event]()
     for kind in (ev.ThinkPart, ev.TextPart):
-        told, whole = (
+        recorded, whole = (
             "".join(one.text for one in events if isinstance(one, kind)) for events in (piece, made)
         )
-        if whole.startswith(told) and whole != told:
-            rest.append(kind(whole[len(told) :]))
+        if whole.startswith(recorded) and whole != recorded:
+            rest.append(kind(whole[len(recorded) :]))
     rest += _rest_of_calls(piece, made)
     usages = context.index.usages_between(point.offset, end)
     last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
-    is_told = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
-    if len(usages) == 2 and last is not None and not is_told:
+    is_recorded = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
+    if len(usages) == 2 and last is not None and not is_recorded:
         sent, used = usages
         rest.append(
             last._replace(
@@ -268,11 +268,11 @@ def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Ev
     for event in made:
         match event:
             case ev.ToolCall(key=key, arguments=whole):
-                told = arguments.get(key)
-                if told is None:
+                recorded = arguments.get(key)
+                if recorded is None:
                     yield event
-                elif whole.startswith(told) and whole != told:
-                    yield ev.ToolCallPart(key, whole[len(told) :])
+                elif whole.startswith(recorded) and whole != recorded:
+                    yield ev.ToolCallPart(key, whole[len(recorded) :])
             case ev.ToolStarted(key=key) if key in wanted and key not in begun:
                 yield event
             case ev.ToolResult(key=key) if key in wanted:
@@ -324,5 +324,5 @@ def fits(records: list[EventRecord], session: Session) -> bool:
         if MessageKind.SUMMARY in (kinds := index.kinds(point.message_index, end))
         and not set(kinds) <= _BESIDE_SUMMARY
     ]
-    told = records_by_checkpoint(records) if kept else {}
-    return all(any(isinstance(one.event, _SAID) for one in told.get(uid, ())) for uid in kept)
+    recorded = records_by_checkpoint(records) if kept else {}
+    return all(any(isinstance(one.event, _SAID) for one in recorded.get(uid, ())) for uid in kept)

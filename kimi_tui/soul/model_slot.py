@@ -62,7 +62,7 @@ class LoopLimits:
 
 
 def _ignore(_: object) -> None:
-    """For calls whose answer is used only when it is whole."""
+    """A callback for calls whose answer is used only when it is whole."""
 
 
 class ModelSlot:
@@ -86,10 +86,10 @@ class ModelSlot:
         self._closing: set[asyncio.Task[None]] = set()
 
     def require(self) -> ChatProvider:
-        """The provider in use.
+        """The provider in use, which must be set.
 
         Raises:
-            LLMNotSet: there is none.
+            LLMNotSet: it is not.
         """
         if self.current is None:
             raise LLMNotSet(NOT_SET, advice=NOT_SET_ADVICE)
@@ -140,9 +140,9 @@ class ModelSlot:
             system: the system prompt.
             tools: what the model may call.
             history: the messages.
-            on_item: hears every part of the answer as it streams.
-            on_retry: hears of every failed attempt; what it streamed is void. Without it no overload is waited out.
-            collector: holds what the running attempt has streamed, for a caller that may be cancelled.
+            on_item: called with every part of the answer as it streams.
+            on_retry: called for every failed attempt; what it streamed is void. Without it no overload is waited out.
+            collector: filled with what the running attempt has streamed, for a caller that may be cancelled.
 
         Raises:
             LLMError: it failed for good.

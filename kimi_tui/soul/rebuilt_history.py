@@ -272,17 +272,17 @@ class _HistoryBuilder:
             return
         wanted = frozenset(entry.paths)
         for record in self._restored:
-            told = record.event
-            assert isinstance(told, ev.FilesRestored)
+            restored = record.event
+            assert isinstance(restored, ev.FilesRestored)
             if (
-                told.uid == uid
+                restored.uid == uid
                 and record.at >= at
-                and wanted.issuperset(told.restored + told.deleted)
+                and wanted.issuperset(restored.restored + restored.deleted)
             ):
                 break
         else:
-            told = ev.FilesRestored(uid, entry.paths)
-        self._add(told, at)
+            restored = ev.FilesRestored(uid, entry.paths)
+        self._add(restored, at)
 
     def add_switch(self, world_line: WorldLine, back: WorldLine, shared: int) -> None:
         """Add that the first `shared` checkpoints of `back` took the place of `world_line` (jump, undo or redo)."""
@@ -364,7 +364,7 @@ class _HistoryBuilder:
         while rest and not isinstance(rest[0].event, CheckpointCreated):
             del rest[0]
         self._add(rest[0].event if rest else self._created(segment), at)
-        self._add_told(point, segment.messages if not rest else [*before, dmail], at)
+        self._add_messages(point, segment.messages if not rest else [*before, dmail], at)
         for record in rest[1:]:
             self._add(record.event, record.at)
 
@@ -381,9 +381,9 @@ class _HistoryBuilder:
         )
         self._add(ev.CompactionEnd(*figures, summary), at)
         lead = next(n for n, m in enumerate(segment.messages) if summary_text(m) is not None)
-        self._add_told(point, segment.messages, at, lead + 1)
+        self._add_messages(point, segment.messages, at, lead + 1)
 
-    def _add_told(
+    def _add_messages(
         self, point: Checkpoint, messages: Sequence[Message], at: float, first: int = 0
     ) -> None:
         """What stands behind a checkpoint from message `first` on, D-Mails and carried summaries among it."""
@@ -409,7 +409,7 @@ class _HistoryBuilder:
         unit = self._kimi_cli_unit(segment)
         at = ev.iso_seconds(segment.point.at) or (unit.at if unit is not None else 0.0)
         place = 0
-        for event in self._made(segment):
+        for event in self._events_of(segment):
             if isinstance(event, ev.ToolResult) and unit is not None:
                 self._add(replace(event, display=unit.display(place)), at)
                 place += 1
@@ -468,7 +468,7 @@ class _HistoryBuilder:
         figure = self._tokens.at(point, kind)
         return checkpoint_created(point, kind, label, figure, first=segment.first)
 
-    def _made(self, segment: Segment) -> Iterator[Event]:
+    def _events_of(self, segment: Segment) -> Iterator[Event]:
         point, kind, created = segment.point, segment.kind, self._created(segment)
         if kind == "user":
             words = next(n for n, m in enumerate(segment.messages) if is_user_words(m))
@@ -499,12 +499,12 @@ def _kept_of(old: Segment, kept: Segment) -> tuple[int, ...] | None:
     if kept.point.was:
         # Also a step behind which nothing stands.
         return tuple(range(len(kept.messages)))
-    told, found = list(map(answered_words, old.messages)), list[int]()
+    before, found = list(map(answered_words, old.messages)), list[int]()
     for message in map(answered_words, kept.messages):
         first = found[-1] + 1 if found else 0
-        if message not in told[first:]:
+        if message not in before[first:]:
             return None
-        found.append(told.index(message, first))
+        found.append(before.index(message, first))
     return tuple(found) or None
 
 
@@ -528,13 +528,13 @@ def _before(dmail: Message, segment: Segment) -> Sequence[Message]:
 
 def _names(carried: Sequence[Message], gone: Sequence[Segment]) -> tuple[str, ...]:
     """Where messages that were carried over stood in what was cut off, as `ContextReverted` names them."""
-    told = [(f"{part.point.uid}:{n}", m) for part in gone for n, m in enumerate(part.messages)]
+    dropped = [(f"{part.point.uid}:{n}", m) for part in gone for n, m in enumerate(part.messages)]
     found: list[str] = []
     first = 0
     for message in carried:
-        place = next((n for n in range(first, len(told)) if told[n][1] == message), None)
+        place = next((n for n in range(first, len(dropped)) if dropped[n][1] == message), None)
         if place is not None:
-            found.append(told[place][0])
+            found.append(dropped[place][0])
             first = place + 1
     return tuple(found)
 

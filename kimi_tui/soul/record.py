@@ -269,10 +269,10 @@ def end_of_record(session: Session) -> list[EventRecord]:
         start = session.record.tail_start(size_bytes)
         parts = list(_decoded(session.record, start))
         ended_at = parts[-1].at if parts else 0.0
-        told = list(_joined(parts))
-        if (records := _from_turn(told)) or start == 0:
+        joined = list(_joined(parts))
+        if (records := _from_turn(joined)) or start == 0:
             break
-        if records := _from_turn(told, in_turn=True):
+        if records := _from_turn(joined, in_turn=True):
             break
     return [*records, *closing_events(records, ended_at)]
 
@@ -288,11 +288,11 @@ def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
             yield record
 
 
-def _from_turn(told: Iterable[EventRecord], *, in_turn: bool = False) -> list[EventRecord]:
+def _from_turn(recorded: Iterable[EventRecord], *, in_turn: bool = False) -> list[EventRecord]:
     """The end of some events that depends on nothing before it: from the first such turn on, or step (`in_turn`)."""
     records: list[EventRecord] = []
     known: set[str] = set()
-    for record in told:
+    for record in recorded:
         match record.event:
             case ContextReverted(uid=uid) if uid not in known:
                 records.clear()
