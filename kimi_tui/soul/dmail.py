@@ -10,7 +10,7 @@
    hears of it.
 
 A D-Mail that the user writes (`UserDMails.send`) takes steps 3 and 4; the model may draft one. A message of another
-world line (`UserDMails.carry`) may also go to the end of the live one, which undoes nothing.
+world line (`UserDMails.carry`) goes to the end of the live one, which undoes nothing.
 """
 
 from __future__ import annotations
@@ -152,7 +152,6 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
-        images: Sequence[ImagePart] = (),
     ) -> Delivered:
         """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
 
@@ -161,7 +160,6 @@ class DMailDelivery:
             messages: what was written, in the order in which it was sent.
             files: what becomes of the working files.
             author: who wrote them.
-            images: what goes with them.
 
         Raises:
             StorageTrouble: the disk refused; nothing changed.
@@ -169,7 +167,7 @@ class DMailDelivery:
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
         context = conversation.context
         figure = conversation.figure_before(point)
-        dmail = await self._compose(point, messages, files, author, images)
+        dmail = await self._compose(point, messages, files, author)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
@@ -246,7 +244,6 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
-        images: Sequence[ImagePart] = (),
     ) -> ComposedDMail:
         """What `deliver` would put there as the conversation is now; nothing changes."""
         restorer = self._restorer
@@ -262,7 +259,6 @@ class DMailDelivery:
             work_dir=str(restorer.work_dir),
             pinned=places,
             author=author,
-            images=images,
         )
 
     def _undone(self, first: int) -> tuple[Sequence[Message], list[int]]:
@@ -447,7 +443,6 @@ def compose_dmail(
     work_dir: str = "",
     pinned: Collection[int] = (),
     author: Author = "agent",
-    images: Sequence[ImagePart] = (),
 ) -> ComposedDMail:
     """Compose the D-Mail for a checkpoint. Reads all that is undone: call it in a thread.
 
@@ -461,7 +456,6 @@ def compose_dmail(
         work_dir: what their paths are relative to.
         pinned: the places in `undone` of messages that the user pinned: they are carried over like the user's words.
         author: who wrote it.
-        images: what goes with it.
     """
     undone = list(undone)
     stay = whole_groups(undone, pinned)
@@ -475,7 +469,7 @@ def compose_dmail(
     body = prompt(template, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
     return ComposedDMail(
         carried,
-        dmail_message(body, author, images),
+        dmail_message(body, author),
         text,
         facts,
         tuple(order for order, place in enumerate(places) if place in pinned),
@@ -590,7 +584,6 @@ class UserDMails:
         text: str,
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
-        images: Sequence[ImagePart] = (),
     ) -> RewindOutcome:
         """Go back to before a checkpoint and put the user's D-Mail there, with the files of that time or without.
 
@@ -614,7 +607,7 @@ class UserDMails:
         restore = NO_FILES
         if plan is not None:
             restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
-        sent = await self.delivery.deliver(point, [text], restore, author="person", images=images)
+        sent = await self.delivery.deliver(point, [text], restore, author="person")
         return RewindOutcome(
             checkpoint_id=point.id,
             world_line=sent.reverted.entry.n,
@@ -644,10 +637,8 @@ class UserDMails:
 
     # -- messages of other world lines -----------------------------------------------------------
 
-    async def carry(
-        self, world_line: int, uid: str, number: int, note: str, to: Target | None
-    ) -> RewindOutcome:
-        """Put one message of another world line at the end of the live one, or at a checkpoint, as a D-Mail.
+    async def carry(self, world_line: int, uid: str, number: int, note: str) -> RewindOutcome:
+        """Put one message of another world line at the end of the live one, as a D-Mail.
 
         Raises:
             KeyError: no such world line, checkpoint or message.
@@ -655,8 +646,6 @@ class UserDMails:
         """
         source, text, images = await asyncio.to_thread(self._message, world_line, uid, number)
         whole = "\n\n".join(part for part in (note.strip(), text) if part)
-        if to is not None:
-            return await self.send(to, f"From {source}:\n\n{whole}", images=images)
         conversation, before = self.conversation, self.conversation.meter.used
         async with journaled_append(conversation.context, "dmail", whole):
             point = await self._append(source, whole, images)

@@ -684,37 +684,24 @@ class KimiSoul:
         return await self._run_alone(self._user_dmails.draft(target), stoppable=True)
 
     async def carry(
-        self,
-        world_line: int,
-        uid: str,
-        number: int,
-        *,
-        note: str = "",
-        to: Target | None = None,
-        go_on: bool = False,
+        self, world_line: int, uid: str, number: int, *, note: str = ""
     ) -> RewindOutcome:
         """Send one message of another world line to the present: as a D-Mail at the end of the live one.
 
-        Nothing is cut then, and `ContextReverted` says so (`from_checkpoint` is less than `checkpoint_id`). With `to`
-        it is a D-Mail to that checkpoint instead.
+        Nothing is cut, and `ContextReverted` says so: its `from_checkpoint` is less than its `checkpoint_id`.
 
         Args:
             world_line: where the message is.
             uid: its checkpoint.
             number: its place behind that, as `WorldLineMessage.number`.
             note: words of the user that stand before it.
-            to: the checkpoint that it goes to.
-            go_on: let the agent go on with it at once.
 
         Raises:
             KeyError: no such message.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._run_alone(self._user_dmails.carry(world_line, uid, number, note, to))
-        if go_on:
-            await self.resume()
-        return outcome
+        return await self._run_alone(self._user_dmails.carry(world_line, uid, number, note))
 
     # -- bookmarks and pins ----------------------------------------------------------------------
 

@@ -252,7 +252,8 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         # A message of another line, with its image, to the present.
         (there,) = [m for m in await on.soul.messages(1) if m.text.startswith("second")]
         await on.soul.rewind(Target(0))
-        await on.soul.carry(1, there.uid, there.number, go_on=True)
+        await on.soul.carry(1, there.uid, there.number)
+        await on.soul.resume()
         (row,) = contents(on)
         assert row[-2:] == ["shot.png", "noise.png"]
         await on.soul.aclose()
