@@ -151,7 +151,7 @@ class ToolMemory:
                     self.mode = mode
         self.known = True
 
-    def took(self, outcome: ToolOutcome) -> None:
+    def update(self, outcome: ToolOutcome) -> None:
         """Take in the outcome of a call that has just ended."""
         for effect in outcome.effects:
             if isinstance(effect, TodoChange):
