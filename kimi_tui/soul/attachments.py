@@ -85,8 +85,8 @@ class Attachments:
         self._without_keys = without_keys
         self._seeing = seeing
 
-    async def admit(self, text: str, images: Sequence[Image]) -> None:
-        """Before anything is said: store these images; a model that takes none gets no message with one.
+    async def check_and_store(self, text: str, images: Sequence[Image]) -> None:
+        """Check before a turn begins that the model takes the images of a message, and store those that were pasted.
 
         Raises:
             ModelCannotSee: the message has images, or names some.
@@ -99,8 +99,8 @@ class Attachments:
             raise ModelCannotSee(model.name, self._seeing)
         await self._store(images)
 
-    async def said(self, text: str, images: Sequence[Image] = ()) -> Message:
-        """The message of these words and images, with what the words name attached.
+    async def user_message(self, text: str, images: Sequence[Image] = ()) -> Message:
+        """The user message of a text and images, with the files and images attached that the text names.
 
         Raises:
             StorageTrouble: the disk refused an image.

@@ -81,7 +81,7 @@ class Job:
 
     @property
     def how_it_ended(self) -> str:
-        """The same in a sentence; empty while it runs."""
+        """How it ended, in a sentence; empty while it runs."""
         return self.outcome.message if self.outcome is not None else ""
 
     @property
@@ -113,12 +113,12 @@ class Jobs:
 
     @property
     def all(self) -> tuple[Job, ...]:
-        """Those that run, and the newest of those that have ended; oldest first."""
+        """The running commands and the newest of those that have ended, oldest first."""
         return tuple(self._jobs.values())
 
     @property
     def running(self) -> tuple[Job, ...]:
-        """Those that run."""
+        """The commands that run."""
         return tuple(job for job in self._jobs.values() if not job.ended)
 
     def get(self, job_id: int) -> Job | None:
@@ -181,7 +181,7 @@ class Jobs:
         return bool(waiting)
 
     def take_ended(self) -> list[Job]:
-        """Those that have ended and of which the model does not know it; from now on it does."""
+        """The commands that have ended since this was last called; the caller tells the model."""
         ended = [job for job in self._jobs.values() if job.ended and not job.is_told]
         for job in ended:
             job.is_told = True

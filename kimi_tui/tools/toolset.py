@@ -52,7 +52,7 @@ class Toolset:
         return self._tools.get(name)
 
     def without(self, name: str) -> Toolset:
-        """The same tools but the one of that name."""
+        """A toolset without the tool of that name."""
         return Toolset(tool for tool in self._tools.values() if tool.name != name)
 
     async def run(self, name: str, arguments: str | None, env: ToolEnv) -> ToolOutcome:

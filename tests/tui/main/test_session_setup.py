@@ -18,7 +18,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
-from kimi_tui.soul import history, runtime
+from kimi_tui.soul import rebuilt_history, runtime
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.conversation import Conversation
@@ -148,7 +148,7 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
         raise ZeroDivisionError
 
     monkeypatch.setattr(session_setup, "end_of_record", nothing)
-    monkeypatch.setattr(history, "end_of_context", broken)
+    monkeypatch.setattr(rebuilt_history, "end_of_context", broken)
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         shown = await one.desk.sees("Reading A first question, 4 messages")
         assert "What shall we work on?" not in shown
