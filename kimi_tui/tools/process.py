@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from kimi_tui.app_paths import home_of
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.supervisor import MARK_NAME, all_below, supervised
 
@@ -85,7 +86,7 @@ def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
 
     A repository of the home folder itself, or around it, is one of the user's own settings and does not count.
     """
-    home = Path(os.path.realpath(environ.get("HOME") or os.path.expanduser("~")))
+    home = Path(os.path.realpath(home_of(environ) or "/"))
     outermost = folder = Path(os.path.realpath(folder))
     for place in (folder, *folder.parents):
         if home.is_relative_to(place):

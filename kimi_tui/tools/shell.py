@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kimi_tui.app_paths import home_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
 from kimi_tui.tools.base import (
@@ -94,7 +95,7 @@ class Shell(Tool[ShellParams]):
             )
         if params.background and env.jobs is not None:
             env.jobs.check_room()
-        where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
+        where = with_tilde(env.work_dir, home_of(env.environ))
         how_long = "in the background" if params.background else f"for at most {params.timeout} s"
         changed = ""
         while True:
@@ -177,7 +178,7 @@ async def _to_its_end(
     confined: Confined | None = None,
 ) -> ToolOutcome:
     """Run a command to its end, and say what came of it and what the sandbox had to do with that."""
-    home = env.environ.get("HOME", "")
+    home = home_of(env.environ)
     if not env.work_dir.is_dir():
         where = with_tilde(env.work_dir, home)
         raise ToolProblem(f"The work folder {where} does not exist any more.", brief="no folder")
