@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
@@ -489,6 +490,7 @@ class Storage:
 _WALKED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE_CHUNK_BYTES = 1 << 20
+_ACCESS_LIST = "system.posix_acl_access"
 
 
 def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False) -> int:
@@ -541,6 +543,7 @@ def create_file(
     *,
     mode: int | None = None,
     owner: tuple[int, int] | None = None,
+    replaces: str = "",
 ) -> None:
     """Write a new file in an open folder and sync it.
 
@@ -551,6 +554,8 @@ def create_file(
         mode: Its permissions, which it has once it is whole; until then it is closed to others. None leaves them to the
             umask.
         owner: User and group that it is given, where that is allowed.
+        replaces: The file of the same folder in whose place it will be put: its access list and what others noted beside
+            it (extended attributes) are kept.
 
     Raises:
         OSError: The disk refused; nothing of it is left.
@@ -563,6 +568,8 @@ def create_file(
             if owner is not None and owner != (os.geteuid(), os.getegid()):
                 with contextlib.suppress(OSError):
                     os.fchown(fd, *owner)
+            if replaces:
+                _take_attributes(fd, replaces, folder)
             if mode is not None:
                 os.fchmod(fd, mode)
             fsync(fd)
@@ -571,6 +578,36 @@ def create_file(
     except BaseException:
         discard(name, folder)
         raise
+
+
+def _take_attributes(fd: int, name: str, folder: int) -> None:
+    """Give an open file the access list and the users' extended attributes of another one.
+
+    Without its list the group would have what the list gives to somebody named in it: that is what its bits say of both.
+
+    Raises:
+        OSError: The access list cannot be had.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        old = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
+    except OSError:
+        return
+    try:
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = os.listxattr(old)
+        for one in names:
+            if one == _ACCESS_LIST:
+                os.setxattr(fd, one, os.getxattr(old, one))
+            elif one.startswith("user."):
+                with contextlib.suppress(OSError):
+                    os.setxattr(fd, one, os.getxattr(old, one))
+    finally:
+        os.close(old)
 
 
 def publish(temporary: str, name: str, folder: int, *, replace: bool) -> None:

@@ -187,6 +187,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
                 data,
                 mode=None if old is None else stat.S_IMODE(old.st_mode),
                 owner=None if old is None else (old.st_uid, old.st_gid),
+                replaces="" if old is None else name,
             )
             publish(temporary, name, folder, replace=expected is not None)
         except FileExistsError as error:
