@@ -359,7 +359,7 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         code = 128 - code
     if ended.ending == "timeout":
         verdict, brief = (
-            f"Stopped after {timeout_s} s (its timeout){'' if ended.n_alive else '; everything it started was ended'}.",
+            f"Stopped after {timeout_s} s (its timeout){'; everything it started was ended' if ended.n_alive == 0 else ''}.",
             f"stopped after {timeout_s} s",
         )
     elif code is None:
@@ -381,7 +381,9 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         )
     if ended.output.binary:
         facts.append("The output looks binary.")
-    if ended.n_alive:
+    if ended.n_alive is None:
+        facts.append("It ended what watched over it, so that something it started may still run.")
+    elif ended.n_alive:
         facts.append(f"Processes that it started and that could not be ended: {ended.n_alive}.")
     if ended.n_left:
         processes = "process" if ended.n_left == 1 else "processes"
