@@ -57,6 +57,8 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _NO_LINK = "it is a symbolic link, not a file of its own"
+_OTHER_NAME = "it has another name in another folder, and is not written to"
+_WRITING = os.O_WRONLY | os.O_RDWR
 
 Identity = tuple[int, int]
 """Which file it is, as long as it has a name or is open: its device and its inode."""
@@ -84,6 +86,9 @@ def open_regular(
 ) -> int:
     """A descriptor of a regular file that children do not inherit. Never waits for somebody at the other end.
 
+    What is opened for writing has no name but those in its own folder: in one that somebody else made up, the name of a
+    file may be a second one of a file elsewhere.
+
     Args:
         path: Which.
         flags: As for `os.open`.
@@ -95,7 +100,8 @@ def open_regular(
         NotARegularFile: Something else stands there.
         OSError: It cannot be opened.
     """
-    safe = flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    # Emptied only when it is known to be what it should be.
+    safe = flags & ~os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         fd = os.open(path, safe if links else safe | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
     except OSError as error:
@@ -104,6 +110,10 @@ def open_regular(
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise _odd(path, status.st_mode)
+        if flags & _WRITING and not links and status.st_nlink > 1:
+            _refuse_names_elsewhere(path, status, dir_fd)
+        if flags & os.O_TRUNC:
+            os.ftruncate(fd, 0)
     except BaseException:
         os.close(fd)
         raise
@@ -132,6 +142,21 @@ def read_regular(path: Path, limit_bytes: int, *, links: bool = False) -> bytes:
     if not left:
         raise OSError(errno.EFBIG, f"it is longer than {limit_bytes:,} bytes", str(path))
     return b"".join(pieces)
+
+
+def _refuse_names_elsewhere(path: Path, status: os.stat_result, dir_fd: int | None) -> None:
+    """Refuse a file that has more names than there are of it beside this one.
+
+    A conversation has two for a moment, in its own folder; after a crash at that moment until it is opened again.
+    """
+    n_here = 0
+    for name in os.listdir(path.parent if dir_fd is None else dir_fd):
+        with contextlib.suppress(OSError):
+            there = path.with_name(name) if dir_fd is None else name
+            other = os.stat(there, dir_fd=dir_fd, follow_symlinks=False)
+            n_here += identity_of(other) == identity_of(status)
+    if n_here < status.st_nlink:
+        raise NotARegularFile(errno.EMLINK, _OTHER_NAME, str(path))
 
 
 def _refusal(path: Path, error: OSError, *, links: bool) -> OSError:
