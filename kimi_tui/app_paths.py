@@ -69,6 +69,22 @@ def home_dir() -> Path | None:
     return home if there == home or os.access(there, os.W_OK) else None
 
 
+def home_of(environ: Mapping[str, str]) -> str:
+    """The home folder that these variables name, else that of the account; empty where neither is known.
+
+    Without one, what holds secrets below it would be a place like any other.
+    """
+    if home := environ.get("HOME"):
+        return home
+    try:
+        # Not on native Windows, where the program only says that it does not run there.
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        return ""
+
+
 def no_home_notice(environ: Mapping[str, str] = os.environ) -> str:
     """A sentence on where our files are where there is no home folder; empty where they are in their usual place."""
     if environ.get("KIMI_TUI_HOME") or data_dir(environ) != _makeshift():

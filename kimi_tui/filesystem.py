@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
@@ -56,6 +57,8 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _NO_LINK = "it is a symbolic link, not a file of its own"
+_OTHER_NAME = "it has another name in another folder, and is not written to"
+_WRITING = os.O_WRONLY | os.O_RDWR
 
 Identity = tuple[int, int]
 """Which file it is, as long as it has a name or is open: its device and its inode."""
@@ -83,6 +86,9 @@ def open_regular(
 ) -> int:
     """A descriptor of a regular file that children do not inherit. Never waits for somebody at the other end.
 
+    What is opened for writing has no name but those in its own folder: in one that somebody else made up, the name of a
+    file may be a second one of a file elsewhere.
+
     Args:
         path: Which.
         flags: As for `os.open`.
@@ -94,7 +100,8 @@ def open_regular(
         NotARegularFile: Something else stands there.
         OSError: It cannot be opened.
     """
-    safe = flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    # Emptied only when it is known to be what it should be.
+    safe = flags & ~os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         fd = os.open(path, safe if links else safe | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
     except OSError as error:
@@ -103,6 +110,10 @@ def open_regular(
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise _odd(path, status.st_mode)
+        if flags & _WRITING and not links and status.st_nlink > 1:
+            _refuse_names_elsewhere(path, status, dir_fd)
+        if flags & os.O_TRUNC:
+            os.ftruncate(fd, 0)
     except BaseException:
         os.close(fd)
         raise
@@ -131,6 +142,21 @@ def read_regular(path: Path, limit_bytes: int, *, links: bool = False) -> bytes:
     if not left:
         raise OSError(errno.EFBIG, f"it is longer than {limit_bytes:,} bytes", str(path))
     return b"".join(pieces)
+
+
+def _refuse_names_elsewhere(path: Path, status: os.stat_result, dir_fd: int | None) -> None:
+    """Refuse a file that has more names than there are of it beside this one.
+
+    A conversation has two for a moment, in its own folder; after a crash at that moment until it is opened again.
+    """
+    n_here = 0
+    for name in os.listdir(path.parent if dir_fd is None else dir_fd):
+        with contextlib.suppress(OSError):
+            there = path.with_name(name) if dir_fd is None else name
+            other = os.stat(there, dir_fd=dir_fd, follow_symlinks=False)
+            n_here += identity_of(other) == identity_of(status)
+    if n_here < status.st_nlink:
+        raise NotARegularFile(errno.EMLINK, _OTHER_NAME, str(path))
 
 
 def _refusal(path: Path, error: OSError, *, links: bool) -> OSError:
@@ -489,6 +515,7 @@ class Storage:
 _WALKED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE_CHUNK_BYTES = 1 << 20
+_ACCESS_LIST = "system.posix_acl_access"
 
 
 def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False) -> int:
@@ -541,6 +568,7 @@ def create_file(
     *,
     mode: int | None = None,
     owner: tuple[int, int] | None = None,
+    replaces: str = "",
 ) -> None:
     """Write a new file in an open folder and sync it.
 
@@ -551,6 +579,8 @@ def create_file(
         mode: Its permissions, which it has once it is whole; until then it is closed to others. None leaves them to the
             umask.
         owner: User and group that it is given, where that is allowed.
+        replaces: The file of the same folder in whose place it will be put: its access list and what others noted beside
+            it (extended attributes) are kept.
 
     Raises:
         OSError: The disk refused; nothing of it is left.
@@ -563,6 +593,8 @@ def create_file(
             if owner is not None and owner != (os.geteuid(), os.getegid()):
                 with contextlib.suppress(OSError):
                     os.fchown(fd, *owner)
+            if replaces:
+                _take_attributes(fd, replaces, folder)
             if mode is not None:
                 os.fchmod(fd, mode)
             fsync(fd)
@@ -571,6 +603,36 @@ def create_file(
     except BaseException:
         discard(name, folder)
         raise
+
+
+def _take_attributes(fd: int, name: str, folder: int) -> None:
+    """Give an open file the access list and the users' extended attributes of another one.
+
+    Without its list the group would have what the list gives to somebody named in it: that is what its bits say of both.
+
+    Raises:
+        OSError: The access list cannot be had.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        old = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
+    except OSError:
+        return
+    try:
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = os.listxattr(old)
+        for one in names:
+            if one == _ACCESS_LIST:
+                os.setxattr(fd, one, os.getxattr(old, one))
+            elif one.startswith("user."):
+                with contextlib.suppress(OSError):
+                    os.setxattr(fd, one, os.getxattr(old, one))
+    finally:
+        os.close(old)
 
 
 def publish(temporary: str, name: str, folder: int, *, replace: bool) -> None:

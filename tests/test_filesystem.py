@@ -212,6 +212,24 @@ def test_a_folder_that_is_not_there_costs_no_descriptor(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR, os.O_RDWR | os.O_TRUNC | os.O_CREAT])
+def test_what_has_a_name_elsewhere_is_read_and_not_written(tmp_path: Path, flags: int) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    path = tmp_path / "here" / "a"
+    path.write_text("precious")
+    (tmp_path / "here" / "b").hardlink_to(path)
+    os.close(open_regular(path, flags & ~os.O_TRUNC))
+    (tmp_path / "there" / "a").hardlink_to(path)
+    with pytest.raises(NotARegularFile, match="another name in another folder"):
+        open_regular(path, flags)
+    assert path.read_text() == "precious"
+    assert read_regular(path, 100) == b"precious"
+    (tmp_path / "there" / "a").unlink()
+    os.close(open_regular(path, flags))
+    assert path.read_text() == ("" if flags & os.O_TRUNC else "precious")
+
+
 def test_a_new_file_has_its_mode_when_it_is_whole(tmp_path: Path, folder: int) -> None:
     create_file("a", folder, b"content", mode=0o755)
     assert (tmp_path / "a").read_bytes() == b"content"

@@ -9,6 +9,7 @@ in a file is run or read by us; its text is what the model is sent.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import make_private
-from kimi_tui.filesystem import Storage, open_folder, read_regular
+from kimi_tui.filesystem import Storage, open_folder, open_regular, read_regular
 from kimi_tui.foreign_text import clean_source, one_line
 
 Origin = Literal["user", "folder"]
@@ -121,7 +122,7 @@ def custom_commands(work_dir: Path, config_dir: Path, home: Path | None) -> list
         for name, path in _files(root, parts, origin):
             if len(found) >= MAX_FILES:
                 return list(found.values())
-            if name not in found and (made := _read(name, path, origin)) is not None:
+            if name not in found and (made := _read(root, name, path, origin)) is not None:
                 found[name] = made
     return list(found.values())
 
@@ -183,11 +184,12 @@ def _listed(
     return sorted(files), sorted(folders), n_seen
 
 
-def _read(name: str, path: Path, origin: Origin) -> CustomCommand | None:
+def _read(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | None:
     try:
-        if origin == "folder" and os.lstat(path).st_nlink > 1:
-            return None  # its other name may be outside of the folder
-        data = read_regular(path, MAX_BYTES, links=origin == "user")
+        if origin == "user":
+            data = read_regular(path, MAX_BYTES, links=True)
+        else:
+            data = _of_repository(root, path)
     except OSError:
         return None
     text = clean_source(data.decode("utf-8", "replace")).strip()
@@ -205,6 +207,23 @@ def _read(name: str, path: Path, origin: Origin) -> CustomCommand | None:
         path,
         origin,
     )
+
+
+def _of_repository(root: Path, path: Path) -> bytes:
+    """What a file below a root holds, opened folder by folder: any of them may be a link by now.
+
+    Raises:
+        OSError: it cannot be read, is too long, or has another name, which may be outside.
+    """
+    folder = open_folder(root, path.parent.relative_to(root).parts)
+    try:
+        with open(open_regular(Path(path.name), dir_fd=folder), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if status.st_nlink > 1 or status.st_size > MAX_BYTES:
+                raise OSError(errno.EINVAL, "it has several names or is too long", str(path))
+            return file.read(MAX_BYTES)
+    finally:
+        os.close(folder)
 
 
 def _parted(text: str) -> tuple[dict[str, str], str]:

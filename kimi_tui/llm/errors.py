@@ -390,7 +390,7 @@ class ResponseContext:
         """The provider's own id of this request, for its support."""
         for name in ("x-request-id", "x-trace-id", "x-msh-trace-id", "request-id", "cf-ray"):
             if found := self.headers.get(name, ""):
-                return _one_line(found, 80)
+                return _one_line(redact(found, self.secrets), 80)
         return ""
 
 
@@ -482,7 +482,8 @@ def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
 
 def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseContext) -> LLMError:
     """The error for a 200 that holds neither a stream nor JSON."""
-    kind = "a web page" if "html" in content_type else content_type or "something unnamed"
+    kind = "a web page" if "html" in content_type else _shown(content_type, context)
+    kind = kind or "something unnamed"
     said = _plain(raw.decode("utf-8", "replace"), context)
     return APIStatusError(
         f"{context.host} answered with {kind} and not with a model's answer"
@@ -537,7 +538,7 @@ def _classified(
     return APIStatusError(
         sentence,
         status=status,
-        code=body_facts.code,
+        code=redact(body_facts.code, context.secrets),
         request_id=context.request_id,
         retry_after_s=wait_s,
         retryable=retryable,
@@ -608,13 +609,14 @@ def _plain(text: str, context: ResponseContext) -> str:
     """A sentence from a body that is not JSON: a page's title, or its first words."""
     if "<html" in text[:2000].lower() or "<!doctype" in text[:2000].lower():
         title = re.search(r"<title[^>]{0,200}>(.{1,200}?)</title>", text[:20_000], re.I | re.S)
-        named = _one_line(title.group(1), 200) if title else ""
+        named = _one_line(redact(title.group(1), context.secrets), 200) if title else ""
         return f"a web page, “{named}”" if named else _WEB_PAGE
     return _shown(text, context)
 
 
 def _shown(text: str, context: ResponseContext) -> str:
-    return redact(_one_line(text, _MAX_SENTENCE), context.secrets)
+    # Before it is cut: of half a key nobody knows that it is one.
+    return _one_line(redact(text[: 8 * _MAX_SENTENCE], context.secrets), _MAX_SENTENCE)
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
@@ -622,7 +624,11 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
     for secret in secrets:
         if len(secret) >= 6:
             text = text.replace(secret, "[key]")
-            text = text.replace(secret[:12], "[key") if len(secret) > 16 else text
+            if len(secret) > 16:
+                # Somebody else may have cut it.
+                text = re.sub(
+                    rf"{re.escape(secret[:12])}[^\s\"']{{0,{len(secret)}}}", "[key]", text
+                )
     return _KEY_LIKE.sub("[key]", text)
 
 

@@ -22,6 +22,7 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.program_output import program_output
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
+from kimi_tui.tools.key_text import find_keys, without_keys
 from kimi_tui.tools.process import child_environment, find_program, own_git_settings
 from kimi_tui.tools.sandbox.policy import is_own_repository
 
@@ -64,16 +65,20 @@ def build_system_prompt(
         environ: the environment of the program.
         today: the date to name.
         dmail: whether the agent may send D-Mails.
-        no_keys: what looks like a key stays out of the project's notes.
+        no_keys: what looks like a key stays out of the project's notes, of names of files and of what git says.
     """
+    listing, repository = _listing(work_dir), repository_facts(work_dir, environ)
+    if no_keys:
+        listing = without_keys(listing, find_keys(listing))
+        repository = without_keys(repository, find_keys(repository))
     return prompt(
         "system",
         WORK_DIR=str(work_dir),
         OS=_system_name(),
         SHELL=environ.get("SHELL", "/bin/sh"),
         DATE=today.isoformat(),
-        LISTING=_listing(work_dir),
-        REPOSITORY=repository_facts(work_dir, environ),
+        LISTING=listing,
+        REPOSITORY=repository,
         AGENTS_MD=quoted(notes_for(work_dir, environ, no_keys=no_keys)),
         TOOLS=prompt("system_tools"),
         DMAIL=prompt("system_dmail") + "\n\n" if dmail else "",

@@ -188,6 +188,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
                 data,
                 mode=None if old is None else stat.S_IMODE(old.st_mode),
                 owner=None if old is None else (old.st_uid, old.st_gid),
+                replaces="" if old is None else name,
             )
             publish(temporary, name, folder, replace=expected is not None)
         except FileExistsError as error:
@@ -266,7 +267,18 @@ class WriteFile(Tool[WriteFileParams]):
         )
 
 
+def _check_written(*written: str) -> None:
+    """That what a model wrote has no half of a surrogate pair: in the text of a file that stands for a byte which is not shown.
+
+    Raises:
+        ToolProblem: it has one.
+    """
+    if not all(map(texts.encodable, written)):
+        raise ToolProblem("The text has half of a surrogate pair, which no file can hold.")
+
+
 def _new_text(params: WriteFileParams, target: ResolvedPath, content: Content | None) -> str:
+    _check_written(params.content)
     if content is None:
         return params.content
     too_large = content.stat.st_size > HASHED_LIMIT_BYTES
@@ -385,6 +397,7 @@ def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
         raise ToolProblem(
             f"{which}`old` is empty; to create or rewrite a file use WriteFile.", brief="empty text"
         )
+    _check_written(edit.old, edit.new)
     if edit.old == edit.new:
         raise ToolProblem(
             f"{which}`old` and `new` are the same; nothing would change.", brief="no change"

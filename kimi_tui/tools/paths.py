@@ -77,13 +77,13 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     Args:
         path: as the model wrote it: from the work folder, absolute, or with `~/`.
         work_dir: the session's folder.
-        environ: for `HOME`.
+        environ: for the home folder.
 
     Raises:
         ToolProblem: the path cannot be one, or it leads to devices or the kernel's own files.
     """
     _check(path)
-    home = environ.get("HOME", "")
+    home = app_paths.home_of(environ)
     written = path
     if home and (path == "~" or path.startswith("~/")):
         written = home + path[1:]

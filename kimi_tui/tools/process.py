@@ -32,8 +32,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from kimi_tui.app_paths import home_of
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.supervisor import MARK_NAME, all_below, supervised
+from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervised
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -85,7 +86,7 @@ def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
 
     A repository of the home folder itself, or around it, is one of the user's own settings and does not count.
     """
-    home = Path(os.path.realpath(environ.get("HOME") or os.path.expanduser("~")))
+    home = Path(os.path.realpath(home_of(environ) or "/"))
     outermost = folder = Path(os.path.realpath(folder))
     for place in (folder, *folder.parents):
         if home.is_relative_to(place):
@@ -393,15 +394,24 @@ class _Supervised:
             raise OSError(int(code), why or os.strerror(int(code)))
         return int(number)
 
-    def kill_all(self) -> int:
-        """Kill everything below the supervisor; returns how many processes are left, as far as anybody can say."""
+    def kill_all(self) -> int | None:
+        """Kill everything below the supervisor; returns how many processes are left, None where nobody can say."""
         self.order("K")
         left = self._hear("L", _KILL_WAIT_S)
         if left is not None:
             return int(left)
-        # The command stopped or killed its supervisor.
+        # The command stopped or killed its supervisor. While it is only stopped, everything is still below it.
+        n_left: int | None = None
+        if _HAS_PROC and self._process.poll() is None:
+            for _ in range(_KILL_ROUNDS):
+                for pid in alive_below(self.pid):
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                if not (n_left := len(alive_below(self.pid))):
+                    break
+                time.sleep(_TICK_S)
         self._process.kill()
-        return 0
+        return n_left
 
     def _hear(self, wanted: str, timeout_s: float) -> str | None:
         """What a report of this kind says; None where it does not come."""
@@ -543,7 +553,7 @@ class ProcessEnd:
         n_bytes: of its output, but for what was taken before.
         output: what is kept of that.
         n_left: background processes that held the output open and were ended.
-        n_alive: processes that could not be ended.
+        n_alive: processes that could not be ended; None where the command ended what watched over it, and nobody can say.
     """
 
     ending: Ending
@@ -552,7 +562,7 @@ class ProcessEnd:
     n_bytes: int
     output: CapturedText
     n_left: int
-    n_alive: int = 0
+    n_alive: int | None = 0
 
 
 class RunningCommand:
@@ -594,7 +604,7 @@ class RunningCommand:
         self._live = LiveText()
         self._stop = False
         self._n_left = 0
-        self._n_alive = 0
+        self._n_alive: int | None = 0
         self._wake_read, self._wake_write = os.pipe()
         self._wake_lock = threading.Lock()
         self._wake_closed = False
@@ -706,6 +716,8 @@ class RunningCommand:
         duration_s = time.monotonic() - started
         if ending != "exited":
             exit_code = None
+        elif exit_code is None:
+            self._n_alive = None
         captured = self._capture.text()
         n_bytes = self._capture.n_bytes
         return ProcessEnd(

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kimi_tui.app_paths import home_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
 from kimi_tui.tools.base import ApprovalQuestion, Tool, ToolEnv
@@ -90,7 +91,7 @@ class Shell(Tool[ShellParams]):
             )
         if params.background and env.jobs is not None:
             env.jobs.check_room()
-        where = with_tilde(env.work_dir, env.environ.get("HOME", ""))
+        where = with_tilde(env.work_dir, home_of(env.environ))
         how_long = "in the background" if params.background else f"for at most {params.timeout} s"
         changed = ""
         while True:
@@ -173,7 +174,7 @@ async def _to_its_end(
     confined: Confined | None = None,
 ) -> ToolOutcome:
     """Run a command to its end, and say what came of it and what the sandbox had to do with that."""
-    home = env.environ.get("HOME", "")
+    home = home_of(env.environ)
     if not env.work_dir.is_dir():
         where = with_tilde(env.work_dir, home)
         raise ToolProblem(f"The work folder {where} does not exist any more.", brief="no folder")
@@ -354,7 +355,7 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         code = 128 - code
     if ended.ending == "timeout":
         verdict, brief = (
-            f"Stopped after {timeout_s} s (its timeout){'' if ended.n_alive else '; everything it started was ended'}.",
+            f"Stopped after {timeout_s} s (its timeout){'; everything it started was ended' if ended.n_alive == 0 else ''}.",
             f"stopped after {timeout_s} s",
         )
     elif code is None:
@@ -376,7 +377,9 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         )
     if ended.output.binary:
         facts.append("The output looks binary.")
-    if ended.n_alive:
+    if ended.n_alive is None:
+        facts.append("It ended what watched over it, so that something it started may still run.")
+    elif ended.n_alive:
         facts.append(f"Processes that it started and that could not be ended: {ended.n_alive}.")
     if ended.n_left:
         processes = "process" if ended.n_left == 1 else "processes"

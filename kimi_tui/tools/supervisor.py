@@ -223,7 +223,11 @@ def _signal_all(child: int, number: int) -> None:
 
 
 def _below() -> list[int]:
-    """All processes below this one that have not ended, by the parents that `/proc` tells; none where there is none."""
+    return alive_below(os.getpid())
+
+
+def alive_below(pid: int) -> list[int]:
+    """All processes below one that have not ended, by the parents that `/proc` tells; none where there is none."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if _HAS_PROC else ():
         if not name.isdigit():
@@ -236,7 +240,7 @@ def _below() -> list[int]:
             continue
         if len(fields) > 1 and fields[0] not in (b"Z", b"X"):
             children.setdefault(int(fields[1]), []).append(int(name))
-    return all_below(os.getpid(), children)
+    return all_below(pid, children)
 
 
 def all_below(pid: int, children: dict[int, list[int]]) -> list[int]:

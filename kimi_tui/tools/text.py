@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -21,6 +22,8 @@ from kimi_tui.tools.outcome import ToolProblem
 
 PROBE_BYTES = 8192
 _BOM = "\ufeff"
+_LOST = "\ufffd"
+_ODD_BYTE = re.compile("[\udc80-\udcff]")
 _MAGIC = (
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -90,20 +93,35 @@ def unseen_changes(before: str, after: str) -> str:
         gone = Counter(old.split("\n"))
         gone.subtract(Counter(new.split("\n")))
         come = Counter(for_display(f"{line}\n") for line, n in gone.items() for _ in range(-n))
-        n_ends = n_bytes = 0
+        n_ends = n_bytes = n_odd = 0
         for line in (line for line, n in gone.items() for _ in range(n)):
             shown = for_display(f"{line}\n")
             come[shown] -= 1
-            if come[shown] >= 0 and encodable(line):
-                n_ends += 1
-            elif come[shown] >= 0:
-                n_bytes += 1
+            if encodable(line):
+                n_ends += come[shown] >= 0
+            else:
+                n_odd += 1
+                n_bytes += come[shown] >= 0
+        if _wrote_what_it_read(gone):
+            n_lost = sum(-n for line, n in gone.items() if n < 0 and _LOST in line)
+            n_bytes = max(n_bytes, min(n_odd, n_lost))
         if n_bytes:
             lines = "1 line is" if n_bytes == 1 else f"{n_bytes:,} lines are"
             facts.append(f"{lines} not UTF-8 and would lose bytes")
         if n_ends:
             facts.append("line endings change")
     return "; ".join(facts)
+
+
+def _wrote_what_it_read(gone: Counter[str]) -> bool:
+    """Whether U+FFFD comes where bytes go, also in lines that look otherwise now.
+
+    Args:
+        gone: how many of each line go; less than none where lines come.
+    """
+    if sum(n * line.count(_LOST) for line, n in gone.items()) >= 0:
+        return False
+    return sum(n * len(_ODD_BYTE.findall(line)) for line, n in gone.items()) > 0
 
 
 def encodable(text: str) -> bool:

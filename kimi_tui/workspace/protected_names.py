@@ -33,7 +33,7 @@ from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
 _ANCHORS = ("~/", "/")
-_MOST_ENDINGS = 4
+_MOST_ENDINGS = 16
 _SWAPS = (".swp", ".swo", ".swn")
 
 
@@ -127,11 +127,11 @@ def original_of(name: str) -> str:
     """The folded name of what this one is a backup or copy of, by its name; the name itself where it is of none."""
     for _ in range(_MOST_ENDINGS):
         stem, dot, ending = name.rpartition(".")
-        if (found := _copy().search(name)) and found.start():
-            name = name[: found.start()]
-        elif dot and ending in _endings() and (found := _copy().search(stem)) and found.start():
+        if start := _start_of_copy(name):
+            name = name[:start]
+        elif dot and ending in _endings() and (start := _start_of_copy(stem)):
             # In front of the ending, where file managers put it.
-            name = f"{stem[: found.start()]}.{ending}"
+            name = f"{stem[:start]}.{ending}"
         elif name.startswith("#") and name.endswith("#") and len(name) > 2:
             name = name[1:-1]
         elif name.startswith("copy of "):
@@ -204,13 +204,26 @@ def _data() -> dict[str, Any]:
     )
 
 
+def _start_of_copy(name: str) -> int:
+    """Where in a name begins what tools put behind the name of a backup or copy; 0 where there is nothing of that."""
+    # The pattern alone would take most of the time in which a folder is scanned.
+    found = _copy().search(name) if name.endswith(_ends_of_copies()) else None
+    return found.start() if found else 0
+
+
+@cache
+def _ends_of_copies() -> tuple[str, ...]:
+    return (*cast("list[str]", _data()["copies"]["words"]), *"~)0123456789tz:._-")
+
+
 @cache
 def _copy() -> re.Pattern[str]:
-    """What tools put behind the name of a backup or copy."""
     words = "|".join(map(re.escape, cast("list[str]", _data()["copies"]["words"])))
     number = r"\d[\dtz:._-]{0,24}"
+    # GNOME Files: (copy), (another copy), (3rd copy).
+    counted = rf" ?\((?:another |\d{{1,4}}[a-z]{{2}} )?(?:{words})(?: \d{{1,4}})?\)"
     return re.compile(
-        rf"(?:\.?~\d{{0,9}}~?|[ ._-]{{1,3}}(?:{words})(?:[ ._-]?(?:\({number}\)|{number}))?|[ ._-]{number}| ?\({number}\))\Z"
+        rf"(?:\.?~\d{{0,9}}~?|[ ._-]{{1,3}}(?:{words})(?:[ ._-]?(?:\({number}\)|{number}))?|[ ._-]{number}| ?\({number}\)|{counted})\Z"
     )
 
 

@@ -362,7 +362,9 @@ def _write(name: str, temporary: str, content: bytes, one: FileChange, folder: i
     if one.then is not None and one.then.kind == "link":
         os.symlink(os.fsdecode(content), temporary, dir_fd=folder)
     else:
-        create_file(temporary, folder, content, mode=one.then.mode if one.then else 0o600)
+        mode = one.then.mode if one.then else 0o600
+        replaces = name if one.now is not None and one.now.kind == "file" else ""
+        create_file(temporary, folder, content, mode=mode, replaces=replaces)
     try:
         publish(temporary, name, folder, replace=one.now is not None)
     except FileExistsError as error:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 
+import pytest
+
+from kimi_tui.config import custom_commands as command_files
 from kimi_tui.config.custom_commands import (
     MAX_BYTES,
     custom_commands,
@@ -72,6 +77,44 @@ def test_what_is_odd_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path / "commands" / "outside.md", "Outside.")
     assert [one.name for one in custom_commands(work, config, None)] == ["fine"]
     assert custom_commands(tmp_path / "nowhere", config, None) == []
+
+
+def test_a_skill_that_is_a_link_is_none(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("key")
+    for name, target in (("plain", None), ("odd", tmp_path / "outside")):
+        skill = tmp_path / "work/.claude/skills" / name / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        if target is None:
+            skill.write_text("Do it.")
+        else:
+            skill.symlink_to(target)
+    found = custom_commands(tmp_path / "work", tmp_path / "config", None)
+    assert [one.name for one in found] == ["plain"]
+
+
+@pytest.mark.parametrize("swapped", [".kimi-tui", ".kimi-tui/commands", ".kimi-tui/commands/git"])
+def test_a_folder_that_becomes_a_link_after_it_was_listed_gives_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    commands = tmp_path / "work/.kimi-tui/commands/git"
+    commands.mkdir(parents=True)
+    (commands / "commit.md").write_text("Commit.")
+    outside = tmp_path / "outside"
+    shutil.copytree(tmp_path / "work", outside)
+    for file in outside.rglob("commit.md"):
+        file.write_text("key")
+    listed = command_files.os.scandir
+
+    def scandir(place: Path) -> object:
+        found = [*listed(place)]
+        if Path(place).name == "git" and not (folder := tmp_path / "work" / swapped).is_symlink():
+            folder.rename(tmp_path / "away")
+            folder.symlink_to(outside / swapped)
+        return contextlib.nullcontext(iter(found))
+
+    monkeypatch.setattr(command_files.os, "scandir", scandir)
+    assert custom_commands(tmp_path / "work", tmp_path / "config", None) == []
+    assert (tmp_path / "work" / swapped).is_symlink()
 
 
 def test_folders_are_in_the_names(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from kimi_tui.llm.errors import (
     LLMNotSupported,
     ResponseContext,
     error_of_response,
+    error_of_stream_event,
+    error_of_wrong_content,
     redact,
     retry_after,
 )
@@ -91,6 +93,30 @@ def test_the_request_id_is_shown_and_the_key_never() -> None:
     assert "1234567890abcdefgh" not in error.message
     assert redact("a short one", ("a",)) == "a short one"
     assert "local.password" not in redact("you sent local.password!", ("local.password",))
+
+
+@pytest.mark.parametrize("key", ["sk-" + "aB3x" * 12, "local-password-of-32-characters.."])
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 500])
+def test_a_key_is_nowhere_in_an_error_wherever_a_server_repeats_it(status: int, key: str) -> None:
+    headers = {"x-request-id": key, "location": f"https://a/?key={key}", "retry-after": key}
+    context = ResponseContext(
+        host="host", model="m", status=status, headers=headers, secrets=(key,), now=1.0
+    )
+    page = f"<html><title>{key}</title>{key}".encode()
+    bodies = [
+        {"error": {"message": key, "code": key, "type": key}},
+        {"error": {"message": "x" * 570 + f" {key}"}},
+        {"detail": [{"msg": f"you sent {key[:-4]}"}]},
+        {"error": {"metadata": {"raw": json.dumps({"message": key})}, "message": "no"}},
+    ]
+    found = [error_of_response(json.dumps(body).encode(), context) for body in bodies]
+    found += [error_of_stream_event(body, context) for body in bodies]
+    found += [error_of_response(text, context) for text in (page, key.encode(), f'"{key}'.encode())]
+    found += [error_of_wrong_content(kind, page, context) for kind in ("text/html", key)]
+    for error in found:
+        told = repr((error.args, vars(error)))
+        assert key[3:17] not in told
+        assert key[-14:-4] not in told
 
 
 def test_a_sentence_is_cut_to_size() -> None:

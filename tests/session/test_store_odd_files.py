@@ -94,6 +94,23 @@ async def test_nothing_waits_whatever_stands_there(tmp_path: Path, name: str, ki
     assert good.id in [info.id for info in store.list(HERE)]
 
 
+@pytest.mark.parametrize("name", [*NAMES, "files/snapshots.jsonl", ".state.json.tmp"])
+async def test_a_file_elsewhere_that_has_a_name_in_a_session_stays_as_it_is(
+    tmp_path: Path, name: str
+) -> None:
+    store = SessionStore(tmp_path / "data")
+    session = await made(store)
+    precious = tmp_path / "precious"
+    precious.write_text("mine\n")
+    place = session.dir / name
+    place.parent.mkdir(exist_ok=True)
+    place.unlink(missing_ok=True)
+    place.hardlink_to(precious)
+    async with asyncio.timeout(50):
+        await go_through(store, session)
+    assert precious.read_text() == "mine\n"
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

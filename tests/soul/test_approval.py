@@ -169,6 +169,21 @@ async def test_a_change_of_mode_answers_nothing_that_is_on_the_screen(
     await guarded
 
 
+async def test_a_yes_for_the_session_to_what_is_guarded_is_one_for_once(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+    waiting = ask(approval, GUARDED)
+    approval.answer((await asked(heard)).id, "session")
+    await waiting
+    assert (await next_event(heard, ApprovalResolved)).answer == "once"
+    assert approval.allowed == ()
+    # Nor does it cover an ordinary question that has the same key.
+    waiting = ask(approval, replace(EDIT, session_key="k"))
+    approval.answer((await asked(heard)).id, "once")
+    await waiting
+
+
 async def test_what_was_allowed_is_listed_and_ends_with_a_stricter_mode(
     wire: Wire, approval: Approval
 ) -> None:

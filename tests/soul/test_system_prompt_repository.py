@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from kimi_tui.soul import system_prompt
-from kimi_tui.soul.system_prompt import repository_facts
+from kimi_tui.soul.system_prompt import build_system_prompt, repository_facts
 
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 
@@ -51,6 +52,18 @@ def test_branch_changed_files_and_commits(repo: Path, tmp_path: Path) -> None:
     assert "… and more" in facts
     assert len(facts) < 4_000
     assert repository_facts(repo, {"PATH": "/nonexistent"}) == ""
+
+
+@pytest.mark.parametrize("no_keys", [True, False])
+def test_keys_in_what_git_says_and_in_names_stay_out_where_they_are_asked_about(
+    repo: Path, no_keys: bool
+) -> None:
+    keys = [f"sk-{one * 12}4" for one in ("ab", "cd", "ef")]
+    git(repo, "commit", "--allow-empty", "-m", f"Rotate {keys[0]}")
+    git(repo, "checkout", "-qb", f"try-{keys[1]}")
+    (repo / keys[2]).touch()
+    written = build_system_prompt(repo, ENVIRON, date(2026, 1, 1), no_keys=no_keys)
+    assert [key for key in keys if key in written] == ([] if no_keys else keys)
 
 
 def test_no_commit_yet(tmp_path: Path) -> None:

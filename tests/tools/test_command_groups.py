@@ -94,6 +94,23 @@ def test_no_bypass_is_in_a_group_that_was_allowed(
     assert through == []
 
 
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("git log --grep 'a\nb'", "several lines"),
+        ('git log --grep "a\rb"', "several lines"),
+        ("git log --grep 'a\u200bb'", "a character that hides, U+200B"),
+        ("cat 'a\u0301\u0301'", "a character that hides, U+0301"),
+    ],
+)
+def test_quotes_make_nothing_readable_that_is_not(
+    place: tuple[Path, dict[str, str]], command: str, why: str
+) -> None:
+    verdict = judge(command, *place)
+    assert (verdict.kind, verdict.group) == ("unclear", "")
+    assert why in verdict.reason
+
+
 def test_what_is_harmless_is_in_the_group(
     place: tuple[Path, dict[str, str]], groups: dict[str, str]
 ) -> None:

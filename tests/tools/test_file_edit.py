@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.access_lists import NAME, access_list, can_have_attributes
 from support.tool_env import Bench
 from support.watching import until
 
@@ -72,6 +73,22 @@ async def test_a_no_changes_nothing(bench: Bench) -> None:
         await bench.run("StrReplaceFile", path="a", edit={"old": "old", "new": "new"})
     assert (bench.work_dir / "a").read_text() == "old\n"
     assert os.listdir(bench.work_dir) == ["a"]
+
+
+@pytest.mark.parametrize("tool", ["WriteFile", "StrReplaceFile"])
+async def test_the_access_list_and_noted_attributes_are_kept(bench: Bench, tool: str) -> None:
+    if not can_have_attributes(bench.work_dir):
+        pytest.skip("this file system has no access lists")
+    file = bench.write("a", "one\n")
+    os.setxattr(file, NAME, access_list())
+    os.setxattr(file, "user.origin", b"elsewhere")
+    arguments = (
+        {"content": "two\n"} if tool == "WriteFile" else {"edit": {"old": "one", "new": "two"}}
+    )
+    await bench.run(tool, path="a", **arguments)
+    assert file.read_text() == "two\n"
+    assert os.getxattr(file, NAME) == access_list()
+    assert os.getxattr(file, "user.origin") == b"elsewhere"
 
 
 @pytest.mark.parametrize("tool", ["WriteFile", "StrReplaceFile"])
@@ -515,6 +532,13 @@ async def test_what_no_snapshot_holds_is_said_and_asked_for(bench: Bench) -> Non
         (b"a\nb\n", "a\r\nb\r\n", "line endings change"),
         (b"a\nb\n", "\ufeffa\nb\n", "a byte order mark comes"),
         (b"caf\xe9\nx\n", "x\n", ""),
+        (b"caf\xe9 x\nb\n", "b\ncaf\ufffd z\n", "1 line is not UTF-8 and would lose bytes"),
+        (
+            b"\xc4\xe3\xba\xc3\nx\n",
+            "\ufffd" * 4 + "\nz\n",
+            "1 line is not UTF-8 and would lose bytes",
+        ),
+        (b"caf\xe9\n\xef\xbf\xbd\n", "cafe\n\ufffd\n", ""),
         (b"a\nb\n", "a\nc\n", ""),
     ],
 )
@@ -526,6 +550,30 @@ async def test_bytes_that_change_without_showing_are_named_and_asked_for(
     (ask,) = bench.approver.asks
     assert ask.where == f"in the work folder{'; ' if says else ''}{says}"
     assert ask.protected == bool(says)
+
+
+async def test_bytes_that_an_edit_keeps_are_no_loss(bench: Bench) -> None:
+    bench.write("a.txt", b"caf\xe9 x\n")
+    await bench.run("StrReplaceFile", path="a.txt", edit={"old": "x", "new": "y \ufffd"})
+    await bench.run("StrReplaceFile", path="a.txt", edit={"old": "caf", "new": "Caf"})
+    assert (bench.work_dir / "a.txt").read_bytes() == b"Caf\xe9 y \xef\xbf\xbd\n"
+    assert [ask.protected for ask in bench.approver.asks] == [False, False]
+
+
+@pytest.mark.parametrize("half", ["\ud800", "\udce2\udc80\udcae"])
+async def test_no_byte_is_written_that_is_shown_as_another(bench: Bench, half: str) -> None:
+    bench.write("a.txt", b"caf\xe9\n")
+    for tool, arguments in (
+        ("WriteFile", {"content": half}),
+        ("WriteFile", {"content": half, "mode": "append"}),
+        ("StrReplaceFile", {"edit": {"old": "caf", "new": half}}),
+        ("StrReplaceFile", {"edit": {"old": "\udce9", "new": "e"}}),
+    ):
+        outcome = await bench.run(tool, path="a.txt", **arguments)
+        assert outcome.is_error
+        assert "half of a surrogate pair" in outcome.message
+    assert (await bench.run("WriteFile", path="new", content=half)).is_error
+    assert bench.approver.asks == []
 
 
 async def test_package_json_asks_only_where_scripts_change(bench: Bench) -> None:

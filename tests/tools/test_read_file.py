@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import errno
 import os
+import pwd
 import socket
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,6 +287,18 @@ async def test_places_with_keys_ask_every_time(bench: Bench, tmp_path: Path) -> 
     for ask in bench.approver.asks:
         assert ask.protected
         assert ask.session_offer == ""
+
+
+@pytest.mark.parametrize("named", [None, ""])
+async def test_places_with_keys_are_known_where_no_variable_names_the_home_folder(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    (tmp_path / ".curlrc").write_text("key\n")
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path)))
+    del bench.environ["HOME"]
+    bench.environ.update({} if named is None else {"HOME": named})
+    await bench.run("ReadFile", path=str(tmp_path / ".curlrc"))
+    assert [ask.protected for ask in bench.approver.asks] == [True]
 
 
 async def test_work_folder_reached_by_a_link(tmp_path: Path) -> None:

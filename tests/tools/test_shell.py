@@ -359,12 +359,27 @@ ESCAPES = {
     "a daemon that ignores TERM": (
         "env -i setsid /bin/sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 1; done' & sleep 300"
     ),
+    "a stop of what watches over it": (
+        "env -i setsid sleep 300 >/dev/null 2>&1 & kill -STOP $PPID; echo $! > child; sleep 300"
+    ),
 }
+
+
+@pytest.mark.parametrize("then", ["sleep 300", "exec >/dev/null 2>&1; sleep 300"])
+async def test_who_ends_what_watches_over_it_is_told_of(bench: Bench, then: str) -> None:
+    outcome = await bench.run("Shell", command=f"echo $$; kill -9 $PPID; {then}", timeout=2)
+    assert "something it started may still run" in outcome.message
+    assert "everything it started was ended" not in outcome.message
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(outcome.output.split()[0]), 9)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt orphans")
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
-async def test_nothing_gets_away_from_a_timeout(bench: Bench, escape: str) -> None:
+async def test_nothing_gets_away_from_a_timeout(
+    bench: Bench, escape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_KILL_WAIT_S", 1.0)
     child = bench.work_dir / "child"
     running = asyncio.create_task(bench.run("Shell", command=escape, timeout=2))
     assert await until(lambda: child.exists() and child.read_text().strip() != "")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.access_lists import NAME, access_list, can_have_attributes
 from support.followed_folder import Place, PowerCut, power_cut
 
 from kimi_tui.workspace import restore, store
@@ -43,6 +44,19 @@ def test_edits_creations_and_deletions_go_back_and_forth(place: Place) -> None:
     assert place.files() == then
     assert not place.undo().failures
     assert place.files() == was
+
+
+def test_a_file_that_is_brought_back_keeps_its_access_list(place: Place) -> None:
+    if not can_have_attributes(place.root):
+        pytest.skip("this file system has no access lists")
+    place.other(("edited", "before"))
+    file = place.root / "edited"
+    os.setxattr(file, NAME, access_list())
+    start = place.begin()
+    place.agent(("edited", "after"))
+    assert not place.go_to(start).failures
+    assert file.read_text() == "before"
+    assert os.getxattr(file, NAME) == access_list()
 
 
 def test_what_someone_else_changed_is_left_alone_unless_chosen(place: Place) -> None:

@@ -186,7 +186,7 @@ def policy_for(
         NoSandbox: the folder holds too much of what has to be kept from commands.
     """
     work = os.path.realpath(work_dir)
-    home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
     extra = _writable(CACHES if settings.writable is None else settings.writable, home, work)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from kimi_tui.app_paths import home_of
 from kimi_tui.tools.process import child_environment, find_program
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
@@ -376,7 +377,7 @@ def _candidates(
 def trouble_with(sandbox: Sandbox) -> str:
     """What does not hold, or why it cannot be had; empty where all does."""
     environ = sandbox.environ
-    home = Path(os.path.realpath(environ.get("HOME") or os.path.expanduser("~")))
+    home = Path(os.path.realpath(home_of(environ) or "/"))
     with tempfile.TemporaryDirectory(prefix="kimi-tui-trial-") as place:
         top = Path(os.path.realpath(place))
         work, secret = top / "work", top / "secret"

@@ -11,12 +11,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url, with_scheme
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
+from kimi_tui.tools.key_text import find_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.first_run.models import (
     SERVERS,
@@ -80,6 +82,36 @@ class KeyForm(NamedTuple):
         return "KeyForm"  # a report of a fault shows values, and this has a key
 
 
+class UrlField(LineField):
+    """A line for a base URL. It shows what stands in it, so a key that is pasted into it is handed on instead."""
+
+    class KeyPasted(Message):
+        """What is no URL was pasted."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def _on_paste(self, event: events.Paste) -> None:
+        words = event.text.split()
+        urls = [word for word in words if _may_be_url(word)]
+        keys = [word for word in words if word not in urls and len(word) >= PASTED_CHARS]
+        if len(words) == len(urls) < 2:
+            return
+        event.stop()
+        event.prevent_default()
+        self.replace(" ".join(urls[:1]), *self.selection)
+        if keys:
+            self.post_message(self.KeyPasted(keys[-1]))
+
+
+def _may_be_url(word: str) -> bool:
+    """Whether a pasted word is a base URL or a part of one, and no key."""
+    if find_keys(word):
+        return False
+    return not {*word}.isdisjoint(".:/") or len(word) < 2 * PASTED_CHARS
+
+
 class KeyScreen(AnswersOnce[Launch | KeyForm]):
     """Asks for a key and a model. Answers with how to start, or for going back with what was typed.
 
@@ -105,7 +137,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         ]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
         url = typed.url if typed is not None else base_url
-        self._url = _field("https://host/v1", "url", value=url)
+        self._url = UrlField(url, placeholder="https://host/v1", id="url")
         known = launch.choice
         self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
         key = typed.key if typed is not None else self._known.api_key if self._known else ""
@@ -185,6 +217,11 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
     def _url_changed(self) -> None:
         """What was asked of another server is not true of this one."""
         self._forget()
+
+    @on(UrlField.KeyPasted)
+    def _key_came_along(self, event: UrlField.KeyPasted) -> None:
+        self._key.value = event.key
+        self.set_focus(self._key)
 
     @on(Input.Submitted, "#url")
     def _url_given(self) -> None:

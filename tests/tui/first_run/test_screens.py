@@ -9,6 +9,7 @@ import pytest
 from support.chat_server import ChatServer, status
 from support.screens import Desk
 from support.stored_sessions import store_session
+from textual import events
 from textual.widgets import Input
 
 from kimi_tui.config.file import parse_config, read_config
@@ -123,6 +124,37 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         assert url.value == "http://host/v1"
         await pilot.press("enter")
         await one.sees("any word will do")
+
+
+@pytest.mark.parametrize(
+    ("pasted", "url", "key"),
+    [
+        ("https://host/v1\tsk-secret-key-secret", "https://host/v1", "sk-secret-key-secret"),
+        ("https://host/v1\nsk-secret-key-secret\n", "https://host/v1", "sk-secret-key-secret"),
+        ("sk-secret-key-secret https://host/v1", "https://host/v1", "sk-secret-key-secret"),
+        ("sk-secret-key-secret", "", "sk-secret-key-secret"),
+        (f"{'0a' * 16}.{'aB3d' * 4}", "", f"{'0a' * 16}.{'aB3d' * 4}"),
+        ("abcdefghijklmnopqrstuvwxyz012345", "", "abcdefghijklmnopqrstuvwxyz012345"),
+        ("https://host/v1", "https://host/v1", ""),
+        ("127.0.0.1:8000/v1", "127.0.0.1:8000/v1", ""),
+        ("localhost", "localhost", ""),
+    ],
+)
+async def test_a_key_that_is_pasted_as_url_is_never_shown(
+    home: Path, pasted: str, url: str, key: str
+) -> None:
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        await pilot.press("down", "down", "down", "down", "enter")
+        fields = [running.screen.query_one(name, Input) for name in ("#url", "#key")]
+        await one.until(lambda: fields[0].has_focus)
+        fields[0].post_message(events.Paste(pasted))
+        await one.until(lambda: [field.value for field in fields] == [url, key])
+        assert not key or key not in one.text()
+        assert fields[bool(key)].has_focus
 
 
 async def test_a_base_url_needs_no_scheme(home: Path) -> None:
