@@ -15,7 +15,8 @@ takes its orders as words. A library for the three system calls of Landlock woul
 for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
 
 Words: `level:full`, `level:landlock`, `level:filter` (for bubblewrap, which makes the namespaces itself: only the filter, for
-it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that),
+it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that; where
+it does not start the command, it is begun again),
 `network:on`, `tmp:FOLDER` (a private one that becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a
 writable one), `pin:FOLDER` (not to be renamed, on the way to one of these), `hide:PATH` and `socket:PATH` (hidden too,
 where it is still there); absolute and without links, shallow ones first. What a path leads to is opened once and without
@@ -37,6 +38,12 @@ _libc.syscall.restype = ctypes.c_long
 
 FILTER_FD, COVERS_FD = 99, 98
 """Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
+STARTED = "started"
+"""The line that tells of the start of a command in bubblewrap, at the place of its errors: what is said before is of its own."""
+_TRIES = 10
+_MOST_SAID = 4096
+_OF_MOUNT_POINT = 0o444
+"""The mode of an empty file that bubblewrap makes where there is none to lay a cover over."""
 
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
@@ -201,7 +208,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
             raise OSError(errno.EINVAL, f"no such word: {kind}")
     online = said["network"] == "on"
     if said["level"] == "filter":
-        _hand_over(_filter(is_full=True, online=online, sockets=False), paths)
+        _begin_bubblewrap(_filter(is_full=True, online=online, sockets=False), paths, stay)
         return
     abi = landlock_abi()
     if abi < 1:
@@ -325,7 +332,13 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             # A device where there may be none cannot be opened by anybody, not by root either.
             tree = _tree("/dev/null")
             _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
-            _attach_at(tree, place, path)
+            try:
+                _attach_at(tree, place, path)
+            except OSError as error:
+                if path in paths["hide"] or error.errno != errno.ENOENT:
+                    raise
+                # A socket that went since it was opened.
+                os.close(tree)
         os.close(place)
 
 
@@ -608,13 +621,79 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     return (_Filter * len(steps))(*(_Filter(*step) for step in steps))
 
 
-def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> None:
-    # Sockets come and go: what is gone when bubblewrap covers it, it does not start for.
+# -- bubblewrap -----------------------------------------------------------------------------------------
+
+
+def _begin_bubblewrap(
+    code: "ctypes.Array[_Filter]",
+    paths: dict[str, list[str]],
+    stay: "Callable[[int, bool], None]",
+) -> None:
+    """Go on in a child that becomes bubblewrap, with all it reads at its descriptors; wait here until the command runs.
+
+    It covers by name: a socket that went since it was looked for, in the milliseconds until then, makes it give up. So it is
+    begun again with another look.
+
+    Raises:
+        OSError: it does not start the command.
+    """
+    _end_with_parent()
+    said = b""
+    for _ in range(_TRIES):
+        covered = _hand_over(code, paths)
+        heard, errors = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.dup2(errors, 2)
+            os.close(heard)
+            os.close(errors)
+            return
+        os.close(errors)
+        said = _said(heard)
+        _remove_mount_points(covered, paths["write"])
+        if said.split(b"\n")[-2:] == [STARTED.encode(), b""]:
+            stay(child, True)
+            os._exit(127)
+        os.close(heard)
+        os.waitpid(child, 0)
+    why = said.decode(errors="replace").strip().rpartition("\n")[2]
+    raise OSError(errno.EIO, why or "bubblewrap ended without a word")
+
+
+def _said(heard: int) -> bytes:
+    """What comes out of a pipe until the line that tells of the start, or its end."""
+    said = b""
+    while not said.endswith(f"{STARTED}\n".encode()) and len(said) < _MOST_SAID:
+        data = os.read(heard, _MOST_SAID)
+        if not data:
+            break
+        said += data
+    return said
+
+
+def _remove_mount_points(covered: list[str], writable: list[str]) -> None:
+    """Remove the empty files that bubblewrap makes where a socket went, in whose way they would be when that comes again."""
+    for path in covered:
+        if not _below(path, writable):
+            continue
+        try:
+            found = os.lstat(path)
+            if found.st_size or found.st_mode != stat.S_IFREG | _OF_MOUNT_POINT:
+                continue
+            folder = _opened(os.path.dirname(path))
+            os.unlink(os.path.basename(path), dir_fd=folder)
+            os.close(folder)
+        except OSError:
+            continue
+
+
+def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> list[str]:
+    """Put at their descriptors what bubblewrap reads; returns the sockets that it is to cover."""
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
-    open_ones = (path for path in sockets if not _below(path, paths["hide"]))
-    covers = "".join(
-        f"--ro-bind\0{os.devnull}\0{path}\0" for path in open_ones if os.path.lexists(path)
-    )
+    covered = [
+        path for path in sockets if not _below(path, paths["hide"]) and os.path.lexists(path)
+    ]
+    covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
     for at, data in ((FILTER_FD, bytes(code)), (COVERS_FD, os.fsencode(covers))):
         held = os.memfd_create("told")
         with open(held, "wb", closefd=False) as file:
@@ -630,3 +709,4 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> No
         # Renamed since it was looked for, it would be open to the command.
         if not _under_private(path):
             os.close(_opened(path))
+    return covered

@@ -151,7 +151,8 @@ class Sandbox:
                 *(f"hide:{path}" for path in policy.hidden),
                 *(f"socket:{path}" for path in policy.sockets),
             )
-            argv = [self.program, *bwrap_arguments(policy, self._tmp), "--", *argv]
+            own = bwrap_arguments(policy, self._tmp)
+            argv = [self.program, *own, "--", *_tells_of_start(argv)]
         else:
             argv = [self.program, "-p", macos_profile(policy, self._tmp), *argv]
         return Confined(tuple(argv), environ, words, policy)
@@ -226,6 +227,13 @@ def _bwrap_binds(policy: Policy) -> list[tuple[str, str]]:
         *(("--bind-fd", path) for path in (*policy.writable, *policy.pinned)),
         *(("--ro-bind-fd", path) for path in policy.kept),
     ]
+
+
+def _tells_of_start(argv: list[str]) -> list[str]:
+    """The command behind a shell that says at the place of errors that it starts, then has its errors go where its output does."""
+    from kimi_tui.tools.sandbox.confine import STARTED
+
+    return ["/bin/sh", "-c", f'echo {STARTED} >&2; exec "$@" 2>&1', "sh", *argv]
 
 
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
