@@ -24,6 +24,7 @@ from typing import NamedTuple
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
+from kimi_tui.tools.sandbox.program import package_folder, program_places
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import PASSED_OVER, folded, known_links, links_in, remember
@@ -267,7 +268,9 @@ def policy_for(
             raise NoSandbox(
                 f"commands could make {end}, from which this program reads its settings"
             )
-    kept |= links
+    if _under(work, (package_folder(),)):
+        raise NoSandbox("the work folder is part of this program")
+    kept |= links | program_places(roots, work)
     kept_paths = sorted(kept - hidden)
     if len(kept_paths) + len(hidden) + len(sockets) > _MOST_GUARDED:
         raise NoSandbox(f"more than {_MOST_GUARDED} files would have to be kept from commands")

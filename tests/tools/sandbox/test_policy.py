@@ -19,6 +19,7 @@ import pytest
 from support import covered
 from support.covered import bubblewrap, whole_sandbox
 
+import kimi_tui
 from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.paths import holds_secrets, locate
 from kimi_tui.tools.process import RunningCommand
@@ -435,6 +436,46 @@ def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
     # A configuration that is a link into the work folder is the program's own all the same.
     assert not policy.may_read("config.toml")
     assert not policy.may_write("config.toml")
+
+
+def test_the_code_of_this_program_is_held_still(environ: dict[str, str], tmp_path: Path) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    package = Path(kimi_tui.__file__).parent
+    shutil.copytree(package, work / "src/kimi_tui", ignore=shutil.ignore_patterns("__pycache__"))
+    for place in (
+        work / "lib/site-packages/own-1.dist-info",
+        home / ".cache/uv/archive-v0/linked/own-1.dist-info",
+        home / ".cache/uv/archive-v0/another/other-1.dist-info",
+        home / ".cache/uv/archive-v0/run/site-packages",
+    ):
+        place.mkdir(parents=True)
+    installed = work / "lib/site-packages/own-1.dist-info/METADATA"
+    installed.write_text("x\n")
+    os.link(installed, home / ".cache/uv/archive-v0/linked/own-1.dist-info/METADATA")
+    (home / ".cache/uv/archive-v0/another/other-1.dist-info/METADATA").write_text("x\n")
+    script = """
+import os, sys
+from pathlib import Path
+from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
+policy = policy_for(Path(sys.argv[1]), SandboxSettings(), os.environ)
+print([path for path in sys.argv[2:] if policy.may_write(path)])
+"""
+    uv = home / ".cache/uv/archive-v0"
+    paths = (work / "src", work / "lib/site-packages", uv / "run/site-packages", work / "zip/x.zip")
+    names = ["src/kimi_tui/tools/supervisor.py", "src/kimi_tui/new.py", "lib/site-packages/new.py"]
+    names += [f"{uv}/linked/x.py", f"{uv}/run/site-packages/new.py", "zip/x.zip"]
+    free = ["app.py", "lib/x.py", f"{uv}/another/x.py", f"{uv}/new/x.py"]
+    (work / "zip").mkdir()
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(work), *names, *free],
+        env={**environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == str(free)
+    with pytest.raises(NoSandbox, match="part of this program"):
+        policy_for(package / "tools", SandboxSettings(), environ)
 
 
 PLACES = [
