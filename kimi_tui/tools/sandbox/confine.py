@@ -143,6 +143,9 @@ _OF_ALL = {"x86_64": ((141, 2), (251, 3)), "aarch64": ((140, 2), (30, 3))}
 """setpriority and ioprio_set, and what their first argument is for all that runs as a user; the second one is 0 for oneself."""
 _TYPING = (0x5412, 0x541C, 0x5423)
 """TIOCSTI, TIOCLINUX, TIOCSETD."""
+_SNAPSHOTS = (0x50009401, 0x50009417, 0x5000943F, 0x4020BC10)
+"""BTRFS_IOC_SNAP_CREATE, the same V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a copy of a subvolume elsewhere, made
+where a command may write, has no covers; and one can be destroyed by its number."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _FASTOPEN = 0x20000000
 
@@ -589,7 +592,10 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     for call, argument in _OPENS[machine]:
         mode = (_LD, 0, 0, 16 + 8 * (argument + 1))
         when(call, argument, [(_JSET, 0, 3, _MAKES_FILE), mode, *as_owner])
-    for call, requests in ((_IOCTL[machine], _TYPING), (_FCNTL[machine], _HOLDS_OPENS_UP)):
+    for call, requests in (
+        (_IOCTL[machine], (*_TYPING, *_SNAPSHOTS)),
+        (_FCNTL[machine], _HOLDS_OPENS_UP),
+    ):
         when(call, 1, [step for one in requests for step in ((_JEQ, 0, 1, one), refuse)])
     is_bare = not is_full and not online
     families = [_INET, _INET6, _NETLINK]

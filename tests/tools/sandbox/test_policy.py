@@ -128,7 +128,7 @@ def test_what_a_package_manager_runs_is_named_when_a_command_changed_it(
 
 
 def test_what_the_settings_of_git_name_is_held_still(
-    policy: Policy, environ: dict[str, str], tmp_path: Path
+    policy: Policy, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = tmp_path / "work"
     named = (
@@ -141,9 +141,16 @@ def test_what_the_settings_of_git_name_is_held_still(
         "said/hooks/x",
         "commented.cfg",
         "continued.cfg",
+        "build.sh",
+        "scripts/x.sh",
+        "system/hooks/x",
     )
+    (tmp_path / "gitconfig").write_text("[core]\n\thooksPath = system/hooks\n")
+    settings_of_all = (*policy_module._USER_SETTINGS[:-1], str(tmp_path / "gitconfig"))
+    assert policy_module._USER_SETTINGS[-1] == "/etc/gitconfig"
+    monkeypatch.setattr(policy_module, "_USER_SETTINGS", settings_of_all)
     (tmp_path / "home/.gitconfig").write_text("[core]\n\thooksPath = said/hooks\n")
-    for name in (*named, "free/a.sh"):
+    for name in (*named, "free/a.sh", "main.c", "main"):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("[Include]\npath = more.cfg\n" if name == "team.cfg" else "x\n")
     with open(work / ".git/config", "a") as settings:
@@ -151,6 +158,8 @@ def test_what_the_settings_of_git_name_is_held_still(
             "[include]\n\tpath = ../team.cfg\n\tpath = ../missing.cfg\n[include] path = /etc/hosts\n"
             "[core] hooksPath = tools/hooks\n\tFSMonitor = tools/watch --all\n"
             '[filter "x"]\n\tclean = "sh -c \\"tools/clean.sh %f\\""\n[alias]\n\ta = !tools/a.sh "$@"\n'
+            '\tb = !sh build.sh main\n\tx = "!$(git rev-parse --show-toplevel)/scripts/x.sh"\n'
+            "[init]\n\tdefaultBranch = main.c\n"
             '[remote "origin"]\n\turl = free/a.sh\n[extensions]\n\tworktreeConfig = true\n'
             '[include]\n\tpath = "../commented.cfg" ; x\n\tpath = ../con\\\ntinued.cfg # "y\n'
             "[core]\n\tattributesFile = .\n\tattributesFile = .git\n\tx = ./ ../.. //\n"
@@ -158,7 +167,7 @@ def test_what_the_settings_of_git_name_is_held_still(
     found = policy_for(work, SandboxSettings(), environ)
     for name in (*named, "tools/hooks/new", ".git/config.worktree"):
         assert not found.may_write(name), name
-    for name in ("free/a.sh", "app.py", ".git/index", "tools/b.sh"):
+    for name in ("free/a.sh", "app.py", ".git/index", "tools/b.sh", "main.c", "main"):
         assert found.may_write(name), name
     assert {str(work / "tools"), str(work / ".git")} <= set(found.pinned)
     # What was not there is named when it was made; what moves all settings is taken away.
