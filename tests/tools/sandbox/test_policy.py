@@ -909,6 +909,40 @@ def test_bubblewrap_comes_before_landlock_alone(
     assert tried[2:] == ["full", "landlock"]
 
 
+@pytest.mark.parametrize(
+    ("held", "trouble"),
+    [
+        # What the shell of the trial is made to take for refused, before it; without anything it is not confined at all.
+        ("cd /proc", "cannot write in the work folder"),
+        ("TMPDIR=/proc", "has no temporary folder"),
+        ("", "reads secrets"),
+        ("read() { return 1; }", "signals others"),
+        ("read() { return 1; }; kill() { return 1; }", "writes outside"),
+        ("read() { return 1; }; kill() { return 1; }; set -- /proc/1/no", "writes hooks"),
+        ('read() { return 1; }; kill() { return 1; }; shift; set -- "$1"', "writes outside"),
+        ("echo held; exit", ""),
+        ("exit", "the trial could not be run"),
+    ],
+)
+def test_a_trial_says_what_does_not_hold(
+    held: str,
+    trouble: str,
+    environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unconfined(_: Sandbox, argv: list[str], work_dir: Path) -> Confined:
+        shell, option, script, *rest = argv
+        policy = policy_for(work_dir, SandboxSettings(), environ)
+        said = (shell, option, f"{held}\n{script}", *rest)
+        return Confined(said, {**environ, "TMPDIR": str(tmp_path)}, (), policy)
+
+    monkeypatch.setattr(Sandbox, "confined", unconfined)
+    assert trouble_with(Sandbox("full", SandboxSettings(), environ)) == trouble
+    # What it wrote is not left.
+    assert [path for path in (tmp_path / "home").iterdir() if "trial" in path.name] == []
+
+
 @pytest.mark.parametrize("held", ["output", "itself"])
 def test_a_trial_that_does_not_end_is_ended(
     held: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
