@@ -31,7 +31,10 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Iterator
+else:
+    import _signal as signal
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -82,6 +85,8 @@ _READS = _EXECUTE | _READ_FILE | _READ_DIR
 _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16}
 """How many rights on files each version of Landlock knows; from version 9 on one more, for sockets with a name."""
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/pts")
+"""What a command in namespaces has for itself."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -237,10 +242,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     writable = [*paths["write"]]
-    writable += [
-        os.path.realpath(path)
-        for path in (["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if is_full else [said["tmp"]])
-    ]
+    writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
     _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
     code = _filter(is_full=is_full, online=online, sockets=abi >= 9)
     program = _Program(len(code), code)
@@ -416,6 +418,9 @@ def _opened(path: str) -> int:
     how = _OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS)
     size = ctypes.c_size_t(ctypes.sizeof(how))
     opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), size)
+    if opened < 0 and ctypes.get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
+        # Behind the filter, where all covers are there.
+        return os.open(path, how.flags)
     return _check(opened, path)
 
 
@@ -511,11 +516,14 @@ def _landlock(
             opened = _opened(path)
         except OSError:
             return
-        if not stat.S_ISDIR(os.fstat(opened).st_mode):
-            rights &= _FILE_RIGHTS
-        beneath = _BeneathAttr(rights & handled, opened)
-        done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
-        _check(done, f"Landlock: {path}")
+        mode = os.fstat(opened).st_mode
+        if not stat.S_ISDIR(mode):
+            # Links have none; what they lead to has its own.
+            rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
+        if rights & handled:
+            beneath = _BeneathAttr(rights & handled, opened)
+            done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
+            _check(done, f"Landlock: {path}")
         os.close(opened)
 
     allow("/", _READ_DIR | _EXECUTE)
@@ -666,6 +674,34 @@ def _begin_bubblewrap(
     raise OSError(errno.EIO, why or "bubblewrap ended without a word")
 
 
+def begin_behind(arguments: list[str]) -> None:
+    """Become a command in bubblewrap, behind Landlock where the kernel has that; does not return.
+
+    It holds what mounts do not: pipes with a name, which can be written where nothing else can, and abstract sockets.
+
+    Args:
+        arguments: the number of the words, these (as for `confine`: `network`, and `write` for each path), the command.
+    """
+    n_words = int(arguments[0])
+    words, command = arguments[1 : n_words + 1], arguments[n_words + 1 :]
+    try:
+        if (abi := landlock_abi()) >= 1:
+            writable = [word.removeprefix("write:") for word in words if word.startswith("write:")]
+            writable += [os.path.realpath(path) for path in _PRIVATE]
+            _landlock(abi, writable, [], is_full=True, online="network:on" in words)
+        os.write(2, f"{STARTED}\n".encode())
+    except OSError as error:
+        os.write(2, f"{error.strerror}\n".encode())
+        os._exit(1)
+    os.dup2(1, 2)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(command[0], command)
+    finally:
+        os._exit(127)
+
+
 def _said(heard: int) -> bytes:
     """What comes out of a pipe until the line that tells of the start, or its end."""
     said = b""
@@ -693,11 +729,35 @@ def _remove_mount_points(covered: list[str], writable: list[str]) -> None:
             continue
 
 
+def _is_within_reach(path: str) -> bool:
+    """Whether bubblewrap, and so a command in it, gets to what is at a path: root without rights over the files of other users
+    does not get into their closed folders, and it gives up over a cover there."""
+    folder = os.path.dirname(path) if os.geteuid() == 0 else "/"
+    while folder != "/":
+        try:
+            found = os.stat(folder)
+        except OSError:
+            # It has just gone, and bubblewrap is begun again.
+            return True
+        try:
+            has_more_rules = "system.posix_acl_access" in os.listxattr(folder)
+        except OSError:
+            has_more_rules = False
+        needed = 0o100 if found.st_uid == 0 else 0o010 if found.st_gid == 0 else 0o001
+        is_own = found.st_uid == found.st_gid == 0
+        if not (is_own or has_more_rules or found.st_mode & needed):
+            return False
+        folder = os.path.dirname(folder)
+    return True
+
+
 def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> list[str]:
     """Put at their descriptors what bubblewrap reads; returns the sockets that it is to cover."""
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
     covered = [
-        path for path in sockets if not _below(path, paths["hide"]) and os.path.lexists(path)
+        path
+        for path in sockets
+        if not _below(path, paths["hide"]) and os.path.lexists(path) and _is_within_reach(path)
     ]
     covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
     for at, data in ((FILTER_FD, bytes(code)), (COVERS_FD, os.fsencode(covers))):

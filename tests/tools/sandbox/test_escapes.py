@@ -77,6 +77,9 @@ class Outside:
         written(self.app / "sessions/other/context.jsonl", secret)
         written(self.out / "file", "mine\n")
         (self.out / "empty").mkdir()
+        os.mkfifo(self.out / "fifo")
+        self.pipe = os.open(self.out / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        held.callback(os.close, self.pipe)
         for name, text in {
             "ok": "ok\n",
             "ok2": "ok\n",
@@ -187,6 +190,8 @@ class Outside:
                 continue
         with suppress(BlockingIOError):
             found.append(os.read(self.terminal, 999))
+        with suppress(BlockingIOError):
+            found += filter(None, [os.read(self.pipe, 999)])
         return found
 
 
@@ -469,6 +474,31 @@ async def test_bubblewrap_starts_where_a_socket_goes_while_it_is_set_up(
         with pytest.raises(OSError, match="no room"):
             await run_in(refusing, "echo goes on", outside)
         assert (outside.out / "tries").read_text().split() == ["x"] * 10
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what is in closed folders of others")
+async def test_bubblewrap_starts_where_another_user_has_a_socket_in_a_closed_folder(
+    bwrap: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir(parents=True)
+    closed, half = outside.out / "closed", outside.out / "half"
+    user = 0x5B000000 + os.getpid()
+    with ExitStack() as held:
+        for folder, group, mode in ((closed, user, 0o700), (half, 0, 0o710)):
+            folder.mkdir(parents=True)
+            ear = held.enter_context(socket.socket(socket.AF_UNIX))
+            ear.bind(str(folder / "sock"))
+            ear.listen()
+            (folder / "sock").chmod(0o777)
+            os.chown(folder, user, group)
+            folder.chmod(mode)
+        connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('GOT OUT')"
+        script = (
+            f'for path in {closed} {half}; do python3 -c "{connect}" $path/sock; done; echo goes on'
+        )
+        said = await run_in(bwrap, script, outside)
+        assert "GOT OUT" not in said
+        assert "goes on" in said
 
 
 GONE = """
