@@ -467,7 +467,11 @@ async def test_bubblewrap_starts_where_a_socket_goes_while_it_is_set_up(
             *("ls:", "cannot", "access", "'*.sock':", "No", "such", "file", "or", "directory"),
             "error",
         ]
-        # Nor is anything left where it was, that would be in the way of the next one.
+        # Nor is anything left where one was, that would be in the way of the next one.
+        ear = held.enter_context(socket.socket(socket.AF_UNIX))
+        ear.bind(str(places[1]))
+        ear.listen()
+        assert "goes on" in await run_in(here, script, outside)
         assert os.listdir(outside.work) == []
         refusing = without(bwrap, f"echo x >> {outside.out}/tries; echo no room >&2; exit 1")
         held.callback(shutil.rmtree, Path(refusing.program).parent)
