@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+# What is in the work folder is not this program's, and `-m` puts it before all that is installed.
+if sys.path[:1] in ([""], [os.getcwd()]):
+    del sys.path[0]
 
 from kimi_tui.cli import main
 

@@ -267,3 +267,18 @@ def test_closed_streams_end_in_one_line(closed: str, tmp_path: Path) -> None:
     assert ended.returncode == 1
     if "2>&-" not in closed:
         assert "needs a terminal" in ended.stderr
+
+
+def test_as_a_module_it_imports_nothing_from_the_folder_it_starts_in(tmp_path: Path) -> None:
+    for name in ("argparse.py", "openai.py"):
+        (tmp_path / name).write_text("print('EVIL')\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "kimi_tui", "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert ended.stdout.startswith("kimi-tui ")
+    assert "EVIL" not in ended.stdout + ended.stderr

@@ -15,7 +15,8 @@ takes its orders as words. A library for the three system calls of Landlock woul
 for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
 
 Words: `level:full`, `level:landlock`, `level:filter` (for bubblewrap, which makes the namespaces itself: only the filter, for
-it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that),
+it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that; where
+it does not start the command, it is begun again),
 `network:on`, `tmp:FOLDER` (a private one that becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a
 writable one), `pin:FOLDER` (not to be renamed, on the way to one of these), `hide:PATH` and `socket:PATH` (hidden too,
 where it is still there); absolute and without links, shallow ones first. What a path leads to is opened once and without
@@ -30,13 +31,22 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Iterator
+else:
+    import _signal as signal
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 FILTER_FD, COVERS_FD = 99, 98
 """Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
+STARTED = "started"
+"""The line that tells of the start of a command in bubblewrap, at the place of its errors: what is said before is of its own."""
+_TRIES = 10
+_MOST_SAID = 4096
+_OF_MOUNT_POINT = 0o444
+"""The mode of an empty file that bubblewrap makes where there is none to lay a cover over."""
 
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
@@ -75,6 +85,8 @@ _READS = _EXECUTE | _READ_FILE | _READ_DIR
 _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16}
 """How many rights on files each version of Landlock knows; from version 9 on one more, for sockets with a name."""
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/pts")
+"""What a command in namespaces has for itself."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -136,6 +148,9 @@ _OF_ALL = {"x86_64": ((141, 2), (251, 3)), "aarch64": ((140, 2), (30, 3))}
 """setpriority and ioprio_set, and what their first argument is for all that runs as a user; the second one is 0 for oneself."""
 _TYPING = (0x5412, 0x541C, 0x5423)
 """TIOCSTI, TIOCLINUX, TIOCSETD."""
+_SNAPSHOTS = (0x50009401, 0x50009417, 0x5000943F, 0x4020BC10)
+"""BTRFS_IOC_SNAP_CREATE, the same V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a copy of a subvolume elsewhere, made
+where a command may write, has no covers; and one can be destroyed by its number."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _FASTOPEN = 0x20000000
 
@@ -201,7 +216,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
             raise OSError(errno.EINVAL, f"no such word: {kind}")
     online = said["network"] == "on"
     if said["level"] == "filter":
-        _hand_over(_filter(is_full=True, online=online, sockets=False), paths)
+        _begin_bubblewrap(_filter(is_full=True, online=online, sockets=False), paths, stay)
         return
     abi = landlock_abi()
     if abi < 1:
@@ -227,10 +242,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     writable = [*paths["write"]]
-    writable += [
-        os.path.realpath(path)
-        for path in (["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if is_full else [said["tmp"]])
-    ]
+    writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
     _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
     code = _filter(is_full=is_full, online=online, sockets=abi >= 9)
     program = _Program(len(code), code)
@@ -325,7 +337,13 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             # A device where there may be none cannot be opened by anybody, not by root either.
             tree = _tree("/dev/null")
             _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
-            _attach_at(tree, place, path)
+            try:
+                _attach_at(tree, place, path)
+            except OSError as error:
+                if path in paths["hide"] or error.errno != errno.ENOENT:
+                    raise
+                # A socket that went since it was opened.
+                os.close(tree)
         os.close(place)
 
 
@@ -400,6 +418,9 @@ def _opened(path: str) -> int:
     how = _OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS)
     size = ctypes.c_size_t(ctypes.sizeof(how))
     opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), size)
+    if opened < 0 and ctypes.get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
+        # Behind the filter, where all covers are there.
+        return os.open(path, how.flags)
     return _check(opened, path)
 
 
@@ -495,11 +516,14 @@ def _landlock(
             opened = _opened(path)
         except OSError:
             return
-        if not stat.S_ISDIR(os.fstat(opened).st_mode):
-            rights &= _FILE_RIGHTS
-        beneath = _BeneathAttr(rights & handled, opened)
-        done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
-        _check(done, f"Landlock: {path}")
+        mode = os.fstat(opened).st_mode
+        if not stat.S_ISDIR(mode):
+            # Links have none; what they lead to has its own.
+            rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
+        if rights & handled:
+            beneath = _BeneathAttr(rights & handled, opened)
+            done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
+            _check(done, f"Landlock: {path}")
         os.close(opened)
 
     allow("/", _READ_DIR | _EXECUTE)
@@ -576,7 +600,10 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     for call, argument in _OPENS[machine]:
         mode = (_LD, 0, 0, 16 + 8 * (argument + 1))
         when(call, argument, [(_JSET, 0, 3, _MAKES_FILE), mode, *as_owner])
-    for call, requests in ((_IOCTL[machine], _TYPING), (_FCNTL[machine], _HOLDS_OPENS_UP)):
+    for call, requests in (
+        (_IOCTL[machine], (*_TYPING, *_SNAPSHOTS)),
+        (_FCNTL[machine], _HOLDS_OPENS_UP),
+    ):
         when(call, 1, [step for one in requests for step in ((_JEQ, 0, 1, one), refuse)])
     is_bare = not is_full and not online
     families = [_INET, _INET6, _NETLINK]
@@ -608,13 +635,131 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     return (_Filter * len(steps))(*(_Filter(*step) for step in steps))
 
 
-def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> None:
-    # Sockets come and go: what is gone when bubblewrap covers it, it does not start for.
+# -- bubblewrap -----------------------------------------------------------------------------------------
+
+
+def _begin_bubblewrap(
+    code: "ctypes.Array[_Filter]",
+    paths: dict[str, list[str]],
+    stay: "Callable[[int, bool], None]",
+) -> None:
+    """Go on in a child that becomes bubblewrap, with all it reads at its descriptors; wait here until the command runs.
+
+    It covers by name: a socket that went since it was looked for, in the milliseconds until then, makes it give up. So it is
+    begun again with another look.
+
+    Raises:
+        OSError: it does not start the command.
+    """
+    _end_with_parent()
+    said = b""
+    for _ in range(_TRIES):
+        covered = _hand_over(code, paths)
+        heard, errors = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.dup2(errors, 2)
+            os.close(heard)
+            os.close(errors)
+            return
+        os.close(errors)
+        said = _said(heard)
+        _remove_mount_points(covered, paths["write"])
+        if said.split(b"\n")[-2:] == [STARTED.encode(), b""]:
+            stay(child, True)
+            os._exit(127)
+        os.close(heard)
+        os.waitpid(child, 0)
+    why = said.decode(errors="replace").strip().rpartition("\n")[2]
+    raise OSError(errno.EIO, why or "bubblewrap ended without a word")
+
+
+def begin_behind(arguments: list[str]) -> None:
+    """Become a command in bubblewrap, behind Landlock where the kernel has that; does not return.
+
+    It holds what mounts do not: pipes with a name, which can be written where nothing else can, and abstract sockets.
+
+    Args:
+        arguments: the number of the words, these (as for `confine`: `network`, and `write` for each path), the command.
+    """
+    n_words = int(arguments[0])
+    words, command = arguments[1 : n_words + 1], arguments[n_words + 1 :]
+    try:
+        if (abi := landlock_abi()) >= 1:
+            writable = [word.removeprefix("write:") for word in words if word.startswith("write:")]
+            writable += [os.path.realpath(path) for path in _PRIVATE]
+            _landlock(abi, writable, [], is_full=True, online="network:on" in words)
+        os.write(2, f"{STARTED}\n".encode())
+    except OSError as error:
+        os.write(2, f"{error.strerror}\n".encode())
+        os._exit(1)
+    os.dup2(1, 2)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(command[0], command)
+    finally:
+        os._exit(127)
+
+
+def _said(heard: int) -> bytes:
+    """What comes out of a pipe until the line that tells of the start, or its end."""
+    said = b""
+    while not said.endswith(f"{STARTED}\n".encode()) and len(said) < _MOST_SAID:
+        data = os.read(heard, _MOST_SAID)
+        if not data:
+            break
+        said += data
+    return said
+
+
+def _remove_mount_points(covered: list[str], writable: list[str]) -> None:
+    """Remove the empty files that bubblewrap makes where a socket went, in whose way they would be when that comes again."""
+    for path in covered:
+        if not _below(path, writable):
+            continue
+        try:
+            found = os.lstat(path)
+            if found.st_size or found.st_mode != stat.S_IFREG | _OF_MOUNT_POINT:
+                continue
+            folder = _opened(os.path.dirname(path))
+            os.unlink(os.path.basename(path), dir_fd=folder)
+            os.close(folder)
+        except OSError:
+            continue
+
+
+def _is_within_reach(path: str) -> bool:
+    """Whether bubblewrap, and so a command in it, gets to what is at a path: root without rights over the files of other users
+    does not get into their closed folders, and it gives up over a cover there."""
+    folder = os.path.dirname(path) if os.geteuid() == 0 else "/"
+    while folder != "/":
+        try:
+            found = os.stat(folder)
+        except OSError:
+            # It has just gone, and bubblewrap is begun again.
+            return True
+        try:
+            has_more_rules = "system.posix_acl_access" in os.listxattr(folder)
+        except OSError:
+            has_more_rules = False
+        needed = 0o100 if found.st_uid == 0 else 0o010 if found.st_gid == 0 else 0o001
+        is_own = found.st_uid == found.st_gid == 0
+        if not (is_own or has_more_rules or found.st_mode & needed):
+            return False
+        folder = os.path.dirname(folder)
+    return True
+
+
+def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> list[str]:
+    """Put at their descriptors what bubblewrap reads; returns the sockets that it is to cover."""
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
-    open_ones = (path for path in sockets if not _below(path, paths["hide"]))
-    covers = "".join(
-        f"--ro-bind\0{os.devnull}\0{path}\0" for path in open_ones if os.path.lexists(path)
-    )
+    covered = [
+        path
+        for path in sockets
+        if not _below(path, paths["hide"]) and os.path.lexists(path) and _is_within_reach(path)
+    ]
+    covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
     for at, data in ((FILTER_FD, bytes(code)), (COVERS_FD, os.fsencode(covers))):
         held = os.memfd_create("told")
         with open(held, "wb", closefd=False) as file:
@@ -630,3 +775,4 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> No
         # Renamed since it was looked for, it would be open to the command.
         if not _under_private(path):
             os.close(_opened(path))
+    return covered

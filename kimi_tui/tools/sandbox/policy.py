@@ -24,6 +24,7 @@ from typing import NamedTuple
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
+from kimi_tui.tools.sandbox.program import package_folder, program_places
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import PASSED_OVER, folded, known_links, links_in, remember
@@ -61,7 +62,7 @@ _GIT_OWN = (
     "refs/heads",
     "packed-refs",
 )
-_USER_SETTINGS = (".gitconfig", ".config/git/config")
+_USER_SETTINGS = (".gitconfig", ".config/git/config", "/etc/gitconfig")
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
@@ -267,7 +268,9 @@ def policy_for(
             raise NoSandbox(
                 f"commands could make {end}, from which this program reads its settings"
             )
-    kept |= links
+    if _under(work, (package_folder(),)):
+        raise NoSandbox("the work folder is part of this program")
+    kept |= links | program_places(roots, work)
     kept_paths = sorted(kept - hidden)
     if len(kept_paths) + len(hidden) + len(sockets) > _MOST_GUARDED:
         raise NoSandbox(f"more than {_MOST_GUARDED} files would have to be kept from commands")
@@ -866,8 +869,7 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
                 links, end = links_to(os.path.join(top, whole))
                 found |= {*links, end}
             else:
-                # A program, in front of its arguments or behind a shell.
-                words = [word for word in value.translate(_QUOTES).split() if "/" in word]
+                words = [*_programs_in(value)]
                 n_named += len(words)
                 if n_named > _MOST_NAMED:
                     raise NoSandbox(f"git's settings for {top} name more than {_MOST_NAMED} files")
@@ -881,6 +883,20 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
         for path in found
         if (os.path.lexists(path) or not there) and not any(_under(one, (path,)) for one in above)
     }
+
+
+def _programs_in(value: str) -> Iterator[str]:
+    """The words of a setting that may name a program: in front of its arguments, behind a shell or an interpreter, or below
+    what a shell finds out first (`$(git rev-parse --show-toplevel)/x`)."""
+    words = value.translate(_QUOTES).split()
+    for word in words:
+        if "/" in word:
+            yield word
+            if "$" in value:
+                yield word.partition("/")[2]
+        elif len(words) > 1 and "." in word:
+            # Alone it is looked for in the search path, and so is what has no ending: that is a word like others.
+            yield word
 
 
 def _size(path: str) -> int:

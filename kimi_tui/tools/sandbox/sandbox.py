@@ -38,6 +38,7 @@ _TRIAL_S = 10.0
 _END_S = 3.0
 _SAID = "held"
 _MOST_BYTES = 4096
+_COVERED = ("/tmp/", "/var/tmp/")
 _MOST_BINDS = 800
 """Each takes a descriptor, of which a process usually has 1024."""
 _LANDLOCK_GAPS = (
@@ -152,7 +153,8 @@ class Sandbox:
                 *(f"hide:{path}" for path in policy.hidden),
                 *(f"socket:{path}" for path in policy.sockets),
             )
-            argv = [self.program, *bwrap_arguments(policy, self._tmp), "--", *argv]
+            own = bwrap_arguments(policy, self._tmp)
+            argv = [self.program, *own, "--", *_behind_bubblewrap(argv, policy)]
         else:
             argv = [self.program, "-p", macos_profile(policy, self._tmp), *argv]
         return Confined(tuple(argv), environ, words, policy)
@@ -227,6 +229,25 @@ def _bwrap_binds(policy: Policy) -> list[tuple[str, str]]:
         *(("--bind-fd", path) for path in (*policy.writable, *policy.pinned)),
         *(("--ro-bind-fd", path) for path in policy.kept),
     ]
+
+
+_BEHIND = (
+    "import sys; sys.path.append(sys.argv[1]); import confine; confine.begin_behind(sys.argv[2:])"
+)
+
+
+def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
+    """The command behind Landlock, or behind a shell where the interpreter lies below what is private: either says at the place
+    of errors that the command starts, and then has its errors go where its output does."""
+    from kimi_tui.tools.sandbox import confine
+
+    folder = os.path.dirname(os.path.abspath(confine.__file__))
+    if os.path.realpath(sys.executable).startswith(_COVERED) or folder.startswith(_COVERED):
+        return ["/bin/sh", "-c", f'echo {confine.STARTED} >&2; exec "$@" 2>&1', "sh", *argv]
+    words = [f"network:{'on' if policy.network else 'off'}"]
+    words += [f"write:{path}" for path in policy.writable]
+    how = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BEHIND, folder, str(len(words))]
+    return [*how, *words, *argv]
 
 
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:

@@ -13,10 +13,3 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     """The one that is used here, and bubblewrap, which is used where there is no Landlock."""
     found = whole_sandbox(Path(__file__))
     return bubblewrap() if request.param == "bwrap" else found
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One after the other where sockets come and go: bubblewrap does not start where one went that it was to cover."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.name != "test_policy.py":
-            item.add_marker(pytest.mark.xdist_group("sockets that come and go"))

@@ -70,6 +70,8 @@ mv "$PWD" "$OUT/made$N"
 echo $N > /etc/made$N && echo GOT OUT
 echo $N > /usr/local/bin/made$N && echo GOT OUT
 echo $N > /var/lib/made$N && echo GOT OUT
+[ -p "$OUT/fifo" ] && echo escaped > "$OUT/fifo" & sleep .05; kill $! 2>/dev/null
+[ -p "$OUT/fifo" ] && echo escaped 1<> "$OUT/fifo"
 # --- what runs later
 echo $N >> "$HOME/.bashrc"
 echo $N >> "$HOME/.profile"

@@ -23,9 +23,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from support.covered import command_of
+from support.covered import bubblewrap, command_of, whole_sandbox
 
 from kimi_tui.tools.process import RunningCommand, marked
+from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.supervisor import supervised
@@ -76,6 +77,9 @@ class Outside:
         written(self.app / "sessions/other/context.jsonl", secret)
         written(self.out / "file", "mine\n")
         (self.out / "empty").mkdir()
+        os.mkfifo(self.out / "fifo")
+        self.pipe = os.open(self.out / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        held.callback(os.close, self.pipe)
         for name, text in {
             "ok": "ok\n",
             "ok2": "ok\n",
@@ -186,6 +190,8 @@ class Outside:
                 continue
         with suppress(BlockingIOError):
             found.append(os.read(self.terminal, 999))
+        with suppress(BlockingIOError):
+            found += filter(None, [os.read(self.pipe, 999)])
         return found
 
 
@@ -426,6 +432,117 @@ async def test_a_socket_that_is_gone_again_is_in_nobodys_way(
     policy = policy_for(outside.work, sandbox.settings, {"HOME": str(outside.home)})
     assert not policy.may_read(gone[0])
     assert not policy.may_write(gone[0])
+
+
+def without(sandbox: Sandbox, before: str) -> Sandbox:
+    """The same bubblewrap behind a shell that does something first, in the moment between the look and the covers."""
+    program = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-program-")) / "bwrap"
+    program.write_text(f'#!/bin/sh\n{before}\nexec {sandbox.program} "$@"\n')
+    program.chmod(0o755)
+    return Sandbox(sandbox.backend, sandbox.settings, sandbox.environ, str(program))
+
+
+@pytest.fixture
+def bwrap() -> Sandbox:
+    whole_sandbox(HERE)
+    return bubblewrap()
+
+
+async def test_bubblewrap_starts_where_a_socket_goes_while_it_is_set_up(
+    bwrap: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir(parents=True)
+    outside.out.mkdir()
+    places = (outside.out / "sock", outside.work / "inner.sock")
+    with ExitStack() as held:
+        for place in places:
+            ear = held.enter_context(socket.socket(socket.AF_UNIX))
+            ear.bind(str(place))
+            ear.listen()
+        here = without(bwrap, f"rm -f {places[0]} {places[1]}")
+        held.callback(shutil.rmtree, Path(here.program).parent)
+        script = "echo goes on; ls /proc/self/fd; ls -d *.sock; echo error >&2; exit 7"
+        assert (await run_in(here, script, outside)).split() == [
+            *("goes", "on", "0", "1", "2", "3"),
+            *("ls:", "cannot", "access", "'*.sock':", "No", "such", "file", "or", "directory"),
+            "error",
+        ]
+        # Nor is anything left where one was, that would be in the way of the next one.
+        ear = held.enter_context(socket.socket(socket.AF_UNIX))
+        ear.bind(str(places[1]))
+        ear.listen()
+        assert "goes on" in await run_in(here, script, outside)
+        assert os.listdir(outside.work) == []
+        refusing = without(bwrap, f"echo x >> {outside.out}/tries; echo no room >&2; exit 1")
+        held.callback(shutil.rmtree, Path(refusing.program).parent)
+        with pytest.raises(OSError, match="no room"):
+            await run_in(refusing, "echo goes on", outside)
+        assert (outside.out / "tries").read_text().split() == ["x"] * 10
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what is in closed folders of others")
+async def test_bubblewrap_starts_where_another_user_has_a_socket_in_a_closed_folder(
+    bwrap: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir(parents=True)
+    closed, half = outside.out / "closed", outside.out / "half"
+    user = 0x5B000000 + os.getpid()
+    with ExitStack() as held:
+        for folder, group, mode in ((closed, user, 0o700), (half, 0, 0o710)):
+            folder.mkdir(parents=True)
+            ear = held.enter_context(socket.socket(socket.AF_UNIX))
+            ear.bind(str(folder / "sock"))
+            ear.listen()
+            (folder / "sock").chmod(0o777)
+            os.chown(folder, user, group)
+            folder.chmod(mode)
+        connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('GOT OUT')"
+        script = (
+            f'for path in {closed} {half}; do python3 -c "{connect}" $path/sock; done; echo goes on'
+        )
+        said = await run_in(bwrap, script, outside)
+        assert "GOT OUT" not in said
+        assert "goes on" in said
+
+
+GONE = """
+import os, sys
+_, folder, gone, *words = sys.argv
+sys.path.append(folder)
+import confine
+attach = confine._attach_at
+def late(tree, place, path):
+    path == gone and os.unlink(path)
+    attach(tree, place, path)
+def stay(child, _):
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+confine._attach_at = late
+confine.confine(words, stay)
+print("goes on")
+"""
+
+
+def test_a_socket_that_goes_when_it_is_to_be_covered_is_in_nobodys_way(
+    outside: Outside,
+) -> None:
+    here = whole_sandbox(HERE)
+    written(outside.work / ".env", "x\n")
+    place = outside.work / "gone.sock"
+    with socket.socket(socket.AF_UNIX) as ear:
+        ear.bind(str(place))
+        ear.listen()
+        confined = here.confined(["/bin/true"], outside.work)
+        said: list[str] = []
+        for gone in (place, outside.work / ".env"):
+            words = [str(Path(confine.__file__).parent), str(gone), *confined.words]
+            tried = subprocess.run(
+                [sys.executable, "-c", GONE, *words], capture_output=True, check=False
+            )
+            said.append(tried.stdout.decode().strip())
+        here.remove_temporary()
+    # What is hidden and went may be somewhere else.
+    assert said == ["goes on", ""]
+    assert not place.exists()
 
 
 async def test_a_held_folder_in_the_way_of_a_rename_is_named(

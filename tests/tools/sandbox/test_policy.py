@@ -19,6 +19,7 @@ import pytest
 from support import covered
 from support.covered import bubblewrap, whole_sandbox
 
+import kimi_tui
 from kimi_tui.config.settings import SandboxConfig
 from kimi_tui.tools.paths import holds_secrets, locate
 from kimi_tui.tools.process import RunningCommand
@@ -127,7 +128,7 @@ def test_what_a_package_manager_runs_is_named_when_a_command_changed_it(
 
 
 def test_what_the_settings_of_git_name_is_held_still(
-    policy: Policy, environ: dict[str, str], tmp_path: Path
+    policy: Policy, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = tmp_path / "work"
     named = (
@@ -140,9 +141,16 @@ def test_what_the_settings_of_git_name_is_held_still(
         "said/hooks/x",
         "commented.cfg",
         "continued.cfg",
+        "build.sh",
+        "scripts/x.sh",
+        "system/hooks/x",
     )
+    (tmp_path / "gitconfig").write_text("[core]\n\thooksPath = system/hooks\n")
+    settings_of_all = (*policy_module._USER_SETTINGS[:-1], str(tmp_path / "gitconfig"))
+    assert policy_module._USER_SETTINGS[-1] == "/etc/gitconfig"
+    monkeypatch.setattr(policy_module, "_USER_SETTINGS", settings_of_all)
     (tmp_path / "home/.gitconfig").write_text("[core]\n\thooksPath = said/hooks\n")
-    for name in (*named, "free/a.sh"):
+    for name in (*named, "free/a.sh", "main.c", "main"):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("[Include]\npath = more.cfg\n" if name == "team.cfg" else "x\n")
     with open(work / ".git/config", "a") as settings:
@@ -150,6 +158,8 @@ def test_what_the_settings_of_git_name_is_held_still(
             "[include]\n\tpath = ../team.cfg\n\tpath = ../missing.cfg\n[include] path = /etc/hosts\n"
             "[core] hooksPath = tools/hooks\n\tFSMonitor = tools/watch --all\n"
             '[filter "x"]\n\tclean = "sh -c \\"tools/clean.sh %f\\""\n[alias]\n\ta = !tools/a.sh "$@"\n'
+            '\tb = !sh build.sh main\n\tx = "!$(git rev-parse --show-toplevel)/scripts/x.sh"\n'
+            "[init]\n\tdefaultBranch = main.c\n"
             '[remote "origin"]\n\turl = free/a.sh\n[extensions]\n\tworktreeConfig = true\n'
             '[include]\n\tpath = "../commented.cfg" ; x\n\tpath = ../con\\\ntinued.cfg # "y\n'
             "[core]\n\tattributesFile = .\n\tattributesFile = .git\n\tx = ./ ../.. //\n"
@@ -157,7 +167,7 @@ def test_what_the_settings_of_git_name_is_held_still(
     found = policy_for(work, SandboxSettings(), environ)
     for name in (*named, "tools/hooks/new", ".git/config.worktree"):
         assert not found.may_write(name), name
-    for name in ("free/a.sh", "app.py", ".git/index", "tools/b.sh"):
+    for name in ("free/a.sh", "app.py", ".git/index", "tools/b.sh", "main.c", "main"):
         assert found.may_write(name), name
     assert {str(work / "tools"), str(work / ".git")} <= set(found.pinned)
     # What was not there is named when it was made; what moves all settings is taken away.
@@ -435,6 +445,46 @@ def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
     # A configuration that is a link into the work folder is the program's own all the same.
     assert not policy.may_read("config.toml")
     assert not policy.may_write("config.toml")
+
+
+def test_the_code_of_this_program_is_held_still(environ: dict[str, str], tmp_path: Path) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    package = Path(kimi_tui.__file__).parent
+    shutil.copytree(package, work / "src/kimi_tui", ignore=shutil.ignore_patterns("__pycache__"))
+    for place in (
+        work / "lib/site-packages/own-1.dist-info",
+        home / ".cache/uv/archive-v0/linked/own-1.dist-info",
+        home / ".cache/uv/archive-v0/another/other-1.dist-info",
+        home / ".cache/uv/archive-v0/run/site-packages",
+    ):
+        place.mkdir(parents=True)
+    installed = work / "lib/site-packages/own-1.dist-info/METADATA"
+    installed.write_text("x\n")
+    os.link(installed, home / ".cache/uv/archive-v0/linked/own-1.dist-info/METADATA")
+    (home / ".cache/uv/archive-v0/another/other-1.dist-info/METADATA").write_text("x\n")
+    script = """
+import os, sys
+from pathlib import Path
+from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
+policy = policy_for(Path(sys.argv[1]), SandboxSettings(), os.environ)
+print([path for path in sys.argv[2:] if policy.may_write(path)])
+"""
+    uv = home / ".cache/uv/archive-v0"
+    paths = (work / "src", work / "lib/site-packages", uv / "run/site-packages", work / "zip/x.zip")
+    names = ["src/kimi_tui/tools/supervisor.py", "src/kimi_tui/new.py", "lib/site-packages/new.py"]
+    names += [f"{uv}/linked/x.py", f"{uv}/run/site-packages/new.py", "zip/x.zip"]
+    free = ["app.py", "lib/x.py", f"{uv}/another/x.py", f"{uv}/new/x.py"]
+    (work / "zip").mkdir()
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(work), *names, *free],
+        env={**environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == str(free)
+    with pytest.raises(NoSandbox, match="part of this program"):
+        policy_for(package / "tools", SandboxSettings(), environ)
 
 
 PLACES = [
@@ -857,6 +907,40 @@ def test_bubblewrap_comes_before_landlock_alone(
     with pytest.raises(NoSandbox):
         find_sandbox(SandboxSettings(), {**environ, "PATH": str(bwrap.parent)}, tmp_path)
     assert tried[2:] == ["full", "landlock"]
+
+
+@pytest.mark.parametrize(
+    ("held", "trouble"),
+    [
+        # What the shell of the trial is made to take for refused, before it; without anything it is not confined at all.
+        ("cd /proc", "cannot write in the work folder"),
+        ("TMPDIR=/proc", "has no temporary folder"),
+        ("", "reads secrets"),
+        ("read() { return 1; }", "signals others"),
+        ("read() { return 1; }; kill() { return 1; }", "writes outside"),
+        ("read() { return 1; }; kill() { return 1; }; set -- /proc/1/no", "writes hooks"),
+        ('read() { return 1; }; kill() { return 1; }; shift; set -- "$1"', "writes outside"),
+        ("echo held; exit", ""),
+        ("exit", "the trial could not be run"),
+    ],
+)
+def test_a_trial_says_what_does_not_hold(
+    held: str,
+    trouble: str,
+    environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unconfined(_: Sandbox, argv: list[str], work_dir: Path) -> Confined:
+        shell, option, script, *rest = argv
+        policy = policy_for(work_dir, SandboxSettings(), environ)
+        said = (shell, option, f"{held}\n{script}", *rest)
+        return Confined(said, {**environ, "TMPDIR": str(tmp_path)}, (), policy)
+
+    monkeypatch.setattr(Sandbox, "confined", unconfined)
+    assert trouble_with(Sandbox("full", SandboxSettings(), environ)) == trouble
+    # What it wrote is not left.
+    assert [path for path in (tmp_path / "home").iterdir() if "trial" in path.name] == []
 
 
 @pytest.mark.parametrize("held", ["output", "itself"])

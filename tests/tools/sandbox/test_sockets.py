@@ -1,0 +1,99 @@
+"""Which sockets of other programs are found, by the kernel's own list and by the folders where they may be."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, chdir
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.tools.sandbox import confine, sockets
+from kimi_tui.tools.sandbox.sockets import stray_sockets
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's list is Linux's")
+
+
+def bound(held: ExitStack, folder: Path, name: str, kind: int = socket.SOCK_STREAM) -> Path:
+    """A socket that was bound by a relative name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ear = held.enter_context(socket.socket(socket.AF_UNIX, kind))
+    with chdir(folder):
+        ear.bind(name)
+    return folder / name
+
+
+def test_strays_are_found_wherever_they_may_be(tmp_path: Path) -> None:
+    with ExitStack() as held:
+        home = tmp_path / "home"
+        in_home = bound(held, home, "home.sock")
+        datagrams = bound(held, home, "datagrams.sock", socket.SOCK_DGRAM)
+        seen = bound(held, tmp_path / "work/deep", "seen.sock")
+        beside = bound(held, tmp_path / "beside", "stray.sock")
+        elsewhere = bound(held, tmp_path / "elsewhere", "out.sock")
+        # No socket has this number, and nobody listens on the other one any more.
+        (home / "file").touch()
+        with socket.socket(socket.AF_UNIX) as ended, chdir(home):
+            ended.bind("ended.sock")
+        neighbour = held.enter_context(socket.socket(socket.AF_UNIX))
+        neighbour.bind(str(tmp_path / "beside/named.sock"))
+        current = bound(held, tmp_path / "current", "current.sock")
+        process = held.enter_context(
+            subprocess.Popen(["/bin/cat"], cwd=current.parent, stdin=subprocess.PIPE)
+        )
+        found = set(stray_sockets([str(seen)], str(home)))
+        process.communicate()
+        expected = {str(path) for path in (in_home, datagrams, seen, beside, current)}
+        assert {path for path in found if path.startswith(str(tmp_path))} == expected
+        assert str(elsewhere) not in found
+
+
+def test_where_the_kernel_tells_nothing_all_that_was_seen_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuses() -> None:
+        raise OSError
+
+    monkeypatch.setattr(sockets, "_bound", refuses)
+    assert stray_sockets(["/b", "/a"], str(tmp_path)) == ["/a", "/b"]
+
+
+def test_every_socket_of_a_long_list_is_told(tmp_path: Path) -> None:
+    with ExitStack() as held:
+        paths = [bound(held, tmp_path, f"{number}.sock") for number in range(300)]
+        told = dict(sockets._bound())
+        assert {path.stat().st_ino & 0xFFFFFFFF for path in paths} <= told.keys()
+
+
+def test_by_their_names_those_below_tmp_count_where_commands_write(tmp_path: Path) -> None:
+    with ExitStack() as held:
+        base = Path(held.enter_context(_folder_in_tmp()))
+        (base / "real").mkdir()
+        (base / "link").symlink_to("real")
+        ear = held.enter_context(socket.socket(socket.AF_UNIX))
+        ear.bind(str(base / "link/s"))
+        # Others are of the private folder in its place: commands reach one another's there.
+        assert not [path for path in confine.sockets_of_others([]) if path.startswith(str(base))]
+        here = confine.sockets_of_others([str(base)])
+        assert [path for path in here if path.startswith(str(base))] == [str(base / "real/s")]
+
+
+def _folder_in_tmp() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir="/tmp")
+
+
+def test_services_are_looked_for_in_folders_but_not_in_those_of_users(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("a/b/pipe", "user/0/pipe", "media/x/pipe", "mount/x/pipe"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "a/file").touch()
+    (tmp_path / "a/link").symlink_to("b/pipe")
+    assert [*confine._sockets_of_services(str(tmp_path))] == [str(tmp_path / "a/b/pipe")]
+    monkeypatch.setattr(confine, "_MOST_OF_SERVICES", 0)
+    assert [*confine._sockets_of_services(str(tmp_path))] == []
