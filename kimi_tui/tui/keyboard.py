@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
 from textual import events
 from textual.keys import key_to_character
 from textual.message import Message
@@ -18,6 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.tui.hidden_keys import KeyCover
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
@@ -364,14 +366,67 @@ class TypeAhead:
 
 
 class LineField(Input):
-    """As Textual's, which takes letters at once and does what Ctrl+U or Enter stand for only when these have bubbled up."""
+    """As Textual's, which takes letters at once and does what Ctrl+U or Enter stand for only when these have bubbled up.
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    Keys of servers are covered in it, as `hidden_keys` says.
+
+    Args:
+        args: of Textual's.
+        is_address: an address is expected here.
+        options: of Textual's.
+    """
+
+    class KeyEntered(Message):
+        """What looks like the key of a server came in one piece, into a field that shows what is written."""
+
+        def __init__(self, field: LineField, key: str) -> None:
+            super().__init__()
+            self.field = field
+            self.key = key
+
+        @property
+        def control(self) -> LineField:
+            """The field."""
+            return self.field
+
+    def __init__(self, *args: Any, is_address: bool = False, **options: Any) -> None:
+        # Textual asks for what is shown as soon as there is a value.
+        self._key_cover = KeyCover(
+            self,
+            lambda: "" if self.password else self.value,
+            self._key_entered,
+            self.refresh,
+            is_address=is_address,
+        )
         super().__init__(*args, compact=True, **options)
         # Nothing blinks here.
         self.cursor_blink = False
 
+    def _key_entered(self, key: str) -> None:
+        if not self.password:
+            self.post_message(self.KeyEntered(self, key))
+
+    def take_out(self, key: str) -> None:
+        """Leave a key out that came in here; what it took the place of is back."""
+        self.value = self._key_cover.without(key)
+        self.cursor_position = len(self.value)
+
+    @property
+    def _value(self) -> Text:
+        """What is shown; overrides a private one of Textual's, the only place that says so."""
+        if self.password:
+            return super()._value
+        shown = self._key_cover.covered(self.value, self.cursor_position)
+        return Text(shown, no_wrap=True, overflow="ignore", end="")
+
+    def _on_paste(self, event: events.Paste) -> None:
+        self._key_cover.pasted(next(iter(event.text.splitlines()), ""))
+
     async def _on_key(self, event: events.Key) -> None:
+        if event.is_printable:
+            self._key_cover.typed(event.character or "", event.time)
+        else:
+            self._key_cover.ended()
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
         # What it has no use for, as Down, its parents may have.
         if (

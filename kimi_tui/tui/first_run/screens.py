@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 PASTED_CHARS = 8
 """A field that grows by as many characters at once was pasted into."""
 
+KEY_MOVED = "That looks like a key: it stands in Key now."
+KEY_REFUSED = "That looks like a key, and was left out: Key has another one."
+
 NONE_FOUND = (
     "No server answers on its usual port: Ollama 11434, llama.cpp 8080, LM Studio 1234, vLLM 8000."
 )
@@ -105,7 +108,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         ]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
         url = typed.url if typed is not None else base_url
-        self._url = _field("https://host/v1", "url", value=url)
+        self._url = _field("https://host/v1", "url", value=url, is_address=True)
         known = launch.choice
         self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
         key = typed.key if typed is not None else self._known.api_key if self._known else ""
@@ -168,9 +171,13 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
     def _show_url(self) -> None:
         server = SERVERS[self._server.chosen]
         self.query_one("#url-row").display = not server.base_url
+        self._note(server.note)
+
+    def _note(self, words: str) -> None:
+        """Say something under the server and its URL; empty for nothing."""
         note = self.query_one("#note", Static)
-        note.display = bool(server.note)
-        note.update(Content.styled(server.note, "$warn"))
+        note.display = bool(words)
+        note.update(Content.styled(words, "$warn"))
 
     @on(PickList.Moved, "#server")
     def _server_moved(self) -> None:
@@ -193,13 +200,41 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
     # --- the key
 
+    @on(LineField.KeyEntered)
+    def _key_entered(self, event: LineField.KeyEntered) -> None:
+        """A key came into a field that shows what is written."""
+        with self.prevent(Input.Changed):
+            event.field.take_out(event.key)
+        self._move_key(event.key)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What a list has no use for: a key that is pasted there is meant for its field."""
+        from kimi_tui.tools.key_text import is_key
+
+        if isinstance(self.focused, PickList) and is_key(event.text):
+            event.stop()
+            self._move_key(event.text.strip())
+
+    def _move_key(self, key: str) -> None:
+        if self._key.value.strip() not in ("", key):
+            self._note(KEY_REFUSED)
+            return
+        self._note(KEY_MOVED)
+        field = self._key
+        field.value = key
+        # The rest of a key that comes in pieces goes on with it: else the focus would select what stands there.
+        field.select_on_focus = False
+        self.set_focus(field)
+        field.cursor_position = len(key)
+        field.call_later(setattr, field, "select_on_focus", True)
+
     @on(Input.Changed, "#key")
     def _key_changed(self, event: Input.Changed) -> None:
         """A key that came in one piece was pasted: it is checked at once."""
         grown = len(event.value) - self._length
         self._length = len(event.value)
         self._forget()
-        if grown >= PASTED_CHARS:
+        if grown >= PASTED_CHARS and (self._url.value or SERVERS[self._server.chosen].base_url):
             self._check()
 
     @on(Input.Submitted, "#key")
@@ -646,5 +681,8 @@ def _field(
     *,
     value: str = "",
     password: bool = False,
+    is_address: bool = False,
 ) -> LineField:
-    return LineField(value, placeholder=placeholder, password=password, id=name)
+    return LineField(
+        value, placeholder=placeholder, password=password, is_address=is_address, id=name
+    )
