@@ -54,6 +54,11 @@ LEADS = {"chat.copy_mode": frozenset("hjklwbGV0$^[]")}
 """Actions whose letter goes on with others: with these behind it, it begins no word."""
 
 
+def row_of_digit(letter: str, n_rows: int) -> int | None:
+    """Which of some rows of answers a digit chooses, as other programs number them; None where it is none, or there is no such row."""
+    return int(letter) - 1 if letter in frozenset("123456789"[:n_rows]) else None
+
+
 def unhandled(event: events.Key, node: MessagePump) -> events.Key:
     """The same key as the app gets it from the terminal, read at the same time."""
     again = event.copy()
