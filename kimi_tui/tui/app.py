@@ -47,7 +47,14 @@ from kimi_tui.tui.desktop import (
     through_tmux,
     tmux_option,
 )
-from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
+from kimi_tui.tui.faults import (
+    FAULT,
+    Callbacks,
+    fault_advice,
+    reported,
+    started,
+    use_sure_timers,
+)
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import InputResumed, TypeAhead
@@ -134,6 +141,7 @@ class KimiApp(App[None], inherit_bindings=False):
     ]
 
     def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
+        use_sure_timers()
         self.launch = launch
         self._has_said_goodbye = False
         self._ending = Ending(self._restore_terminal, self._settled_code)
