@@ -333,3 +333,23 @@ async def test_a_configuration_that_cannot_be_changed_stays(home: Path) -> None:
         await one.sees("was not changed")
         assert path.read_text() == "theme = [\n"
         assert one.app.theme.endswith("light")
+
+
+@pytest.mark.parametrize(
+    "command", ["/help", "/settings", "/commands", "/rewind 0", "/dmail 0", "/stats"]
+)
+async def test_ctrl_c_twice_quits_over_every_dialog(home: Path, command: str) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(80, 24)) as one:
+        server.script(say("Done."))
+        await one.ready()
+        await one.say("go")
+        await one.sees("Done.")
+        await one.idle()
+        await one.say(command)
+        await one.until(lambda: one.app.screen.is_modal)
+        await one.pilot.press("ctrl+c")
+        await one.sees("Ctrl+C again quits.")
+        assert one.app.screen.is_modal
+        assert one.app.return_code is None
+        await one.pilot.press("ctrl+c")
+        await one.until(lambda: one.app.return_code == 0)
