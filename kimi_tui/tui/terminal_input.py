@@ -28,7 +28,6 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.keyboard import InputResumed
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
 
@@ -57,6 +56,10 @@ _COLOUR = re.compile(
 )
 _BACKGROUND = "1"
 _LIGHT = "2"
+
+
+class InputResumed(Message):
+    """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
 
 
 class BackgroundTold(Message):
