@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 
 LEFT_OUT = "[key left out]"
 _MOST_FOUND = 1000
@@ -147,6 +148,59 @@ def find_keys(text: str) -> list[tuple[int, int]]:
         if not kept or start >= kept[-1][1]:
             kept.append((start, end))
     return kept
+
+
+_LINE_CHARS = 4096
+_WORD_CHARS = 1024
+"""A longer word is no key."""
+_BEGINNING = r"(?:c?sk-|gsk_|xai-|nvapi-|pplx-|tgp_|fw_|r8_|hf_|AIza)"
+_BEGINNINGS = re.compile(_BEGINNING + r"[\w-]{8,300}")
+_BEGUN = re.compile(_BEGINNING + r"[\w-]{1,300}")
+_RANDOM = re.compile(r"[A-Za-z0-9]{20,300}")
+_ADDRESS = re.compile(r"[./:@\\]")
+_TWO_PARTS = re.compile(r"[0-9a-f]{32}\.[A-Za-z0-9]{16}")
+_FEWEST_CHANGES = 4
+"""In so many letters of a random word their kind changes once: between digit, small and capital letter, but not in `Aa`."""
+_LONG_JOINED = 40
+"""A random word may have signs in it, as names of models do; these are shorter."""
+
+
+def is_key(text: str) -> bool:
+    """Whether a text, as one types or pastes it, is a key: one word in a known form, or a long one that is random.
+
+    A word with a dot, slash, colon or at sign is an address or a name, unless it has a known form.
+    """
+    word = text.strip()
+    if not word or len(word) > _WORD_CHARS or len(word.split(None, 1)) > 1:
+        return False
+    if find_keys(word) or _TWO_PARTS.fullmatch(word):
+        return True
+    begun = _BEGINNINGS.match(word)
+    if begun is not None and any(char.isdecimal() for char in begun[0]):
+        return True
+    if _ADDRESS.search(word):
+        return False
+    joined = re.sub("[-_+=]", "", word)
+    return any(map(_is_random, _RANDOM.findall(word))) or (
+        len(joined) >= _LONG_JOINED and _is_random(joined, _FEWEST_CHANGES - 1)
+    )
+
+
+def may_begin_key(text: str) -> bool:
+    """Whether a text is one word that begins as keys of known servers do."""
+    return _BEGUN.fullmatch(text) is not None
+
+
+def _is_random(word: str, letters_a_change: int = _FEWEST_CHANGES) -> bool:
+    kinds = ["d" if char.isdecimal() else "u" if char.isupper() else "l" for char in word]
+    changes = sum(one != two and (one, two) != ("u", "l") for one, two in pairwise(kinds))
+    return "d" in kinds and changes * letters_a_change >= len(word)
+
+
+def words_of_keys(text: str) -> list[tuple[int, int]]:
+    """Where the words are at the beginning of a text that are keys, in order; see `is_key`."""
+    words = re.finditer(r"\S+", text[:_LINE_CHARS])
+    return [found.span() for found in words if is_key(found[0])]
 
 
 def count_words(keys: list[tuple[int, int]]) -> str:

@@ -25,7 +25,7 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widget import Widget
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
 from kimi_tui.config.file import AUTO, THEMES, save_setting
@@ -47,7 +47,7 @@ from kimi_tui.tui.desktop import (
     through_tmux,
     tmux_option,
 )
-from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported
+from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, use_sure_timers
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead
@@ -67,7 +67,14 @@ from kimi_tui.tui.screens import (
     VoidsClicks,
     sheets,
 )
-from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
+from kimi_tui.tui.shutdown import (
+    COMMON,
+    SIGNALS,
+    Ending,
+    QuitKeys,
+    end_interrupts,
+    listen,
+)
 from kimi_tui.tui.terminal_input import (
     BackgroundTold,
     Graphics,
@@ -129,6 +136,8 @@ class KimiApp(App[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", id="quit", show=False, priority=True),
         Binding("ctrl+c", "quit_if_again", "Quit", show=False, system=True),
+        # The one before is not reached from what floats over a screen.
+        Binding("ctrl+c", "quit_over_dialog", "Quit", show=False, priority=True),
         # From what stands over the main screen, too, which the keys behind it do not reach.
         Binding(
             "ctrl+z", "suspend_unless_written", "Suspend", id="suspend", show=False, priority=True
@@ -138,6 +147,7 @@ class KimiApp(App[None], inherit_bindings=False):
     ]
 
     def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
+        use_sure_timers()
         self.launch = launch
         self._has_said_goodbye = False
         self._ending = Ending(self._restore_terminal, self._settled_code)
@@ -604,7 +614,10 @@ class KimiApp(App[None], inherit_bindings=False):
     async def run_async(self, **options: Any) -> None:
         """Run in the terminal: the system may end it from now on, and not only once the terminal is taken over."""
         listen(Callbacks(self.report), self._ended_by_the_system, COMMON)
-        await super().run_async(**options)
+        try:
+            await super().run_async(**options)
+        finally:
+            end_interrupts()
 
     def on_mount(self) -> None:
         """Leave for later what can wait until the first screen is drawn."""
@@ -623,12 +636,12 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(TerminalGone)
     def _terminal_gone(self) -> None:
-        if self.return_code is None:
-            self._ended_by_the_system(128 + signal.SIGHUP)
+        self._ended_by_the_system(128 + signal.SIGHUP)
 
     def _ended_by_the_system(self, code: int) -> None:
         self._ending.begin()
-        self.exit(return_code=code)
+        if self.return_code is None:  # else it ends already, and with which code is settled
+            self.exit(return_code=code)
 
     async def on_unmount(self) -> None:
         """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
@@ -794,6 +807,15 @@ class KimiApp(App[None], inherit_bindings=False):
             return
         self._warn_of_quitting("Ctrl+C again quits.")
         self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
+
+    def action_quit_over_dialog(self) -> None:
+        """As `action_quit_if_again`, over a dialog; what is selected in its field is copied as well."""
+        if not self.screen.is_modal:
+            raise SkipAction
+        self.action_quit_if_again()
+        field = self.focused
+        if isinstance(field, Input | TextArea) and field.selected_text:
+            raise SkipAction
 
     def _warn_of_quitting(self, words: str) -> None:
         self._quits_again = bool(words)

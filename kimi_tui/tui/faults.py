@@ -17,9 +17,11 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.segment import Segment
+from textual import message_pump
 from textual._context import active_app, active_message_pump
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.timer import Timer
 
 from kimi_tui.app_paths import log_file, short
 from kimi_tui.tui.screens import app_of
@@ -113,6 +115,26 @@ def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 async def apart(work: Coroutine[Any, Any, T]) -> T:
     """Await what a coroutine returns or raises, without lending it the context of the widget or worker at work."""
     return await started(work)
+
+
+class SureTimer(Timer):
+    """Textual's, of which one that is to come once does come, however late.
+
+    Textual leaves out the ticks that are due already when it looks when the next one is, and of a timer that ticks once that
+    one. Where the system gives the processor to others for so long between two looks at the clock, it never came: the window
+    stayed as it was for ever behind a resize, for which there are 8 ms, and a question that waits for the terminal never took
+    an answer.
+    """
+
+    def __init__(
+        self, *args: Any, repeat: int | None = None, skip: bool = True, **options: Any
+    ) -> None:
+        super().__init__(*args, repeat=repeat, skip=skip and repeat != 0, **options)
+
+
+def use_sure_timers() -> None:
+    """Let whatever is timed from now on, by us or by Textual, have these."""
+    setattr(message_pump, "Timer", SureTimer)  # noqa: B010 - a class, to the type checker
 
 
 class Callbacks:

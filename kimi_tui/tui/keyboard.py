@@ -27,13 +27,16 @@ from functools import cache, cached_property, partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.text import Text
 from textual import events
 from textual.keys import key_to_character
+from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
+from kimi_tui.tui.hidden_keys import KeyCover
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import when_written
 
@@ -199,6 +202,11 @@ class QuietKeyboard:
 
 
 # --- letters, where they are keys
+
+
+def row_of_digit(letter: str, n_rows: int) -> int | None:
+    """Which of some rows of answers a digit chooses, as other programs number them; None where it is none, or there is no such row."""
+    return int(letter) - 1 if letter in frozenset("123456789"[:n_rows]) else None
 
 
 def unhandled(event: events.Key, node: MessagePump) -> events.Key:
@@ -758,14 +766,66 @@ class LineField(Input):
     """A field in which keys act in the order in which they were pressed.
 
     Textual's own takes letters at once, and runs what Ctrl+U or Enter is bound to only when that key has bubbled up.
+
+    Keys of servers are covered in it, as `hidden_keys` says.
+
+    Args:
+        args: of Textual's.
+        is_address: an address is expected here.
+        options: of Textual's.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    class KeyEntered(Message):
+        """What looks like the key of a server came in one piece, into a field that shows what is written."""
+
+        def __init__(self, field: LineField, key: str) -> None:
+            super().__init__()
+            self.field = field
+            self.key = key
+
+        @property
+        def control(self) -> LineField:
+            """The field."""
+            return self.field
+
+    def __init__(self, *args: Any, is_address: bool = False, **options: Any) -> None:
+        # Textual asks for what is shown as soon as there is a value.
+        self._key_cover = KeyCover(
+            self,
+            lambda: "" if self.password else self.value,
+            self._key_entered,
+            self.refresh,
+            is_address=is_address,
+        )
         super().__init__(*args, compact=True, **options)
         # Nothing blinks here.
         self.cursor_blink = False
 
+    def _key_entered(self, key: str) -> None:
+        if not self.password:
+            self.post_message(self.KeyEntered(self, key))
+
+    def take_out(self, key: str) -> None:
+        """Leave a key out that came in here; what it took the place of is back."""
+        self.value = self._key_cover.without(key)
+        self.cursor_position = len(self.value)
+
+    @property
+    def _value(self) -> Text:
+        """What is shown; overrides a private one of Textual's, the only place that says so."""
+        if self.password:
+            return super()._value
+        shown = self._key_cover.covered(self.value, self.cursor_position)
+        return Text(shown, no_wrap=True, overflow="ignore", end="")
+
+    def _on_paste(self, event: events.Paste) -> None:
+        self._key_cover.pasted(next(iter(event.text.splitlines()), ""))
+
     async def _on_key(self, event: events.Key) -> None:
+        if event.is_printable:
+            self._key_cover.typed(event.character or "", event.time)
+        else:
+            self._key_cover.ended()
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
         # What it has no use for, as Down, its parents may have.
         if (

@@ -6,6 +6,7 @@ seconds for that.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -86,6 +87,17 @@ def listen(
         # The system keeps some of the numbers to itself.
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             callbacks.on_signal(number, partial(_end, number, leave))
+
+
+def end_interrupts() -> None:
+    """Ignore Ctrl+C from here on: the terminal is as it was, and makes a signal of it again.
+
+    Whoever presses the key once more would else see a traceback of the interpreter's own end. To be called within the event
+    loop, which at its end lets the signal raise an error.
+    """
+    with contextlib.suppress(RuntimeError, ValueError):
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class QuitKeys:

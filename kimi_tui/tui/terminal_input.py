@@ -331,7 +331,7 @@ class TerminalGone(Message):
     """The terminal was taken away, as with its window; SIGHUP, which tells of that, may be ignored."""
 
 
-class _Outgoing:
+class Outgoing:
     """The terminal as Textual's writing thread sees it, counting what it has taken. One that is gone takes everything.
 
     Args:
@@ -348,14 +348,24 @@ class _Outgoing:
         """Hand on."""
         self._n_written += len(text)
         with self._unless_gone():
+            self._wait_for_room()
             self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Wait until all of it is out."""
         with self._unless_gone():
+            self._wait_for_room()
             self._file.flush()
         self.n_taken = self._n_written
+
+    def _wait_for_room(self) -> None:
+        """Have the terminal wait for room: an editor or another program of the shell, which share it, may have ended that.
+
+        What finds none would be an error, that of Textual's writing thread its end, and the event loop would then wait for
+        room in that thread's queue for ever.
+        """
+        os.set_blocking(self._file.fileno(), True)
 
     @contextmanager
     def _unless_gone(self) -> Generator[None]:
@@ -394,7 +404,7 @@ class TerminalInput(LinuxDriver):
         self._key_read = key_read
         self._asks_background = asks_background
         self.splits_alt = splits_alt
-        self._outgoing: _Outgoing | None = None
+        self._outgoing: Outgoing | None = None
         self._n_drawn = 0
         self._graphics: GraphicsAnswer | None = None
 
@@ -408,7 +418,7 @@ class TerminalInput(LinuxDriver):
         """Take the terminal, at first or again."""
         assert sys.__stderr__ is not None
         self._n_drawn = 0
-        self._outgoing = _Outgoing(sys.__stderr__)
+        self._outgoing = Outgoing(sys.__stderr__)
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
@@ -457,6 +467,15 @@ class TerminalInput(LinuxDriver):
         """No answer came in time: nothing that is typed waits for it any more."""
         if self._graphics is not None:
             self._graphics.stop_waiting()
+
+    def _run_input_thread(self) -> None:
+        """Read; a fault ends the program as any other does. Textual would write its traceback on the screen, keys and all."""
+        try:
+            self.run_input_thread()
+        except Exception as error:
+            # Textual's own way to take what nobody has caught.
+            handle = self._app._handle_exception  # pyright: ignore[reportPrivateUsage]
+            self._app.call_later(handle, error)
 
     def run_input_thread(self) -> None:
         """Read until the program ends."""

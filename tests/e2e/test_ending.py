@@ -285,6 +285,23 @@ def test_a_click_counts_by_when_it_was_read(configured: Program, server: ChatSer
     _until((configured.work / "ran").exists)
 
 
+def test_ctrl_c_once_more_than_it_takes_ends_it_no_other_way(configured: Program) -> None:
+    terminal = configured.start(fresh=True)
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("\x03")
+    terminal.wait_for("again quits")
+    terminal.type("\x03")
+    restored = terminal.wait_raw(b"\x1b[?1049l")
+    # From here on the terminal makes a signal of it.
+    while terminal.running:
+        with suppress(OSError):
+            terminal.type("\x03")
+        time.sleep(0.001)
+    assert terminal.wait_exit() == 0
+    assert b"Traceback" not in terminal.raw[restored:]
+    assert b"KeyboardInterrupt" not in terminal.raw[restored:]
+
+
 def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatServerThread) -> None:
     terminal, child = _working(configured, server)
     terminal.close_window()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -115,6 +116,21 @@ def test_a_key_typed_in_one_go_with_the_address_is_not_shown(
     terminal.type(f"{server.base_url}{leaves}sk-secret-key")
     terminal.wait_for("•" * 13)
     assert b"secret" not in terminal.raw
+
+
+@pytest.mark.parametrize("key", ["sk-aB3dE5fG7hK9mN1p", "9f8e7d6c5b4a39281706f5e4d3c2b1a0"])
+@pytest.mark.parametrize("pasted", [True, False])
+def test_a_key_in_the_place_of_the_address_is_never_drawn(
+    program: Program, *, key: str, pasted: bool
+) -> None:
+    terminal = at_base_url(program)
+    put = terminal.paste if pasted else terminal.type
+    put(key)
+    terminal.wait_for("it stands in Key now")
+    terminal.wait_for("•" * len(key))
+    drawn = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", terminal.raw)
+    pieces = [key[at : at + 6].encode() for at in range(len(key) - 5)]
+    assert [piece for piece in pieces if piece in drawn] == []
 
 
 def test_a_key_typed_behind_an_address_that_is_none_goes_nowhere(program: Program) -> None:

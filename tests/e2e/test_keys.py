@@ -102,9 +102,33 @@ def test_no_key_is_left_of_a_session(
     assert leaks(configured, key, *said) == []
 
 
-def test_no_key_is_in_the_report_of_a_crash(configured: Program, key: str) -> None:
-    terminal = configured.start_python(CRASH.format(key=key))
-    assert terminal.wait_exit() != 0
+CRASH_WHILE_READING = """
+import sys
+from kimi_tui import cli
+from kimi_tui.tui.terminal_input import KeyParser
+
+feed = KeyParser.feed
+
+def crashing(self, data):
+    if "!" not in data:
+        return feed(self, data)
+    key = {key!r}
+    raise RuntimeError("said by a server: Bearer " + key, {{"api_key": key}})
+
+KeyParser.feed = crashing
+sys.exit(cli.main([]))
+"""
+
+
+@pytest.mark.parametrize("crash", [CRASH, CRASH_WHILE_READING])
+def test_no_key_is_in_the_report_of_a_crash(configured: Program, key: str, crash: str) -> None:
+    terminal = configured.start_python(crash.format(key=key))
+    if crash is CRASH_WHILE_READING:
+        terminal.wait_for("Ctrl+T timeline")
+        terminal.type("!")
+    assert terminal.wait_exit() == 1
+    assert b"Traceback" not in terminal.raw
+    assert b"kimi-tui: crashed; " in terminal.raw
     log = configured.home / "logs" / "kimi-tui.log"
     assert "said by a server" in log.read_text()
     assert leaks(configured, key, terminal.raw) == []

@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from kimi_tui.tools.key_text import LEFT_OUT, find_keys, key_lines, without_keys
+from kimi_tui.tools.key_text import (
+    LEFT_OUT,
+    find_keys,
+    is_key,
+    key_lines,
+    without_keys,
+    words_of_keys,
+)
 
 A = "aB3dE5fG7h" * 12
 KEYS = [
@@ -85,3 +92,31 @@ def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
         began = time.process_time()
         assert len(find_keys(piece * (200_000 // len(piece)))) <= 1000
         assert time.process_time() - began < 0.25
+
+
+WORDS = [
+    *("https://host/v1", "localhost", "127.0.0.1:8080", "gpu-rack12-east2-node-04", "sk-learn.org/v1", "sk-learn-extension"),
+    *("https://gateway.example/v1/0123456789abcdef0123456789abcdef/openai", "claude-sonnet-4-5-20250929", "", "two words"),
+    *("DeepSeekCoderV2Instruct", "Qwen3-Coder-30B-A3B-Instruct-2507-FP8-Q4_K_M-GGUF", "qwen3-coder-480b-a35b-instruct"),
+    "x1" * 10_000,
+]  # fmt: skip
+ONE_WORD = [
+    *(key for key in KEYS if " " not in key),
+    *("9f8e7d6c5b4a39281706f5e4d3c2b1a0", f"{'0a1b' * 8}.{A[:16]}", "sk-test-1234567", f"gsk_{A[:40]}"),
+    "Zx81-kq_0Lm2Nv-93ac_TgYh7-Bw5Rd_Ue4Jf6-Po8Ms1Kd_Xc2",
+]  # fmt: skip
+
+
+def test_a_word_that_is_typed_or_pasted_is_a_key_or_a_name() -> None:
+    assert [word for word in ONE_WORD if not is_key(f" {word}\n")] == []
+    assert [word for word in WORDS if is_key(word)] == []
+    assert words_of_keys(f"for {ONE_WORD[0]} here") == [(4, 4 + len(ONE_WORD[0]))]
+
+
+def test_whether_a_word_is_a_key_takes_a_bounded_time() -> None:
+    for piece in ("a", "a1", "sk-a", "eyJ", "a ", "9f8e7d6c5b4a39281706 "):
+        text = piece * (200_000 // len(piece))
+        began = time.process_time()
+        is_key(text)
+        words_of_keys(text)
+        assert time.process_time() - began < 0.05

@@ -20,6 +20,7 @@ from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import Config
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.screen import ReplayScreen
@@ -333,3 +334,23 @@ async def test_a_configuration_that_cannot_be_changed_stays(home: Path) -> None:
         await one.sees("was not changed")
         assert path.read_text() == "theme = [\n"
         assert one.app.theme.endswith("light")
+
+
+@pytest.mark.parametrize(
+    "command", ["/help", "/settings", "/commands", "/rewind 0", "/dmail 0", "/stats"]
+)
+async def test_ctrl_c_twice_quits_over_every_dialog(home: Path, command: str) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=(80, 24)) as one:
+        server.script(say("Done."))
+        await one.ready()
+        await one.say("go")
+        await one.sees("Done.")
+        await one.idle()
+        await one.say(command)
+        await one.until(lambda: one.app.screen.is_modal)
+        await one.pilot.press("ctrl+c")
+        await one.until(lambda: any(footer.urgent for footer in one.screen.query(Footer)))
+        assert one.app.screen.is_modal
+        assert one.app.return_code is None
+        await one.pilot.press("ctrl+c")
+        await one.until(lambda: one.app.return_code == 0)

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import desk
+from textual import events
 from textual.app import App, ComposeResult
+from textual.geometry import Size
 from textual.message_pump import MessagePump
 from textual.widgets import Static
 from textual.worker import Worker
@@ -294,3 +296,24 @@ async def test_what_is_scheduled_holds_no_widget() -> None:
         ]
         assert named.count({type(app)}) == 3
         assert {Shown, type(app)} in named  # the handler's own
+
+
+async def test_a_timer_comes_and_the_window_follows_however_late_the_clock_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    now = 0.0
+
+    def later() -> float:
+        nonlocal now
+        now += 10.0  # others have the processor between any two looks
+        return now
+
+    async with ChatServer() as server, desk(tmp_path, server.base_url, size=(120, 40)) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr("textual.timer._time.get_time", later)
+            came = asyncio.Event()
+            one.screen.set_timer(0.002, came.set)
+            await asyncio.wait_for(came.wait(), 20)
+            one.app.post_message(events.Resize(Size(100, 30), Size(100, 30)))
+            await one.until(lambda: one.screen.size == Size(100, 30))

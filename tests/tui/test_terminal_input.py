@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from kimi_tui.tui.terminal_input import (
     GraphicsAnswer,
     Incoming,
     KeyParser,
+    Outgoing,
 )
 
 
@@ -175,3 +179,25 @@ def test_esc_waits_for_an_answer_only_for_a_moment() -> None:
     assert (taker.rest("a\x1b"), taker.rest("", more=False)) == ("a", "\x1b")
     taker.stop_waiting()
     assert taker.rest("\x1b") == "\x1b"
+
+
+def test_a_terminal_that_others_left_without_waiting_takes_all_of_a_picture() -> None:
+    master, slave = os.openpty()
+    os.set_blocking(slave, False)  # as an editor leaves it
+    picture = "x" * 500_000
+    taken: list[bytes] = []
+
+    def take() -> None:
+        while sum(map(len, taken)) < len(picture):
+            taken.append(os.read(master, 1000))
+
+    reader = threading.Thread(target=take, daemon=True)
+    with open(slave, "w", encoding="utf-8") as file:
+        outgoing = Outgoing(file)
+        reader.start()
+        outgoing.write(picture)
+        outgoing.flush()
+        reader.join(20)
+    os.close(master)
+    assert b"".join(taken) == picture.encode()
+    assert outgoing.n_taken == len(picture)

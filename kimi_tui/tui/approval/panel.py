@@ -41,7 +41,14 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import StyledText, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import CHORDS, LetterRun, QuietKeyboard, key_of, keys_of
+from kimi_tui.tui.keyboard import (
+    CHORDS,
+    LetterRun,
+    QuietKeyboard,
+    key_of,
+    keys_of,
+    row_of_digit,
+)
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
@@ -212,7 +219,8 @@ def _key_hints(
         (others, "answer"),
         (f"{glyphs.up}{glyphs.down}", "choose"),
     )
-    one = ((others, "answer"), (f"{glyphs.up}{glyphs.down} Enter", "choose"))
+    digits = "" if others[:1].isdecimal() else f"1-{len(answers)} "
+    one = ((others, "answer"), (f"{digits}{glyphs.up}{glyphs.down} Enter", "choose"))
     return (
         *(several if boxes else one),
         *(((f"PageDown{glyphs.down}", "read on"),) if reads_on else ()),
@@ -386,6 +394,7 @@ PASSED = ("mode", "help", "quit", "timeline", "search", "commands", "suspend")
 REST_S = 0.002
 """Between two slices of a long text that is laid out."""
 _PAGES = {"pageup": -1, "pagedown": 1}
+ENTER_ANSWERS = "Enter gives the chosen answer."
 NONE_CHECKED = "Nothing is checked: Space checks a row, and Enter sends what is checked."
 NONE_CHECKED_SHORT = "Space checks a row, Enter sends."
 AWAY = "The keys are elsewhere; Esc brings them back here."
@@ -567,7 +576,11 @@ class ApprovalPanel(Widget, can_focus=True):
         checks = choice is not None and choice.then == "check"
         # One that comes early begins the wait anew at once: held down, it would settle when that is over.
         self._accepts(event.time)
-        act = partial(self._settled, choice, event.time)
+        row = row_of_digit(letter, len(self._choices)) if choice is None else None
+        if row is None:
+            act = partial(self._settled, choice, event.time)
+        else:
+            act = partial(self._point_at, row, event.time)
         # What is checked can be unchecked: it waits for no letter behind it.
         if not letters.take(letter, event.time, act, moves=checks):
             act(1)
@@ -587,6 +600,17 @@ class ApprovalPanel(Widget, can_focus=True):
             self.wait_anew()
         else:
             self._decide(choice)
+
+    def _point_at(self, row: int, at: float, _: int) -> None:
+        """A digit that is no answer itself was pressed alone, at this time: it chooses a row, and Enter answers."""
+        if not (self.has_focus and self.screen.is_current):
+            return
+        if not self._accepts(at):
+            self.post_message(self.TooEarly())
+            return
+        self.hint = ENTER_ANSWERS
+        self._chosen = None
+        self._choose(row + 1)
 
     def _prose(self, text: str) -> None:
         self.wait_anew()
@@ -735,7 +759,7 @@ class ApprovalPanel(Widget, can_focus=True):
     def _choose(self, step: int) -> None:
         last = len(self._choices) - 1
         if self._chosen is None:
-            self._chosen = 0 if step > 0 else last
+            self._chosen = min(step - 1, last) if step > 0 else last
         else:
             self._chosen = min(last, max(0, self._chosen + step))
         if self.request.kind == "question":

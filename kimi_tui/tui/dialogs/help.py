@@ -367,7 +367,10 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
         ("y, c, n, e", "of a D-Mail: yes; yes, but change it; no; no, and why"),
         ("1 to 9, c, n, e", "of a plan: how it is carried out; change it; no; what is missing"),
         ("1 to 9, e, n", "of a question: an answer; one of your own; leave it to the agent"),
-        (f"{glyphs.up}{glyphs.down}, Enter", "choose an answer, and give it"),
+        (
+            f"{glyphs.up}{glyphs.down}, Enter",
+            "choose an answer, and give it; a digit chooses its row, too",
+        ),
         ("PageUp, PageDown", "read all of what will run; where it is all to be seen, the chat"),
         ("Tab", "as many of its rows as the screen has room for, or fewer; else: to the chat"),
         (key_name(CHANGE_KEY), "edit a command before it runs; the agent is told"),

@@ -16,6 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tools.key_text import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import SHORT_BELOW, Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
@@ -26,6 +27,9 @@ from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 Kind = Literal["", "dmail", "compaction"]
 AROUND = 8
 """Cells of the frame and the air in it."""
+
+
+KEY_REFUSED = "That looks like a key, and would be shown: it is not taken here."
 
 
 class TextQuestion(NamedTuple):
@@ -41,7 +45,7 @@ class TextQuestion(NamedTuple):
         verb: what Enter does, in a word.
         kind: whose colour the title bears.
         may_be_empty: whether Enter does it without a word, too.
-        low: the field is one row high at first.
+        low: the field is one row high at first; it asks for a name or a value, in which keys are covered and not taken.
     """
 
     title: str
@@ -125,7 +129,9 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._shown_at: float | None = None
         self._is_doubtful = False
         """Whether something was written before anyone could have read what for: Enter is asked for twice."""
-        self.area = PromptArea(placeholder=question.placeholder, is_answer=True)
+        self.area = PromptArea(
+            placeholder=question.placeholder, is_answer=True, covers_keys=question.low
+        )
         self._status = DialogWords()
         self._keys = DialogWords()
 
@@ -189,6 +195,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         if self._is_doubtful:
             self._is_doubtful = False
             self._say(f"Enter again: {self._question.verb} what stands here?", "$warn")
+        elif self._question.low and words_of_keys(event.text):
+            self._say(KEY_REFUSED, "$kind-error")
         elif self._refusal is not None and (why := self._refusal(event.text.strip())):
             self._say(why, "$kind-error")
         elif can_send(self._question, event.text):

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 PASTED_CHARS = 8
 """A field that grows by as many characters at once was pasted into."""
 
+KEY_MOVED = "That looks like a key: it stands in Key now."
+KEY_REFUSED = "That looks like a key, and was left out: Key has another one."
+
 NONE_FOUND = (
     "No server answers on its usual port: Ollama 11434, llama.cpp 8080, LM Studio 1234, vLLM 8000."
 )
@@ -137,7 +140,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         ]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
         url = typed.url if typed is not None else base_url
-        self._url = UrlField(url, placeholder="https://host/v1", id="url")
+        self._url = UrlField(url, placeholder="https://host/v1", is_address=True, id="url")
         known = launch.choice
         self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
         key = typed.key if typed is not None else self._known.api_key if self._known else ""
@@ -200,9 +203,13 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
     def _show_url(self) -> None:
         server = SERVERS[self._server.chosen]
         self.query_one("#url-row").display = not server.base_url
+        self._note(server.note)
+
+    def _note(self, words: str) -> None:
+        """Say something under the server and its URL; empty for nothing."""
         note = self.query_one("#note", Static)
-        note.display = bool(server.note)
-        note.update(Content.styled(server.note, "$warn"))
+        note.display = bool(words)
+        note.update(Content.styled(words, "$warn"))
 
     @on(PickList.Moved, "#server")
     def _server_moved(self) -> None:
@@ -220,8 +227,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
     @on(UrlField.KeyPasted)
     def _key_came_along(self, event: UrlField.KeyPasted) -> None:
-        self._key.value = event.key
-        self.set_focus(self._key)
+        self._move_key(event.key)
 
     @on(Input.Submitted, "#url")
     def _url_given(self) -> None:
@@ -230,13 +236,41 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
     # --- the key
 
+    @on(LineField.KeyEntered)
+    def _key_entered(self, event: LineField.KeyEntered) -> None:
+        """A key came into a field that shows what is written."""
+        with self.prevent(Input.Changed):
+            event.field.take_out(event.key)
+        self._move_key(event.key)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What a list has no use for: a key that is pasted there is meant for its field."""
+        from kimi_tui.tools.key_text import is_key
+
+        if isinstance(self.focused, PickList) and is_key(event.text):
+            event.stop()
+            self._move_key(event.text.strip())
+
+    def _move_key(self, key: str) -> None:
+        if self._key.value.strip() not in ("", key):
+            self._note(KEY_REFUSED)
+            return
+        self._note(KEY_MOVED)
+        field = self._key
+        field.value = key
+        # The rest of a key that comes in pieces goes on with it: else the focus would select what stands there.
+        field.select_on_focus = False
+        self.set_focus(field)
+        field.cursor_position = len(key)
+        field.call_later(setattr, field, "select_on_focus", True)
+
     @on(Input.Changed, "#key")
     def _key_changed(self, event: Input.Changed) -> None:
         """A key that came in one piece was pasted: it is checked at once."""
         grown = len(event.value) - self._length
         self._length = len(event.value)
         self._forget()
-        if grown >= PASTED_CHARS:
+        if grown >= PASTED_CHARS and (self._url.value or SERVERS[self._server.chosen].base_url):
             self._check()
 
     @on(Input.Submitted, "#key")
@@ -677,11 +711,5 @@ def _label(text: str) -> Static:
     return Static(Content.styled(text, "$ink-quiet"), classes="label")
 
 
-def _field(
-    placeholder: str,
-    name: str,
-    *,
-    value: str = "",
-    password: bool = False,
-) -> LineField:
+def _field(placeholder: str, name: str, *, value: str = "", password: bool = False) -> LineField:
     return LineField(value, placeholder=placeholder, password=password, id=name)

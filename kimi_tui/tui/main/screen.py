@@ -445,6 +445,8 @@ class MainScreen(Screen[None]):
             )
             self.bench.keep(text)
             return
+        if written[0] == "/" and self._has_key(written):
+            return
         behind = self.bench.returned.command_behind(text)
         if behind and self.commands.parse(behind).command is not None:
             # The message waits on, for whoever edits it and for an undo, which takes it away again.
@@ -464,6 +466,23 @@ class MainScreen(Screen[None]):
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+
+    def _has_key(self, written: str) -> bool:
+        """Whether what follows a command is a key, with which nothing is done; it is said and not kept. What is only searched
+        for may be one."""
+        from kimi_tui.foreign_text import one_line
+        from kimi_tui.tools.key_text import is_key
+
+        word, _, argument = written.partition(" ")
+        if word in ("/search", "/sessions", "/resume") or not is_key(argument):
+            return False
+        advice = "/model alone has a row for another key." if word == "/model" else ""
+        self.bench.tell(
+            f"What follows {one_line(word[:20])} looks like a key: nothing was done, and it is not kept.",
+            level="warning",
+            advice=advice,
+        )
+        return True
 
     async def _send_when_read(self, written: str) -> None:
         self.send(await self.image_input.settled(written))

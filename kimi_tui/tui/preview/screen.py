@@ -20,7 +20,14 @@ from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, unhandled
+from kimi_tui.tui.keyboard import (
+    QUIET_S,
+    Act,
+    LetterRun,
+    QuietKeyboard,
+    row_of_digit,
+    unhandled,
+)
 from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
@@ -400,10 +407,13 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         """Take a letter as part of an answer or of prose; False where it only moves about."""
         index = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
         letters, moves = self._letters, letter in _MOVES and index is None
-        is_known = letter in LETTERS or moves
-        if not letters.take(
-            letter, at, partial(self._settled, index) if is_known else None, moves=moves
-        ):
+        row = None if index is not None else row_of_digit(letter, len(self._state.actions))
+        act: Act | None = None
+        if row is not None:
+            act = partial(self._point_at, row)
+        elif letter in LETTERS or moves:
+            act = partial(self._settled, index)
+        if not letters.take(letter, at, act, moves=moves):
             return False
         if letters.waits and index is not None:
             self._state.selected = index
@@ -416,6 +426,14 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         """A letter answers, but for one of another preview."""
         if index is not None:
             self._answer(index)
+
+    def _point_at(self, row: int, _: int) -> None:
+        """A digit chooses a row, which Enter answers with."""
+        state, self._is_looked_at = self._state, self._quiet is not None
+        if state.files is not None:
+            state.files.focused = state.files.whole = False
+        state.details, state.selected = False, row
+        self._show()
 
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted is prose."""

@@ -11,6 +11,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -22,6 +23,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from kimi_tui.tui.formatting import counted
+from kimi_tui.tui.hidden_keys import KeyCover
 from kimi_tui.tui.keyboard import CHORDS
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.transcript.transcript import copy_selection
@@ -98,6 +100,7 @@ class PromptArea(TextArea):
         placeholder: what stands there while it is empty.
         is_answer: it is the field of a question: a long paste stands there in full, and Enter leaves the text in it until
             the question is closed.
+        covers_keys: keys of servers are covered in it whatever it holds, and not only behind a command.
 
     Attributes:
         past: what was sent before; None until it is loaded.
@@ -206,7 +209,11 @@ class PromptArea(TextArea):
     class ModeChanged(Message):
         """Keys mean something else now, as in vim."""
 
-    def __init__(self, *, placeholder: str = "", is_answer: bool = False) -> None:
+    def __init__(
+        self, *, placeholder: str = "", is_answer: bool = False, covers_keys: bool = False
+    ) -> None:
+        self._covers_keys = covers_keys
+        self._key_cover: KeyCover | None = None
         self._styled: TextAreaTheme | None = None
         """What the style sheet was asked for."""
         # Asked for as soon as there is any text, which a text area has from its beginning.
@@ -222,6 +229,7 @@ class PromptArea(TextArea):
         )
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
+        self._key_cover = KeyCover(self, lambda: "", lambda _: None, self._draw_anew)
         self._is_answer = is_answer
         self.past: History | None = None
         self.images: ImageChips | None = None
@@ -282,6 +290,27 @@ class PromptArea(TextArea):
         words = Visual.to_strips(self, self._beside, length, 1, self.visual_style)
         left = max(0, self.scrollable_content_region.width - length)
         return Strip.join([strip.adjust_cell_length(left, self.rich_style), *words])
+
+    @property
+    def _hides_keys(self) -> bool:
+        """Whether a key is covered in what stands here: of a message the user says what goes into it."""
+        return self._covers_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
+
+    def get_line(self, line_index: int) -> Text:
+        """A line as it is drawn."""
+        line = super().get_line(line_index)
+        if self._key_cover is None or not self._hides_keys:
+            return line
+        # The word of a command is none.
+        words = 0 if self._covers_keys or line_index else line.plain.find(" ") + 1 or len(line)
+        row, column = self.selection.end
+        at = column if row == line_index else len(line)
+        shown = self._key_cover.covered(line.plain[words:], at - words)
+        return Text(line.plain[:words] + shown, end="", no_wrap=True)
+
+    def _draw_anew(self) -> None:
+        self.notify_style_update()  # which forgets the rows that were drawn
+        self.refresh()
 
     def on_resize(self) -> None:
         """In another width the text breaks elsewhere; Textual draws it anew only where that makes more rows or fewer."""
@@ -478,7 +507,12 @@ class PromptArea(TextArea):
             event.stop()
             event.prevent_default()
             return
-        if self._takes_vim(event) or self._takes_chip(event.key, writes=writes):
+        is_taken = self._takes_vim(event)
+        if self._key_cover is not None:
+            self._key_cover.typed(
+                event.character or "", event.time
+            ) if writes else self._key_cover.ended()
+        if is_taken or self._takes_chip(event.key, writes=writes):
             event.stop()
             event.prevent_default()
             return
@@ -522,6 +556,8 @@ class PromptArea(TextArea):
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
+        if self._key_cover is not None:
+            self._key_cover.pasted(text)
         if not self._is_answer and may_be_path(event.text):
             self.post_message(self.PathPasted(text, event.text))
         self._put_pasted(text)

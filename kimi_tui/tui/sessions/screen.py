@@ -24,6 +24,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.image_names import titled
 from kimi_tui.launch import Launch
+from kimi_tui.tools.key_text import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
@@ -517,6 +518,9 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
         """Enter goes on with what was found, or keeps the name."""
         if self._field == "rename":
             title, row = one_line(self._input.value).strip(), self.list.chosen
+            if words_of_keys(title):
+                self.tell("That looks like a key, and would be shown: it is no name.")
+                return
             self._close_field()
             if row is not None:
                 self._change(partial(self._rename, row, title))

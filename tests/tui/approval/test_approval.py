@@ -27,7 +27,7 @@ from kimi_tui.tui.approval.model import (
     visible_code,
     wrapped,
 )
-from kimi_tui.tui.approval.panel import AWAY_SHORT, ApprovalPanel, detail_row
+from kimi_tui.tui.approval.panel import AWAY_SHORT, ENTER_ANSWERS, ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.prompt.area import PromptArea
@@ -349,6 +349,46 @@ async def test_enter_answers_only_what_the_arrows_chose() -> None:
         assert desk.answers == []
         await press(pilot, "down", "down", "enter")
         assert desk.answers == [("no", "")]
+
+
+async def test_a_digit_chooses_a_row_and_enter_answers() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.panel._quiet = QuietKeyboard(time.monotonic(), 0.0, 600.0)  # pyright: ignore[reportPrivateUsage]
+        await press(pilot, "2", "enter")
+        assert (desk.panel._chosen, desk.answers) == (None, [])  # pyright: ignore[reportPrivateUsage]
+        desk.wait_out()
+        await press(pilot, "2")
+        assert desk.answers == []
+        assert ENTER_ANSWERS in desk.text()
+        assert ("1-3 ↑↓ Enter", "choose") in desk.panel.hints
+        # There is no fourth.
+        await press(pilot, "4")
+        assert desk.answers == []
+        assert desk.panel._chosen == 1  # pyright: ignore[reportPrivateUsage]
+        desk.wait_out()
+        await press(pilot, "1", "2", "enter")
+        assert desk.answers == [("no", "")]
+
+
+async def test_a_digit_leads_to_no_yes_before_the_end_was_on_the_screen() -> None:
+    desk = Desk(request("\n".join(f"command {n}" for n in range(40))))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "1", "enter")
+        assert desk.answers == []
+        assert "read to the end first" in desk.text()
+
+
+@pytest.mark.parametrize("settle_s", [0.25], indirect=True)
+async def test_a_digit_that_begins_a_word_chooses_nothing() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: desk.panel._is_painted)  # pyright: ignore[reportPrivateUsage]
+        desk.wait_out()
+        typed(desk, "2 files")
+        await until(pilot, lambda: "".join(desk.written) == "2 files")
+        assert (desk.panel._chosen, desk.answers) == (None, [])  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_click_waits_for_the_quiet_too() -> None:

@@ -107,6 +107,8 @@ class PreviewApp(App[None]):
         (["n"], "fork"),
         (["y"], "copy"),
         (["down", "enter"], "fork"),
+        (["2", "enter"], "fork"),
+        (["9"], None),
         (["down", "down", "down", "up", "enter"], "fork"),
         (["escape"], None),
     ],

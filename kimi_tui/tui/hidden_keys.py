@@ -1,0 +1,159 @@
+"""Keys of servers in fields that show what is written: they are covered before anything of them is drawn.
+
+Most come in one piece, pasted or typed as fast as a terminal without marks for pastes hands them on: such a burst is covered
+until it is over, and then shown if it is no key. Of one that is typed by hand the first letters are seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kimi_tui.tui.screens import app_of
+
+if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+    from textual.timer import Timer
+
+COVER = "•"
+BURST_S = 0.02
+"""What is read so close behind one another nobody types."""
+OVER_S = 0.06
+"""After which a burst is over."""
+FEW = 3
+"""So many letters are no burst: two keys may be pressed at once, and a line may hand on several together."""
+MOST_KNOWN = 4
+SHOWN = 4
+"""Letters of what may become a key where an address is expected."""
+DOUBTED = 6
+"""Letters from which on a word with a digit may become one there."""
+
+
+class KeyCover:
+    """What of a field's text is covered.
+
+    Args:
+        field: which is told when something is covered no longer, by `uncovered`.
+        text: all that stands in the field; empty for one in which a key may be typed.
+        entered: called with a key that came in one piece, or is all that stands there.
+        uncovered: draws the field anew.
+        is_address: an address is expected, and whatever does not look like one may become a key.
+    """
+
+    def __init__(
+        self,
+        field: MessagePump,
+        text: Callable[[], str],
+        entered: Callable[[str], object],
+        uncovered: Callable[[], object],
+        *,
+        is_address: bool = False,
+    ) -> None:
+        self._field = field
+        self._text = text
+        self._entered = entered
+        self._uncovered = uncovered
+        self._is_address = is_address
+        self._burst = ""
+        self._is_over = True
+        """Whether the burst is over; what comes close behind it all the same goes on with it."""
+        self._typed_at = 0.0
+        self._looking: Timer | None = None
+        self._before = ""
+        """What stood in the field before the burst, or the paste; its first letter takes the place of what is selected."""
+        self._known: list[str] = []
+        """Keys that came in one piece, whatever they stand in now."""
+        self._spans: tuple[str, list[tuple[int, int]]] = ("", [])
+
+    def typed(self, letter: str, at: float) -> None:
+        """A letter was read at a monotonic time, and will stand in the field."""
+        if at - self._typed_at >= BURST_S or not self._burst:
+            self._burst, self._before = "", self._text()
+        self._burst += letter
+        self._typed_at = at
+        self._is_over = False
+        if self._looking is None:
+            self._looking = self._field.set_timer(OVER_S, self._look)
+
+    def ended(self) -> None:
+        """A key was pressed that writes nothing."""
+        self._settle(self._typed_at)
+        self._typed_at = 0.0
+
+    def pasted(self, text: str) -> None:
+        """A text was pasted, and will stand in the field."""
+        self.ended()
+        self._burst, self._before = text, self._text()
+        self._judge(text)
+
+    def without(self, key: str) -> str:
+        """What stood in the field before a key came in; what stands there without it where it came in pieces."""
+        return self._before if self._burst.strip() == key else self._text().replace(key, "")
+
+    def covered(self, text: str, at: int) -> str:
+        """The text as it is shown, of the same length.
+
+        Args:
+            text: that stands in the field, or a line of it.
+            at: where the cursor stands in it.
+        """
+        if not text:
+            return text
+        spans = self._keys_in(text)
+        if not self._is_over and len(self._burst) > FEW:
+            start = at - len(self._burst)
+            whole = start < 0 or text[start:at] != self._burst
+            spans = [*spans, (0, len(text)) if whole else (start, at)]
+        for start, end in spans:
+            hidden = "".join(COVER if char.isascii() else char for char in text[start:end])
+            text = text[:start] + hidden + text[end:]
+        return text
+
+    def _keys_in(self, text: str) -> list[tuple[int, int]]:
+        if text != self._spans[0]:
+            from kimi_tui.tools.key_text import words_of_keys
+
+            spans = words_of_keys(text)
+            for known in self._known:
+                if (start := text.find(known)) >= 0:
+                    spans.append((start, start + len(known)))
+            if self._is_address and not spans and _may_become_key(text):
+                spans.append((min(SHOWN, len(text)), len(text)))
+            self._spans = (text, spans)
+        return self._spans[1]
+
+    def _look(self) -> None:
+        """Look whether the burst is over, behind the keys that have been read by now."""
+        self._looking = None
+        if self._is_over:
+            return
+        if (left_s := self._typed_at + OVER_S - time.monotonic()) > 0:
+            self._looking = self._field.set_timer(left_s, self._look)
+        else:
+            self._looking = self._field.set_timer(OVER_S, self._look)
+            app_of(self._field).call_later(self._field.call_later, self._settle, self._typed_at)
+
+    def _settle(self, typed_at: float) -> None:
+        if self._is_over or typed_at != self._typed_at:
+            return
+        self._is_over = True
+        self._judge(self._text(), self._burst)  # all of it, where it came in pieces
+        if len(self._burst) > FEW:
+            self._uncovered()
+
+    def _judge(self, *texts: str) -> None:
+        from kimi_tui.tools.key_text import is_key
+
+        if key := next((text.strip() for text in texts if is_key(text)), ""):
+            self._known = [*self._known, key][-MOST_KNOWN:]
+            self._spans = ("", [])
+            self._entered(key)
+
+
+def _may_become_key(text: str) -> bool:
+    from kimi_tui.tools.key_text import may_begin_key
+
+    return may_begin_key(text) or (
+        len(text) >= DOUBTED and text.isalnum() and not (text.isalpha() or text.isdecimal())
+    )

@@ -1,0 +1,205 @@
+"""Keys of servers in fields that show what is written: no cell of a terminal is ever sent one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer
+from support.screens import Desk, desk
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.widgets import Input
+
+from kimi_tui.config.model_choice import NeedsChoice
+from kimi_tui.launch import Launch
+from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.dialogs.text_dialog import KEY_REFUSED as NOT_TAKEN
+from kimi_tui.tui.dialogs.text_dialog import TextDialog
+from kimi_tui.tui.first_run.screens import KEY_MOVED, KEY_REFUSED, KeyScreen
+from kimi_tui.tui.hidden_keys import COVER
+from kimi_tui.tui.keyboard import LineField
+
+KEY = "sk-aB3dE5fG7hK9mN1pQ"
+RANDOM = "9f8e7d6c5b4a39281706f5e4d3c2b1a0"
+MODEL = "deepseek-r1-distill-qwen-32b"
+
+
+class FieldApp(App[None]):
+    """A field, and the keys that it told of."""
+
+    def __init__(self, *, is_address: bool = False) -> None:
+        super().__init__()
+        self.is_address = is_address
+        self.keys: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        """The field."""
+        yield LineField(is_address=self.is_address)
+
+    @on(LineField.KeyEntered)
+    def _entered(self, event: LineField.KeyEntered) -> None:
+        self.keys.append(event.key)
+
+    @property
+    def field(self) -> LineField:
+        """The field."""
+        return self.query_one(LineField)
+
+    @property
+    def shown(self) -> str:
+        """What stands in it for all to see."""
+        return self.field.render_line(0).text.rstrip()
+
+
+@pytest.mark.parametrize("key", [KEY, RANDOM])
+async def test_a_pasted_key_is_covered_in_its_first_picture_and_told(key: str) -> None:
+    app = FieldApp()
+    async with app.run_test() as pilot:
+        app.field.focus()
+        await pilot.pause()
+        app.post_message(events.Paste("http://h/v1"))
+        await pilot.pause()
+        app.post_message(events.Paste(f"{key}\n"))
+        while not app.keys:
+            await pilot.pause()
+        # Behind other text, too, where no blank parts it from that.
+        assert app.field.value == f"http://h/v1{key}"
+        assert app.shown == f"http://h/v1{COVER * len(key)}"
+        assert app.keys == [key]
+        app.field.take_out(key)
+        assert app.shown == "http://h/v1"
+
+
+async def test_a_burst_is_covered_until_it_is_over_and_then_only_a_key_is() -> None:
+    for text, keys, shown in ((MODEL, [], MODEL), (KEY, [KEY], COVER * len(KEY))):
+        app = FieldApp()
+        async with app.run_test() as pilot:
+            app.field.focus()
+            await pilot.pause()
+            for n in range(len(text)):
+                # Read now, so that it is not over before the last one is.
+                event = events.Key(text[n], text[n])
+                event.set_sender(app)
+                app.post_message(event)
+            while app.field.value != text:
+                await pilot.pause()
+                drawn = app.shown if len(app.field.value) > 3 else ""
+                assert set(drawn) <= {COVER}, drawn
+            # Hangs where it is not so, until the test has no time left.
+            while (app.shown, app.keys) != (shown, keys):
+                await pilot.pause()
+
+
+async def test_of_what_is_typed_by_hand_an_address_alone_is_shown() -> None:
+    app = FieldApp(is_address=True)
+    async with app.run_test() as pilot:
+        app.field.focus()
+        await pilot.pause()
+        for written, shown in (
+            ("sk-a", "sk-a"),
+            ("sk-ab3d", f"sk-a{COVER * 3}"),
+            ("9f8e7d", f"9f8e{COVER * 2}"),
+            ("gpu12x:8080", "gpu12x:8080"),
+            ("localhost", "localhost"),
+            ("sk-learn.org/v1", "sk-learn.org/v1"),
+        ):
+            app.field.value = written
+            app.field.cursor_position = len(written)
+            await pilot.pause()
+            assert app.shown == shown
+
+
+def at_once(one: Desk, *keys: str) -> None:
+    """Keys from the terminal, all there before any of them is handled."""
+    for key in keys:
+        event = events.Key(key, key if len(key) == 1 else None)
+        event.set_sender(one.app)
+        one.app.post_message(event)
+
+
+def files_with(folder: Path, text: str) -> list[Path]:
+    """The files that hold a text."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if text in path.read_text("utf-8", "replace")]
+
+
+def in_words(desk: Desk) -> str:
+    """What is on the screen, in one line."""
+    return " ".join(desk.text().split())
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_a_key_in_the_base_url_goes_where_keys_go(home: Path, size: tuple[int, int]) -> None:
+    launch = Launch(work_dir=home, config_path=home / "config.toml", choice=NeedsChoice())
+    running = KimiApp(launch)
+    async with ChatServer(models=["small"]) as server, running.run_test(size=size) as pilot:
+        one = Desk(running, pilot)
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        await pilot.press("down", "down", "down", "down", "enter")
+        url, key = (running.screen.query_one(name, LineField) for name in ("#url", "#key"))
+        await one.until(lambda: url.has_focus)
+        running.post_message(events.Paste(KEY))
+        await one.sees(KEY_MOVED)
+        assert (url.value, key.value, key.has_focus) == ("", KEY, True)
+        # Nothing is asked before there is an address.
+        assert not server.other_requests
+        url.focus()
+        url.value = server.base_url
+        # A second one does not take the place of the first unseen.
+        running.post_message(events.Paste(RANDOM))
+        await one.until(lambda: KEY_REFUSED in in_words(one))
+        assert (url.value, key.value) == (server.base_url, KEY)
+        await pilot.press("enter", "enter")
+        await one.sees("accepted, 1 model")
+        assert server.other_requests[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_key_that_is_pasted_on_the_list_of_servers_is_meant_for_its_field(
+    home: Path,
+) -> None:
+    launch = Launch(work_dir=home, config_path=home / "config.toml", choice=NeedsChoice())
+    running = KimiApp(launch)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        await pilot.press("down", "down", "down", "down")
+        running.post_message(events.Paste(KEY))
+        await one.until(lambda: running.screen.query_one("#key", Input).value == KEY)
+
+
+async def test_a_command_takes_no_key_and_keeps_none(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        for command in ("/model", "/rename", "/modle"):
+            at_once(one, *f"{command} {KEY}", "enter")
+            await one.until(
+                lambda command=command: f"What follows {command} looks like a key" in in_words(one)
+            )
+            assert KEY not in one.text()
+        await one.pilot.press(*"/model ")
+        one.app.post_message(events.Paste(KEY))
+        await one.sees(f"› /model {COVER * len(KEY)}")
+        await one.pilot.press("ctrl+u")
+    assert files_with(home, KEY) == []
+
+
+async def test_a_setting_takes_no_key(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.say("/settings")
+        await one.sees("default_model")
+        await one.pilot.press("enter")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        one.app.post_message(events.Paste(KEY))
+        await one.sees(COVER * len(KEY))
+        await one.pilot.press("enter")
+        await one.until(lambda: NOT_TAKEN in in_words(one).replace("│", "").replace("  ", " "))
+        assert KEY not in one.text()
