@@ -103,7 +103,8 @@ class UrlField(LineField):
             return
         event.stop()
         event.prevent_default()
-        self.replace(" ".join(urls[:1]), *self.selection)
+        if urls:
+            self.replace(urls[0], *self.selection)
         if keys:
             self.post_message(self.KeyPasted(keys[-1]))
 
