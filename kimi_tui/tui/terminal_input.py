@@ -9,9 +9,11 @@ not at all, so nothing waits for it, and nothing of it becomes a key. Where it c
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import selectors
+import signal
 import sys
 import time
 from codecs import getincrementaldecoder
@@ -25,6 +27,7 @@ from textual import events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
@@ -409,8 +412,17 @@ class TerminalInput(LinuxDriver):
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
+        loop = asyncio.get_running_loop()
+        # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
+        # one another the older one could be told last, and would stay.
+        signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
         if self._asks_background:
             self.ask_background()
+
+    def _tell_size(self) -> None:
+        if not self._in_band_window_resize:
+            size = Size(*self._get_terminal_size())
+            self._app.post_message(events.Resize(size, size))
 
     def stop_application_mode(self) -> None:
         """Give the terminal back."""

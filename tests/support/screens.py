@@ -55,26 +55,31 @@ class Desk:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the app work until something holds."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                start = time.thread_time()
-                if condition():
-                    return
-                cost_s = time.thread_time() - start
-                broken = self.app._exception  # pyright: ignore[reportPrivateUsage]
-                if broken is not None:
-                    raise AssertionError("the app has crashed") from broken
-                # Not the pilot's pause: that has every widget do something, over and over while the app works.
-                # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
-                await asyncio.sleep(max(LOOK_S, 8 * cost_s))
+        give_up = time.monotonic() + TIMEOUT_S
+        while True:
+            start = time.thread_time()
+            if condition():
+                return
+            cost_s = time.thread_time() - start
+            broken = self.app._exception  # pyright: ignore[reportPrivateUsage]
+            if broken is not None:
+                raise AssertionError("the app has crashed") from broken
+            assert time.monotonic() < give_up, f"in vain on {self.app.screen}:\n{self.text()}"
+            # Not the pilot's pause: that has every widget do something, over and over while the app works.
+            # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
+            await asyncio.sleep(max(LOOK_S, 8 * cost_s))
 
     async def sees(self, words: str) -> str:
         """Wait until the words are on the screen; returns all of it."""
-        try:
-            await self.until(lambda: words in self.text())
-        except TimeoutError:
-            raise AssertionError(f"{words!r} is not on the screen:\n{self.text()}") from None
-        return self.text()
+        shown = ""
+
+        def is_there() -> bool:
+            nonlocal shown
+            shown = self.text()
+            return words in shown
+
+        await self.until(is_there)
+        return shown
 
     async def ready(self) -> None:
         """Wait for the session to be open."""
