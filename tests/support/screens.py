@@ -93,8 +93,14 @@ class Desk:
         await self.until(lambda: not self.screen.conversation.running)
         await self.until(lambda: not self.screen.conversation.state.running)
 
+    async def shown(self) -> None:
+        """Wait until the screen shows all that the engine has told: what follows is chosen from that."""
+        feed = self.screen.conversation._feed  # pyright: ignore[reportPrivateUsage]
+        await self.until(lambda: feed._handle is None)  # pyright: ignore[reportPrivateUsage]
+
     async def say(self, text: str) -> None:
-        """Put a message into the prompt and send it."""
+        """Put a message into the prompt and send it, once what came before is shown."""
+        await self.shown()
         conversation = self.screen.conversation
         turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
         begins = conversation.state.ready and not text.startswith("/") and bool(text.strip())

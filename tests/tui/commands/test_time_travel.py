@@ -542,7 +542,7 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
         await one.pilot.press("tab", "down", "down", "enter")
         # It is higher than the pane: what stands above it makes room.
         await one.until(lambda: "Tell me of pears" not in one.text())
-        assert "Part 0 of it." in one.text()
+        await one.sees("Part 0 of it.")
 
 
 @pytest.mark.parametrize(
