@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
+from textual.app import App
+from textual.pilot import Pilot
 
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.theme import KIMI_LIGHT
 
 FOLDER = Path(__file__).parents[2] / "snapshots"
 
@@ -29,6 +32,18 @@ class PictureExtension(SingleFileSnapshotExtension):
 
     def serialize(self, data: Any, **_: Any) -> str:
         return re.sub(r"terminal-\d+", "terminal", str(data))
+
+
+async def by_light(running: App[Any], pilot: Pilot[Any]) -> None:
+    """Turn a dark program light and dark again: what still has the light colours then stands out in a picture.
+
+    A picture in each theme shows no more: that they differ in nothing but their colours is a test of the themes.
+    """
+    dark = running.theme
+    for theme in (KIMI_LIGHT.name, dark):
+        assert running.theme != theme
+        running.theme = theme
+        await pilot.pause()
 
 
 def still(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
