@@ -21,7 +21,6 @@ from kimi_tui.config.settings import Config
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.screen import ReplayScreen
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -49,9 +48,7 @@ async def by_fork(one: Desk) -> None:
 async def by_preview(one: Desk) -> None:
     """`n` in the preview of a rewind."""
     await one.say("/rewind 0")
-    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-    await one.sees("Rewind to #0")
-    await one.pilot.press("n")
+    await one.confirm("n", "Rewind to #0")
 
 
 async def by_replay(one: Desk) -> None:

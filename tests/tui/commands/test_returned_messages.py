@@ -11,7 +11,6 @@ from support.screens import Desk, desk, two_turns
 from textual import events
 
 from kimi_tui.tui.commands.rewind import ReturnedMessages
-from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.wire.events import LineChanged, Operation
 
 
@@ -25,8 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def rewound(one: Desk, number: int, text: str) -> None:
     """A rewind, and its message in the prompt."""
     await one.say(f"/rewind {number}")
-    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-    await one.pilot.press("r")
+    await one.confirm("r")
     await one.until(lambda: one.screen.prompt.area.text == text)
 
 

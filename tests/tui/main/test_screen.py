@@ -23,7 +23,6 @@ from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.formatting import percent
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S
-from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.state import MODE_WORDS
@@ -310,8 +309,7 @@ async def test_a_rewind_by_keys_puts_the_message_back(home: Path) -> None:
             await one.idle()
         await one.pilot.press("ctrl+t")
         await one.pilot.press("enter")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.pilot.press("enter")
+        await one.confirm("enter")
         await one.until(lambda: one.screen.prompt.area.text == "Second")
         await one.until(lambda: one.screen.prompt.area.has_focus)
         await one.until(lambda: "Two." not in one.text())
