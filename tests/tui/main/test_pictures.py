@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.chat_app import show_history
 from support.conversation import quoted_fields
-from support.pictures import by_light, still
+from support.pictures import darken, still
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
@@ -30,6 +30,7 @@ from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
 from kimi_tui.tui.first_run.welcome import WelcomeScreen
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import Notices
+from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
 
@@ -108,9 +109,10 @@ async def test_what_a_rewind_would_take(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
+        running.theme = KIMI_LIGHT.name
         await show(running, pilot, whole_story().records)
         await pilot.press("ctrl+t", "left_square_bracket", "up")
-        await by_light(running, pilot)
+        await darken(running, pilot)
         assert running.export_screenshot() == picture
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pictures import by_light, still
+from support.pictures import darken, still
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
@@ -41,6 +41,7 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
+from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.wire.events import ApprovalRequest
 
@@ -167,10 +168,12 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
     async with running.run_test(size=size) as pilot:
         main = await shown(running, pilot)
         toll = RewindScreen(UNDONE, actions=(UNDO,), title="Undo the rewind to #5")
+        running.theme = KIMI_LIGHT.name
         running.push_screen(toll)
         await pilot.pause()
-        await by_light(running, pilot)
+        await darken(running, pilot)
         assert running.export_screenshot() == picture(name="undo")
+        running.theme = KIMI_LIGHT.name
         toll.dismiss(None)
         conversation = main.conversation
         asks = conversation.state._replace(approvals=(REVIEWED,), running=True)
@@ -190,7 +193,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         panel.toll = partial(consequence_rows, found)
         main.foresee(Prospect(found.target, found.tokens_after))
         await pilot.pause(0.6)
-        await by_light(running, pilot)
+        await darken(running, pilot)
         assert running.export_screenshot() == picture(name="review")
 
 
@@ -221,8 +224,9 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     async with running.run_test(size=size) as pilot:
         await shown(running, pilot)
         for name, page in (("fork", fork), ("goes-on", goes_on)):
+            running.theme = KIMI_LIGHT.name
             running.push_screen(page)
-            await by_light(running, pilot)
+            await darken(running, pilot)
             assert running.export_screenshot() == picture(name=name)
             page.dismiss(None)
             await pilot.pause()
