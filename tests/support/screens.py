@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from textual.pilot import Pilot
@@ -199,3 +200,13 @@ async def two_turns(one: Desk, server: ChatServer) -> None:
     await one.say("Tell me of pears")
     await one.sees("The pear is green.")
     await one.idle()
+
+
+@asynccontextmanager
+async def talk(
+    home: Path, begin: Callable[[Desk, ChatServer], Awaitable[None]] = two_turns, **options: Any
+) -> AsyncIterator[tuple[Desk, ChatServer]]:
+    """The app and its model's server, once `begin` has said something; the options are those of `desk`."""
+    async with ChatServer() as server, desk(home, server.base_url, **options) as one:
+        await begin(one, server)
+        yield one, server
