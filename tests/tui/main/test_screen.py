@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 from collections.abc import Callable
@@ -607,6 +608,17 @@ async def test_what_was_before_goes_only_when_it_is_covered(
         await one.until(lambda: one.screen is not old and one.screen.conversation.state.ready)
         await one.until(lambda: not old.is_running)
     assert covered == [True]
+
+
+async def test_a_session_that_is_left_before_it_is_opened_leaves_no_coroutine(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        one.screen._open()  # pyright: ignore[reportPrivateUsage]
+        opener = one.screen._opener  # pyright: ignore[reportPrivateUsage]
+        assert opener is not None
+        opener.cancel()
+        # One that was made and never began is warned of whenever it is collected.
+        assert not inspect.isawaitable(opener._work)  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_ctrl_c_twice_quits(home: Path) -> None:
