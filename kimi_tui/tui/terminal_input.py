@@ -412,12 +412,14 @@ class TerminalInput(LinuxDriver):
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
-        loop = asyncio.get_running_loop()
         # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
         # one another the older one could be told last, and would stay.
-        signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
+        signal.signal(signal.SIGWINCH, partial(self._size_changed, asyncio.get_running_loop()))
         if self._asks_background:
             self.ask_background()
+
+    def _size_changed(self, loop: asyncio.AbstractEventLoop, *_: object) -> None:
+        loop.call_soon_threadsafe(self._tell_size)
 
     def _tell_size(self) -> None:
         if not self._in_band_window_resize:
