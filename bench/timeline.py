@@ -83,7 +83,7 @@ async def frames(teller: Teller) -> float:
             timeline.render_lines(timeline.size.region)
 
         def opened() -> None:
-            timeline.model = model
+            timeline.show_model(model)
             draw()
 
         timeline.focus()

@@ -50,7 +50,7 @@ from kimi_tui.tui.desktop import (
 from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.keyboard import InputResumed, TypeAhead
+from kimi_tui.tui.keyboard import TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -68,6 +68,7 @@ from kimi_tui.tui.shutdown import COMMON, SIGNALS, Ending, QuitKeys, listen
 from kimi_tui.tui.terminal_input import (
     BackgroundTold,
     Graphics,
+    InputResumed,
     TerminalGone,
     TerminalInput,
     guess_light,
@@ -259,7 +260,7 @@ class KimiApp(App[None], inherit_bindings=False):
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         if not await self._may_leave():
             for screen in before:
-                screen.keystrokes.ahead.stay()
+                screen.keystrokes.type_ahead.stay()
             return
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
@@ -287,7 +288,7 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
                 following.give_draft(draft)
-            await screen.keystrokes.ahead.hand_over()
+            await screen.keystrokes.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
         """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""
@@ -311,7 +312,7 @@ class KimiApp(App[None], inherit_bindings=False):
         Textual's way may start a text browser on top of the program.
         """
         del new_tab
-        from kimi_tui.tui.transcript.painter import is_web_address
+        from kimi_tui.tui.painter import is_web_address
 
         if is_web_address(url):
             self.run_worker(reported(self, partial(self._browse, url)), group="browser")

@@ -132,10 +132,6 @@ class Callbacks:
             delay_s, self._guarded, callback, context=_apart()
         )
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call at a time of the loop's clock."""
-        return asyncio.get_running_loop().call_at(when, self._guarded, callback, context=_apart())
-
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
         """Call when the process gets a signal."""
         asyncio.get_running_loop().add_signal_handler(number, self._guarded, callback)

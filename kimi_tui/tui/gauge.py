@@ -22,8 +22,8 @@ from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.span_painter import SpanPainter
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
@@ -87,7 +87,11 @@ class GaugeLayout:
 
 
 class Gauge(Widget):
-    """How full the window is. Set `model` when the session is open, call `changed` when it took in events."""
+    """How full the window is.
+
+    Attributes:
+        model: what it shows: whoever has it take in events calls `changed` then. Another one is shown with `show_model`.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"gauge--{name}" for name in _STYLES}
 
@@ -106,7 +110,7 @@ class Gauge(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._model = GaugeModel()
+        self.model = GaugeModel()
         self.cost_words: Callable[[], str] = str
         """Tells what the session has cost so far; empty where no prices are set."""
         self._target = 0
@@ -114,18 +118,14 @@ class Gauge(Widget):
         self._freed_bar: FreedTokens | None = None
         self._freed_figure: FreedTokens | None = None
         self._fall_timers: list[Timer] = []
-        self._painter = SpanPainter(self, "gauge")
-        self._strip: Strip | None = None
+        self._painter = Painter(self, "gauge")
+        self._drawn: Strip | None = None
+        """The row as it is on the screen."""
         self._moved_at = 0.0
 
-    @property
-    def model(self) -> GaugeModel:
-        """What it shows."""
-        return self._model
-
-    @model.setter
-    def model(self, model: GaugeModel) -> None:
-        self._model = model
+    def show_model(self, model: GaugeModel) -> None:
+        """Show another model, at once."""
+        self.model = model
         self._freed_serial = model.freed.serial
         self._end_marks()
         self.changed(motion=False)
@@ -136,7 +136,7 @@ class Gauge(Widget):
         Args:
             motion: the bar may move there; false while a history is read.
         """
-        model = self._model
+        model = self.model
         if model.freed.serial != self._freed_serial:
             self._freed_serial = model.freed.serial
             self._end_marks()
@@ -181,7 +181,7 @@ class Gauge(Widget):
 
     def on_enter(self) -> None:
         """Hovering shows the details; computed only now, when somebody looks."""
-        lines = details(self._model.status, self.cost_words())
+        lines = details(self.model.status, self.cost_words())
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing
@@ -190,22 +190,13 @@ class Gauge(Widget):
         """Colours may have changed."""
         super().notify_style_update()
         self._painter.clear()
-        self._strip = None
-
-    def refresh(
-        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
-    ) -> Gauge:
-        """Draw anew."""
-        self._strip = None
-        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        return self
 
     def watch_shown(self) -> None:
         """Paint the next picture of the motion, where it is another one."""
         now = time.monotonic()
         if self.shown != self._target and now < self._moved_at + MOVE_FRAME_S:
             return
-        if self._strip is None or self._draw(self._strip.cell_length) != self._strip:
+        if self._drawn is None or self._draw(self._drawn.cell_length) != self._drawn:
             self._moved_at = now
             self.refresh()
 
@@ -213,11 +204,10 @@ class Gauge(Widget):
         """The one line."""
         width = self.size.width
         try:
-            if self._strip is None or self._strip.cell_length != width:
-                self._strip = self._draw(width)
+            self._drawn = self._draw(width)
         except Exception:
             return blank_strips("the gauge", crop)
-        strips = [self._strip if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
+        strips = [self._drawn if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
         if crop.x == 0 and crop.width == width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]
@@ -226,7 +216,7 @@ class Gauge(Widget):
         app = app_of(self)
         glyphs, places = glyphs_of(app), GaugeLayout.of(width, self.timeline_width)
         gap = max(0, places.figures - places.bar - places.bar_width)
-        status, shown, aside = self._model.status, self.shown, self.aside
+        status, shown, aside = self.model.status, self.shown, self.aside
         freed_bar, freed_figure = self._freed_bar, self._freed_figure
         before = None
         if self.foreseen is not None:
@@ -251,7 +241,7 @@ class Gauge(Widget):
                 to_send=self.to_send,
             )
         spans = [(" " * places.bar, "quiet"), *bar, (" " * gap, "quiet"), *figures]
-        return self._painter.row(spans, width)
+        return self._painter.strip(spans, width)
 
 
 def alarm_of(status: StatusUpdate) -> str:

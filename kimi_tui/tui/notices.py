@@ -1,13 +1,14 @@
 """Notices: one is told on a screen, stands under the last rows of a pane for some seconds or until it is solved, and is listed by `/notices`.
 
-`Notice.of` makes the value from what others wrote, `standing` and `Notices.tell` decide what stands beside it, and `rows_of` draws all that stands.
+`Notice.of` makes the value from what others wrote, `standing` and `Notices.tell` decide what stands beside it, and `notice_rows` draws all that stands.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack, runtime_checkable
 
 from textual import events
 from textual.containers import Container
@@ -29,6 +30,15 @@ MAX_ROWS = 3
 LIST_ROWS = 6
 """Rows for several notices that came at once."""
 _EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
+
+
+class NoticeDetails(TypedDict, total=False):
+    """What may be said of a notice beside its text, as `Notice` has it, of any texts."""
+
+    level: Level
+    advice: str
+    topic: str
+    more: Sequence[str]
 
 
 class Notice(NamedTuple):
@@ -53,21 +63,19 @@ class Notice(NamedTuple):
     until: float = float("inf")
 
     @classmethod
-    def of(
-        cls,
-        text: str,
-        *,
-        level: Level = "info",
-        advice: str = "",
-        topic: str = "",
-        more: Sequence[str] = (),
-    ) -> Notice:
-        """A notice that is told now, of any texts; several stay for as long as each of them would."""
+    def of(cls, text: str, **details: Unpack[NoticeDetails]) -> Notice:
+        """A notice that is told now; several stay for as long as each of them would."""
+        topic, more = details.get("topic", ""), tuple(map(one_line, details.get("more", ())))
         stays_s = float("inf") if topic else STAYS_S * (1 + len(more))
-        until = time.monotonic() + stays_s
-        advice = " ".join(clean(advice).split())
-        others = tuple(map(one_line, more))
-        return cls(one_line(text), level, advice, topic, others, time.time(), until)
+        return cls(
+            one_line(text),
+            details.get("level", "info"),
+            " ".join(clean(details.get("advice", "")).split()),
+            topic,
+            more,
+            at=time.time(),
+            until=time.monotonic() + stays_s,
+        )
 
 
 @runtime_checkable
@@ -84,7 +92,8 @@ def standing(board: tuple[Notice, ...], topic: str | None, now: float) -> tuple[
     return tuple(one for one in board if one.topic != topic and one.until > now)
 
 
-def rows_of(board: Sequence[Notice], width: int, glyphs: Glyphs) -> list[Content]:
+@lru_cache(maxsize=2)
+def notice_rows(board: tuple[Notice, ...], width: int, glyphs: Glyphs) -> Sequence[Content]:
     """The newest notices that fit, each with its advice under it, in rows of so many cells; a list stands alone."""
     room = max(8, width - 6)
     rows: list[Content] = []
@@ -164,11 +173,11 @@ class Notices(Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as there are at that width, which is not the widget's own before it has a place."""
-        return len(rows_of(self.board, width, glyphs_of(self)))
+        return len(notice_rows(self.board, width, glyphs_of(self)))
 
     def render(self) -> Content:
         """All rows."""
-        return Content("\n").join(rows_of(self.board, self.size.width, glyphs_of(self)))
+        return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:
         """A third click selects what the second one did: Textual would select all that stands in the same pane."""
@@ -192,12 +201,14 @@ class NoticingPane(Container):
     notices: Notices | None = None
     """Put in their place with the first one."""
 
-    def tell(self, notice: Notice) -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> Notice:
         """Show a notice."""
+        notice = Notice.of(text, **details)
         if self.notices is None:
             self.notices = Notices()
             self.mount(self.notices)
         self.notices.tell(notice)
+        return notice
 
     def solve(self, topic: str = "") -> None:
         """Take away the notice of a topic; without one, what would pass by itself."""

@@ -9,7 +9,6 @@ not at all, so nothing waits for it, and nothing of it becomes a key. Where it c
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import selectors
@@ -31,7 +30,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.keyboard import InputResumed
+from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
 
@@ -60,6 +59,10 @@ _COLOUR = re.compile(
 )
 _BACKGROUND = "1"
 _LIGHT = "2"
+
+
+class InputResumed(Message):
+    """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
 
 
 class BackgroundTold(Message):
@@ -414,12 +417,9 @@ class TerminalInput(LinuxDriver):
         super().start_application_mode()
         # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
         # one another the older one could be told last, and would stay.
-        signal.signal(signal.SIGWINCH, partial(self._size_changed, asyncio.get_running_loop()))
+        Callbacks(report_of(self._app)).on_signal(signal.SIGWINCH, self._tell_size)
         if self._asks_background:
             self.ask_background()
-
-    def _size_changed(self, loop: asyncio.AbstractEventLoop, *_: object) -> None:
-        loop.call_soon_threadsafe(self._tell_size)
 
     def _tell_size(self) -> None:
         if not self._in_band_window_resize:

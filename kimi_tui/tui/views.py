@@ -6,7 +6,6 @@ Timeline and gauge are imported when they are first shown, after the first paint
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import Report, each, report_of
@@ -138,7 +137,7 @@ class Views:
             return
         self._transcript.show_whole(untold.chat, untold.flow)
         self.timeline.show_whole(untold.timeline)
-        self.gauge.model = untold.gauge
+        self.gauge.show_model(untold.gauge)
 
     def glance(self, records: Sequence[EventRecord]) -> None:
         """Show the end of a history until all of it is told."""
@@ -154,7 +153,10 @@ class Views:
             live: whether they may move something; None: by their age.
         """
         # One that cannot take something is no reason for the others to stand still.
-        each((records,), partial(self._transcript.apply, live=live), self._broken)
+        try:
+            self._transcript.apply(records, live=live)
+        except Exception as error:
+            self._broken(error)
         for shown in (self.timeline, self.gauge):
             changed = False
             for record in records:
@@ -185,7 +187,8 @@ class Views:
     ) -> None:
         """Show these in place of what is shown; with a flow it is known where the chat's blocks stand."""
         self._transcript.show_model(chat, flow)
-        self.timeline.model, self.gauge.model = timeline, gauge
+        self.timeline.show_model(timeline)
+        self.gauge.show_model(gauge)
 
     async def rebuild(
         self,

@@ -10,7 +10,7 @@ import pytest
 from support.chat_server import ChatServerThread, strict
 from support.program import Program
 
-from kimi_tui.tui.main.hints import WORDS
+from kimi_tui.tui.main.first_time_hints import WORDS
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from support.conversation import Conversation
 from kimi_tui.projection.blocks import AgentBlock, Block, CompactionBlock, DMailBlock, NoticeBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import LayoutRoom
-from kimi_tui.tui.transcript.cards import compaction_card, dmail_card
-from kimi_tui.tui.transcript.layout import rows_of
+from kimi_tui.tui.transcript.layout import compaction_card, dmail_card, rows_of
 from kimi_tui.tui.transcript.motion import motion_of
 from kimi_tui.wire.events import (
     CheckpointCreated,

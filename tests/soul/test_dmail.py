@@ -19,7 +19,7 @@ from kimi_tui.soul.messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.rows import LayoutRoom
-from kimi_tui.tui.transcript.cards import tool_card
+from kimi_tui.tui.transcript.layout import tool_card
 from kimi_tui.wire import events as ev
 
 

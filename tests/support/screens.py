@@ -19,7 +19,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.letters import LetterRun, SeenQuestion
+from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen

@@ -77,7 +77,8 @@ class TimeTravelApp(App[None]):
     async def on_mount(self) -> None:
         self.timeline.overlay = self.size.width < 100
         self.gauge.timeline_width = 0 if self.size.width < 100 else self._width
-        self.timeline.model, self.gauge.model = TimelineModel(), GaugeModel()
+        self.timeline.show_model(TimelineModel())
+        self.gauge.show_model(GaugeModel())
         for start in range(0, len(self._records), RECORDS_AT_ONCE):
             self._apply(self._records[start : start + RECORDS_AT_ONCE])
             await asyncio.sleep(0)

@@ -41,8 +41,7 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import StyledText, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import CHORDS, QuietKeyboard, key_of, keys_of
-from kimi_tui.tui.letters import LetterRun
+from kimi_tui.tui.keyboard import CHORDS, LetterRun, QuietKeyboard, key_of, keys_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of

@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.letters import TOO_EARLY, LetterAnswerScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, LetterAnswerScreen
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar

@@ -321,7 +321,7 @@ async def send_dmail(
     screen.return_to_prompt()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     screen.tell(f"Your D-Mail arrived at {name_of(screen, target)}.{back}", advice=WAY_BACK)
-    screen.conversation.let_on()
+    screen.conversation.resume()
 
 
 async def compact_part(

@@ -347,7 +347,7 @@ async def fork_at(
         made = await soul.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
         prompt = screen.kimi.images.with_chips(made.prompt, made.images)
-        screen.leave_for(screen.conversation.forked(made.session_id, prompt, back))
+        screen.leave_for(screen.conversation.fork_launch(made.session_id, prompt, back))
 
 
 async def export(screen: MainScreen, argument: str) -> None:
@@ -418,7 +418,9 @@ async def sessions(screen: MainScreen, argument: str) -> None:
 
     launch = await screen.ask(
         SessionsScreen(
-            screen.conversation.anew()._replace(in_demo=screen.conversation.demo, plays=False),
+            screen.conversation.new_launch()._replace(
+                in_demo=screen.conversation.demo, plays=False
+            ),
             soul.session.dir.parents[2],
             soul.session.id,
             lambda title: screen.start(rename(screen, title)),
@@ -431,7 +433,7 @@ async def sessions(screen: MainScreen, argument: str) -> None:
 
 def new(screen: MainScreen, argument: str) -> None:
     """Leave this session and begin another."""
-    screen.leave_for(screen.conversation.anew())
+    screen.leave_for(screen.conversation.new_launch())
 
 
 def files_said(files: Sequence[FileOutcome]) -> str:

@@ -90,7 +90,7 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
         raise KeyError(f"There is no world line {world_line}.")
     now = screen.views.gauge
     gauge = Gauge()
-    gauge.model = now.model
+    gauge.show_model(now.model)
     used = now.model.status.used
     comparison = await asyncio.to_thread(Comparison, found.other, found.live)
     page = CompareScreen(

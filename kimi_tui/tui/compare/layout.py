@@ -21,7 +21,7 @@ from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.pictures import CellRow
 from kimi_tui.tui.rows import LayoutRoom, Line, Span, plain_rows, style_parts
-from kimi_tui.tui.transcript.cards import image_rows
+from kimi_tui.tui.transcript.layout import image_rows
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Unpack
 
 from rich.cells import cell_len
-from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -39,19 +38,18 @@ from kimi_tui.tui.frame import (
 )
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.letters import LetterGate
-from kimi_tui.tui.notices import Notice, NoticingPane
+from kimi_tui.tui.keyboard import LetterGate
+from kimi_tui.tui.notices import NoticeDetails, NoticingPane
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
 from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
-    from kimi_tui.tui.notices import Level
     from kimi_tui.wire.display import ImageBlock
 
 
@@ -93,8 +91,9 @@ _STYLES = (
 )
 
 
-def _text(spans: Iterable[tuple[StyledText, str]]) -> str:
-    return "".join(text for (text, _), _ in spans)
+def _on(spans: Iterable[StyledText], ground: str) -> list[StyledText]:
+    """The spans on a ground, but for those that have their own."""
+    return [(text, style if "@" in style else f"{style}@{ground}") for text, style in spans]
 
 
 class RowsPane(ScrollView, can_focus=False):
@@ -116,7 +115,7 @@ class RowsPane(ScrollView, can_focus=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self._painter = SpanPainter(self, "compare")
+        self._painter = Painter(self, "compare", blank="ink")
 
     def on_mount(self) -> None:
         """Take the thin scrollbar."""
@@ -127,11 +126,11 @@ class RowsPane(ScrollView, can_focus=False):
         """Cells to draw on, the scrollbar's included."""
         return self.outer_size.width or app_of(self).size.width
 
-    def spans_of(self, row: int) -> list[tuple[StyledText, str]]:
-        """The spans of a row, each with the name of its ground."""
+    def spans_of(self, row: int) -> list[StyledText]:
+        """The spans of a row; those that name no ground stand on the page."""
         raise NotImplementedError
 
-    def spans_below(self) -> list[tuple[StyledText, str]]:
+    def spans_below(self) -> list[StyledText]:
         """The spans of a row under the last one."""
         return []
 
@@ -148,15 +147,14 @@ class RowsPane(ScrollView, can_focus=False):
             return blank_strips("a comparison", crop)
 
     def _painted(self, crop: Region) -> list[Strip]:
-        top, width, painter = round(self.scroll_y), self.width, self._painter
+        top, width = round(self.scroll_y), self.width
         strips: list[Strip] = []
         for y in range(crop.y, crop.bottom):
             row = top + y
             spans = self.spans_of(row) if row < self.virtual_size.height else self.spans_below()
-            strip = Strip([Segment(text, painter.style(name, on)) for (text, name), on in spans])
-            strip = strip.adjust_cell_length(width, painter.style("ink", "page"))
-            strips.append(with_selection(self, strip, row, self._text_of))
-        return [strip.crop(crop.x, crop.right) for strip in painter.filtered(strips, "page")]
+            strip = self._painter.strip(spans, width, "page")
+            strips.append(with_selection(self, self._painter, strip, row, self._text_of))
+        return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def on_click(self, event: events.Click) -> None:
         """Post which row was clicked, and where in it; a second click selects the word, a third one the row."""
@@ -169,7 +167,8 @@ class RowsPane(ScrollView, can_focus=False):
         return 0, self.width
 
     def _text_of(self, row: int) -> str:
-        return _text(self.spans_of(row)) if 0 <= row < self.virtual_size.height else ""
+        spans = self.spans_of(row) if 0 <= row < self.virtual_size.height else ()
+        return "".join(text for text, _ in spans)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """What is selected, to be copied."""
@@ -314,7 +313,7 @@ class CompareSides(RowsPane):
                 self._selected[self.side] = index
         self.refresh()
 
-    def spans_of(self, row: int) -> list[tuple[StyledText, str]]:
+    def spans_of(self, row: int) -> list[StyledText]:
         """Both sides and the divider."""
         rows = self._message_rows
         if rows is None:
@@ -323,20 +322,17 @@ class CompareSides(RowsPane):
         glyphs = glyphs_of(self)
         return [
             *self._cell("other", rows, row, width, glyphs.edge),
-            ((glyphs.step, "line"), "page"),
+            (glyphs.step, "line"),
             *self._cell("live", rows, row, self.width - width - 1, glyphs.edge),
         ]
 
-    def spans_below(self) -> list[tuple[StyledText, str]]:
+    def spans_below(self) -> list[StyledText]:
         """The divider goes down to the end of the pane."""
-        return [
-            ((" " * self.column_width(), "ink"), "page"),
-            ((glyphs_of(self).step, "line"), "page"),
-        ]
+        return [(" " * self.column_width(), "ink"), (glyphs_of(self).step, "line")]
 
     def _cell(
         self, side: Side, rows: ComparisonRows, row: int, width: int, edge: str
-    ) -> Iterable[tuple[StyledText, str]]:
+    ) -> list[StyledText]:
         cell = rows.cell(side, row)
         ground = "band" if cell.is_band else "page"
         spans = fitted(list(cell.spans), width)
@@ -346,7 +342,7 @@ class CompareSides(RowsPane):
             first, *rest = spans
             mark: StyledText = (edge, "accent" if self.focused_here else "quiet")
             spans = [mark, (first[0][1:], first[1]), *rest]
-        return [(span, ground) for span in spans]
+        return _on(spans, ground)
 
 
 class CompareFiles(RowsPane):
@@ -414,14 +410,14 @@ class CompareFiles(RowsPane):
             self.selected = self._rows[row][1]
             self.toggle()
 
-    def spans_of(self, row: int) -> list[tuple[StyledText, str]]:
+    def spans_of(self, row: int) -> list[StyledText]:
         """One row."""
         spans, index = self._rows[row]
         if index != self.selected or index < 0 or not self.focused_here:
-            return [(span, "page") for span in spans]
+            return spans
         edge: StyledText = (glyphs_of(self).edge, "accent")
         first, *rest = fitted(spans, self.width)
-        return [(span, "select") for span in (edge, (first[0][1:], first[1]), *rest)]
+        return _on((edge, (first[0][1:], first[1]), *rest), "select")
 
 
 class CompareAnswer(NamedTuple):
@@ -572,9 +568,9 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             return Content("\n").join([left, names, blank])
         return Content("\n").join([Content(""), left, Content(""), names, blank])
 
-    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
         """Show a notice for a few seconds."""
-        self._pane.tell(Notice.of(text, level=level, advice=advice))
+        self._pane.tell(text, **details)
 
     # --- keys
 

@@ -25,7 +25,7 @@ from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.letters import TOO_EARLY, LetterAnswerScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, LetterAnswerScreen
 from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar

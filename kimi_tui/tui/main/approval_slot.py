@@ -35,11 +35,6 @@ class ApprovalSlot:
         self._foresees = False
         """Whether chat and gauge show what the D-Mail would take that waits for an answer."""
 
-    def wait_anew(self) -> None:
-        """What is pressed right now was not meant for the request."""
-        if self.panel is not None:
-            self.panel.wait_anew()
-
     def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
         """Bring the screen in line with the requests that wait."""
         from kimi_tui.tui.approval.panel import ApprovalPanel

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.prompt.area import may_be_path
+from kimi_tui.tui.prompt.command import Command
 
 if TYPE_CHECKING:
     from textual.widgets.text_area import Selection
 
     from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.area import Draft
-    from kimi_tui.tui.prompt.command import Command
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
 
 MOST_OFFERED = 50
@@ -54,6 +54,16 @@ def mention(path: str) -> str:
     return f'@"{escaped}"'
 
 
+def _is_meant(first: Command | MenuOffer, text: str) -> bool:
+    """Whether Enter is about the first row before the arrows have chosen.
+
+    Not where a slash stands alone: first is what was used last then, which may have ended or undone something.
+    """
+    if not isinstance(first, Command) or not text:
+        return True
+    return text != "/" and first.is_begun_by(text) and first.is_named_by(text)
+
+
 class Completion:
     """Follows what is written in the prompt of a screen, with a menu that is made when something is offered first.
 
@@ -72,9 +82,13 @@ class Completion:
         """What was sent in other folders."""
         self._mention_at: int | None = None
         """Where the path begins that is being typed; None while none is."""
+        self._begun: Command | None = None
+        """The command whose argument is being typed."""
         self._closed_for: str | None = None
+        self._listed_for = ""
+        """The text for which the menu lists what it does."""
         self._followed: tuple[str, Selection] | None = None
-        """The text, and the cursor in it, for which the menu offers what it does."""
+        """The newest text that was followed, and the cursor in it."""
 
     # --- what is offered
 
@@ -104,15 +118,40 @@ class Completion:
         if text == self._closed_for:
             return
         self._closed_for = None
-        offers = self.offers()
+        found, is_hint = self.offers(), False
+        if found is None and text.startswith("/"):
+            found, is_hint = self._commands(text)
+        elif found is None:
+            self._begun, found = None, ()
         if self.menu is None:
-            if not offers and not text.startswith("/"):
+            if not found:
                 return
             from kimi_tui.tui.prompt.menu import CommandMenu
 
-            self.menu = CommandMenu(screen.commands, screen.keys, values=screen.values)
+            self.menu = CommandMenu(screen.keys)
             screen.chat_pane.put_menu(self.menu)
-        self.menu.follow(text, offers)
+        is_same_text, self._listed_for = text == self._listed_for, text
+        self.menu.show(
+            found,
+            is_first_chosen=bool(found) and _is_meant(found[0], text),
+            is_hint=is_hint,
+            is_same_text=is_same_text,
+        )
+
+    def _commands(self, text: str) -> tuple[Sequence[Command], bool]:
+        """The commands that a text may become, or while an argument is typed the command with its values.
+
+        Returns:
+            them, and whether it is only a hint of what the argument may be.
+        """
+        screen = self._screen
+        begun, self._begun = self._begun, screen.commands.argument_of(text)
+        if self._begun is None:
+            return screen.commands.offered(text), False
+        if self._begun is not begun and self._begun.name == "model":
+            screen.conversation.learn_models()
+        entries = screen.commands.with_values(text, screen.values())
+        return entries or (self._begun,), not entries
 
     @property
     def is_behind(self) -> bool:
@@ -121,8 +160,9 @@ class Completion:
         return self._followed != (area.text, area.selection)
 
     def _keep_up(self) -> None:
+        """Follow what was typed or put into the prompt a moment ago, which the screen has not heard of yet."""
         if self.is_behind:
-            self.follow()
+            self._screen.follow_prompt()
 
     def offers(self) -> Sequence[MenuOffer] | None:
         """What the menu offers in the place of commands; None for commands."""
@@ -141,7 +181,7 @@ class Completion:
         if self._mention_at != mentioned[0]:
             # What others have done to the files meanwhile is seen with the next path that is named.
             self._mention_at = mentioned[0]
-            conversation.look_again()
+            conversation.mark_files_stale()
         return [
             MenuOffer(
                 mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True
@@ -188,13 +228,8 @@ class Completion:
 
     def pick(self) -> str:
         """The name of the command that Enter runs; empty where what stands there is sent as it is."""
-        if self.menu is not None:
-            self._keep_up()
-            return self.command.name if self.command is not None else ""
-        # Typed and sent before the menu could open.
-        text = self._screen.prompt.area.text
-        offered = self._screen.commands.offered(text) if text != "/" else ()
-        return next((command.name for command in offered if command.is_begun_by(text)), "")
+        self._keep_up()
+        return self.command.name if self.command is not None else ""
 
     def click(self) -> str:
         """The row under the pointer was chosen: the name of the command to run, which the prompt holds no more, or empty."""

@@ -509,8 +509,8 @@ class Conversation:
         self.lists_files = not files.paths
         self._screen.follow_prompt()
 
-    def look_again(self) -> None:
-        """The files may be others by now: they are looked at when they are asked for."""
+    def mark_files_stale(self) -> None:
+        """The files of the folder may be others by now: they are listed anew when a path is typed next."""
         self._files_stale = True
 
     def go_on(self) -> None:
@@ -525,8 +525,8 @@ class Conversation:
         elif self.state.can_resume and not soul.running:
             self._turn = self.start(soul.resume())
 
-    def let_on(self) -> None:
-        """Let the agent go on at once, with what an operation put before it."""
+    def resume(self) -> None:
+        """Have the agent begin a turn without a new message, as after a D-Mail; nothing while one runs."""
         soul = self.soul
         if soul is not None and not soul.running:
             self._turn = self.start(soul.resume())
@@ -675,14 +675,14 @@ class Conversation:
         """The demo that the session belongs to; None elsewhere."""
         return self._opened.demo if self._opened is not None else None
 
-    def anew(self) -> Launch:
-        """How to start a new session in the same folder."""
+    def new_launch(self) -> Launch:
+        """The launch of a new session in the same folder."""
         return self._launch._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
-    def forked(self, session_id: str, prompt: str, more: str = "") -> Launch:
-        """How to open a fork of this session.
+    def fork_launch(self, session_id: str, prompt: str, more: str = "") -> Launch:
+        """The launch of a fork of this session.
 
         Args:
             session_id: of the fork.

@@ -106,7 +106,13 @@ class Drafts:
             screen.give_back(texts)
         if texts or self._images:
             await self.keep_follow_ups()
-        screen.tell_left_out()
+        if lost := chips.lost(screen.prompt.area.text):
+            # Of a draft that was too large, or that another program kept, only the words are there.
+            screen.tell(
+                f"Not kept with the draft: {', '.join(lost)}.",
+                level="warning",
+                advice="Paste it again, or delete it from the message.",
+            )
 
     def draft_changed(self) -> None:
         """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from kimi_tui.tui.keyboard import TypeAhead, key_of, keys_of
-from kimi_tui.tui.letters import CursorLetters, LetterGate
+from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
 from kimi_tui.tui.prompt.area import may_be_path
 from kimi_tui.tui.screens import app_of
 
@@ -39,14 +38,14 @@ class Keystrokes:
         last_key_at: tells when a key was last pressed, in monotonic time.
 
     Attributes:
-        ahead: holds back what is typed behind a key that opens something.
+        type_ahead: holds back what is typed behind a key that opens something.
         written_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
     """
 
     def __init__(self, screen: MainScreen, last_key_at: Callable[[], float]) -> None:
         self._screen = screen
         self._last_key_at = last_key_at
-        self.ahead = TypeAhead(screen, self._hand_on)
+        self.type_ahead = TypeAhead(screen, self._hand_on)
         self._letters = LetterGate(screen, self._write_here, self._act, self._tell_no_key)
         self._cursor_letters = CursorLetters(
             screen, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
@@ -68,9 +67,9 @@ class Keystrokes:
         is_copying = screen.is_current and screen.focused is view and view.is_copying
         if is_copying and isinstance(event, events.Key):
             return await self._cursor_letters.takes(event)
-        if not self.ahead.is_holding and screen.is_active and await self._takes_text(event):
+        if not self.type_ahead.is_holding and screen.is_active and await self._takes_text(event):
             return True
-        if self.ahead.takes(event):
+        if self.type_ahead.takes(event):
             return True
         if screen.is_current and screen.focused is None and screen.prompt.area.display:
             screen.focus_prompt()

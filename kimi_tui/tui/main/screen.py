@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -39,7 +39,7 @@ from kimi_tui.tui.main.hints import (
     hints,
 )
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
-from kimi_tui.tui.notices import STAYS_S, Notice
+from kimi_tui.tui.notices import STAYS_S, Notice, NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
@@ -68,17 +68,16 @@ if TYPE_CHECKING:
     from kimi_tui.images import Image
     from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.main.hints import FirstTime, FirstTimeHints
+    from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.main.prompt_modes import PromptModes
     from kimi_tui.tui.main.reader import Reader
     from kimi_tui.tui.main.session_setup import EarlierSession
-    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.views import Views
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import Event, EventRecord, LineChanged
+    from kimi_tui.wire.events import EventRecord, LineChanged
 
 T = TypeVar("T")
 
@@ -117,6 +116,7 @@ class MainScreen(Screen[None]):
         keystrokes: where what is typed lands.
         n_changes: how many operations have changed what is live or its files since the session was opened.
         told: the newest notices, oldest first.
+        first_time_hints: None before the session is open, and in a demo.
     """
 
     AUTO_FOCUS = "PromptArea"
@@ -168,12 +168,10 @@ class MainScreen(Screen[None]):
         self._reader: Reader | None = None
         self._prompt_modes: PromptModes | None = None
         self._image_input: ImageInput | None = None
-        self._first_times: FirstTimeHints | None = None
+        self.first_time_hints: FirstTimeHints | None = None
         self._returned = rewind.ReturnedMessages()
         self._uses: list[str] = []
         """What was sent and the menu is not ordered by yet."""
-        self._begun: Command | None = None
-        """The command whose argument is being typed."""
         self._is_whole = True
         """Whether all that happened could be shown when it was last drawn anew."""
         self._is_left = False
@@ -183,21 +181,20 @@ class MainScreen(Screen[None]):
         self._timeline_from: Widget | None = None
         """What had the keys before the timeline."""
         self._chat_from: Widget | None = None
-        """What led into the chat, and has the keys again after it; None for the prompt."""
+        """What had the keys before the chat, and gets them back; None for the prompt."""
         self._search_from: Widget | None = None
         """What had the keys before the search."""
         self._warned_at = -WARNED_S
         self._escaped_at = 0.0
         self._looked: Prospect | None = None
-        """What the user looks at on the timeline."""
+        """What going to the selected row of the timeline would leave, as it told last; None while none is looked at."""
         self._foreseen: Prospect | None = None
         """What chat and gauge show."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
-        self._is_left = False
         self._of_line: AnswersOnce[Any] | None = None
-        """What is asked of the conversation as it is now."""
+        """The question of `ask_of_line`; None while there is none."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
 
@@ -292,7 +289,11 @@ class MainScreen(Screen[None]):
         if self._launch.offers_files:
             self.start(rewind.offer_files(self))
         if not self._launch.demo:
-            await self._learn_hints()
+            from kimi_tui.app_paths import hints_file
+            from kimi_tui.tui.main.first_time_hints import FirstTimeHints
+
+            self.first_time_hints = FirstTimeHints(self, hints_file(data_dir()))
+            await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
         """The disk took no session: what was written stays in the prompt, and the next thing that needs one tries again."""
@@ -309,15 +310,6 @@ class MainScreen(Screen[None]):
             self.solved(REFUSED)
             self.transcript.reading = READING
             self._open()
-
-    async def _learn_hints(self) -> None:
-        from kimi_tui.app_paths import hints_file
-        from kimi_tui.tui.main.hints import FirstTimeHints
-
-        self._first_times = FirstTimeHints(
-            hints_file(data_dir()), self.keys, self.conversation.start
-        )
-        await self._first_times.learn()
 
     async def may_end(self) -> bool:
         """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
@@ -359,27 +351,27 @@ class MainScreen(Screen[None]):
             work: that.
             opens: it opens a screen or a field, which what is typed until then is meant for.
         """
-        self.conversation.start(work, self.keystrokes.ahead.opening() if opens else None)
+        self.conversation.start(work, self.keystrokes.type_ahead.opening() if opens else None)
 
     @contextmanager
     def leaving(self) -> Generator[None]:
-        """What is typed in this context is meant for the session that it ends with; for this one where it ends with none."""
-        self.keystrokes.ahead.leave()
+        """Hold keys back in this context: for the session that it calls `leave_for` with, or if it calls for none, for this one."""
+        self.keystrokes.type_ahead.leave()
         self._is_left = False
         try:
             yield
         finally:
             if not self._is_left:
-                self.keystrokes.ahead.stay()
+                self.keystrokes.type_ahead.stay()
 
     def leave_for(self, launch: Launch) -> None:
         """Let another session take the place of this one."""
         self._is_left = True
-        self.keystrokes.ahead.leave()
+        self.keystrokes.type_ahead.leave()
         self.post_message(SessionChosen(launch))
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
-        """Ask about what an operation would do now: the question ends where another one comes before the answer."""
+        """Ask about an operation on the conversation as it is; None also when another operation changes that first."""
         self._of_line = question
         try:
             return await self.ask(question)
@@ -412,23 +404,14 @@ class MainScreen(Screen[None]):
 
     # --- notices and faults
 
-    def tell(
-        self,
-        text: str,
-        *,
-        level: Level = "info",
-        advice: str = "",
-        topic: str = "",
-        more: Sequence[str] = (),
-    ) -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
         """Show a notice for a few seconds; with a topic, until that is solved; with `more`, several that came at once."""
-        notice = Notice.of(text, level=level, advice=advice, topic=topic, more=more)
-        self.told.append(notice)
-        # Where the timeline floats it would cover what is said in the chat; what stays until solved is there afterwards.
-        covered = self.timeline_pane.floats and not topic
-        panes = (self.chat_pane, self.timeline_pane)
-        panes[not covered].solve()
-        panes[covered].tell(notice)
+        here, there = self.chat_pane, self.timeline_pane
+        if self.timeline_pane.floats and not details.get("topic"):
+            # It would cover what is said in the chat; what stays until solved is there afterwards.
+            here, there = there, here
+        there.solve()
+        self.told.append(here.tell(text, **details))
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -459,7 +442,8 @@ class MainScreen(Screen[None]):
                 # A rewind, or the arrows, may bring the message back into the prompt.
                 self.kimi.images.with_chips(event.text, event.images)
         for record in records if live else ():
-            self._first_of(record.event)
+            if self.first_time_hints is not None:
+                self.first_time_hints.hear(record.event)
             match record.event:
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
@@ -473,41 +457,12 @@ class MainScreen(Screen[None]):
                     self._returned.said()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
-                    self.conversation.look_again()
+                    self.conversation.mark_files_stale()
                     self._follow_branch()
                 case _:
                     pass
         if live and self._reader is not None:
             self._reader.hear(records)
-
-    def _first_of(self, event: Event) -> None:
-        """Give the hint that belongs to what happens, if it happens for the first time."""
-        from kimi_tui.tools.sandbox.policy import IN_THE_WAY
-        from kimi_tui.tui.main.hints import FULL
-        from kimi_tui.wire import events as wire
-
-        match event:
-            case wire.ContextReverted(reason="dmail", author="agent"):
-                self._first_time("dmail")
-            case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
-                self._first_time("context")
-            case wire.SteerQueued():
-                self._first_time("steered")
-            case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
-                self._first_time("refused")
-            case wire.TurnEnd(reason="interrupted") if not self.conversation.state.own_command:
-                self._first_time("stopped")
-            case wire.TurnEnd(reason="done"):
-                if not self._first_time("turn"):
-                    self._first_time("help")
-            case _:
-                pass
-
-    def _first_time(self, what: FirstTime) -> bool:
-        """Give a hint over the prompt, where that is on view and nothing is asked; whether it is given now."""
-        is_free = self.is_current and self.prompt.display and not self.reading
-        hints = self._first_times if is_free and self.kimi.launch.config.hints else None
-        return hints is not None and hints.happened(what, partial(setattr, self.prompt, "hint"))
 
     def found(self, found: EarlierSession) -> None:
         """Show what is known of the session, until all of it is there."""
@@ -543,10 +498,11 @@ class MainScreen(Screen[None]):
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
-        self._approvals.wait_anew()
+        if (panel := self.question) is not None:
+            panel.wait_anew()
 
     def history_told(self) -> None:
-        """All that was drawn as history is to be seen."""
+        """The history was read: show all of it."""
         self.views.timeline.reading = ""
         self.views.history_told()
 
@@ -724,20 +680,17 @@ class MainScreen(Screen[None]):
         self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
             self._learn_uses(())
-        if "[Pasted " in area.text and area.chip is not None:
-            self._first_time("pasted")
-        self.follow_prompt()
+        if self.first_time_hints is not None and "[Pasted " in area.text and area.chip is not None:
+            self.first_time_hints.happened("pasted")
+        # Unless the cursor was heard of before, which a letter moves as well.
+        self._cursor_moved()
         if self._frame.views is not None:
             self._frame.views.gauge.to_send = area.chip_tokens
         if (drafts := self.conversation.drafts) is not None:
             drafts.draft_changed()
-        command = self.commands.argument_of(area.text)
-        if command is not self._begun and command is self.commands["model"]:
-            self.conversation.learn_models()
-        self._begun = command
 
     @on(PromptArea.SelectionChanged)
-    def _moved(self) -> None:
+    def _cursor_moved(self) -> None:
         """What is offered depends on where the cursor is."""
         if self.completion.is_behind:
             self.follow_prompt()
@@ -768,16 +721,6 @@ class MainScreen(Screen[None]):
 
             self._image_input = ImageInput(self)
         return self._image_input
-
-    def tell_left_out(self) -> None:
-        """Say so where a draft of another run names an image: with that only its words were kept."""
-        if lost := self.kimi.images.lost(self.prompt.area.text):
-            names = ", ".join(lost)
-            self.tell(
-                f"Not kept with the draft: {names}.",
-                level="warning",
-                advice="Paste it again, or delete it from the message.",
-            )
 
     async def images_of(self, text: str) -> Sequence[Image] | None:
         """The images that a message names by their chips; None where one is gone, and the user was told so."""
@@ -825,10 +768,6 @@ class MainScreen(Screen[None]):
     @on(PromptArea.ImageOpened)
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
         self.image_input.open(self.kimi.images[event.chip].facts)
-
-    @on(PromptArea.EditorPressed)
-    def _editor_pressed(self) -> None:
-        self.action_command("editor")
 
     def on_command_menu_clicked(self) -> None:
         """A row of the menu was clicked."""
@@ -1033,9 +972,10 @@ class MainScreen(Screen[None]):
 
     @contextmanager
     def foreseen(self, prospect: Prospect) -> Generator[None]:
-        """Chat and gauge show what going there would take and leave, where the timeline has them show nothing yet.
+        """In this context chat and gauge show what going there would take and leave.
 
-        That of a D-Mail, which the timeline does not know of, they show all the same.
+        While the timeline has the keys they go on to follow its selected row, but for a D-Mail: the timeline does not know
+        what that would take.
         """
         looked, on_timeline = self._looked, self.timeline_pane.has_keys
         if on_timeline and not prospect.words_stay:
@@ -1104,8 +1044,8 @@ class MainScreen(Screen[None]):
         """Whether a key or paste waits or was taken, and is not to be handed on; called by the app before it does so."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self._quit_no_more()
-        if self._first_times is not None:
-            self._first_times.key_pressed()
+        if self.first_time_hints is not None:
+            self.first_time_hints.key_pressed()
         return await self.keystrokes.takes(event)
 
     def on_screen_resume(self) -> None:
@@ -1116,12 +1056,12 @@ class MainScreen(Screen[None]):
             panel.wait_anew()
 
     def _look_away(self) -> None:
-        if self._frame.views is not None and not self.timeline_pane.has_keys:
-            self._frame.views.timeline.look_away()
+        if self._looked is not None and not self.timeline_pane.has_keys:
+            self.views.timeline.look_away()
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
-        self.keystrokes.ahead.screen_opened()
+        self.keystrokes.type_ahead.screen_opened()
 
     def focus_timeline(self) -> None:
         """Open the timeline and give it the keys; or close it where it has them."""
@@ -1249,9 +1189,8 @@ class MainScreen(Screen[None]):
 
     def on_approval_panel_too_early(self) -> None:
         """Say why nothing happened, in the question itself."""
-        panel, hints = self.question, self._first_times
-        if panel is not None and hints is not None and self.kimi.launch.config.hints:
-            hints.happened("early", partial(setattr, panel, "hint"))
+        if self.first_time_hints is not None:
+            self.first_time_hints.happened("early", self.question)
 
     def on_approval_panel_keys_changed(self) -> None:
         """The footer lists the keys of the question."""

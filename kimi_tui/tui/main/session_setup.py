@@ -30,7 +30,7 @@ from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.prompt.history import History, history_file, read_history
 from kimi_tui.tui.screens import CannotOpen, DiskRefuses, NoModelNamed
 from kimi_tui.tui.state import MODE_WORDS, title_from
-from kimi_tui.tui.transcript.ahead import import_for
+from kimi_tui.tui.transcript.transcript import import_for
 from kimi_tui.wire.events import EventRecord, TurnBegin
 
 if TYPE_CHECKING:

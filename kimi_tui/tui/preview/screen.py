@@ -20,8 +20,8 @@ from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.letters import LetterRun, unhandled
+from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard, unhandled
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -35,7 +35,6 @@ from kimi_tui.tui.preview.layout import (
 )
 from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
-from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.terminal_input import when_written
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
@@ -95,14 +94,15 @@ class PreviewSheet(Widget):
         self.painted_at = float("inf")
         """Since when it can be seen, in monotonic time."""
         self.sheet = layout.PreviewRows()
-        """As they were laid out last."""
-        self._painter = SpanPainter(self, "preview")
+        """As they were laid out last, for a screen of `_laid_out_for`."""
+        self._laid_out_for: Size | None = None
+        self._painter = Painter(self, "preview")
 
     def lay_out(self) -> None:
         """Make the rows anew for the present size and state."""
-        app = app_of(self)
-        width = layout.frame_width(app.size.width) - 2
-        height, glyphs = layout.rows_for(app.size.height), glyphs_of(app)
+        self._laid_out_for = size = app_of(self).size
+        width = layout.frame_width(size.width) - 2
+        height, glyphs = layout.rows_for(size.height), glyphs_of(self)
         try:
             self.sheet = layout.preview_rows(self.state, width, height, glyphs)
         except Exception:
@@ -123,8 +123,9 @@ class PreviewSheet(Widget):
         return layout.frame_width(viewport.width) - 2
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as were laid out."""
-        self.lay_out()
+        """As many rows as were laid out, anew for another size of the screen."""
+        if self._laid_out_for != app_of(self).size:
+            self.lay_out()
         return len(self.sheet.rows)
 
     def voids(self, event: events.MouseUp) -> bool:
@@ -166,7 +167,7 @@ class PreviewSheet(Widget):
         row, width = self._row(y), self.size.width
         strip = self._painter.strip(row.spans, width)
         if not row.is_selected:
-            return with_selection(self, strip, y, self._text_of)
+            return with_selection(self, self._painter, strip, y, self._text_of)
         first, last = self.sheet.band
         selected = self._painter.strip(row.spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])

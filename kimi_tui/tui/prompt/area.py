@@ -192,9 +192,6 @@ class PromptArea(TextArea):
             super().__init__()
             self.chip = chip
 
-    class EditorPressed(Message):
-        """Ctrl+X Ctrl+E: what stands here is to be written in an editor."""
-
     class ModeChanged(Message):
         """Keys mean something else now, as in vim."""
 
@@ -465,7 +462,7 @@ class PromptArea(TextArea):
         if was_chord and event.key == "ctrl+e":
             event.stop()
             event.prevent_default()
-            self.post_message(self.EditorPressed())
+            await app_of(self).run_action("screen.command('editor')", self)
             return
         if event.key == "ctrl+x" and not self.selected_text:
             self._is_chord = True

@@ -1,12 +1,11 @@
-"""A list to choose from with the arrows: commands, over the prompt while a `/word` is typed, and in the palette.
+"""A list to choose from with the arrows, and the command palette.
 
-In the prompt it also offers files while one is named with `@`, and what was sent before while that is searched. Imported
-with the first of them.
+Over the prompt it lists commands, values behind one, files, or what was sent before; `main.completion` says what, and when.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from textual import events, on
@@ -22,7 +21,7 @@ from textual.widgets import Input
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.keyboard import LineField, key_of
-from kimi_tui.tui.prompt.command import Command, CommandTable, Values
+from kimi_tui.tui.prompt.command import Command, CommandTable
 from kimi_tui.tui.screens import AnswersOnce, sheets
 
 NAME_CELLS = 25
@@ -45,36 +44,26 @@ class MenuOffer(NamedTuple):
 
 
 class CommandMenu(Widget):
-    """Some of the commands; not there while nothing matches. One is chosen, if what is typed does not leave that open.
+    """A list of commands or other offers; not there while it is empty.
 
     Args:
-        commands: all of them.
         keys: those of the configuration, by command.
         rows: how many are shown at once.
         found: the commands to begin with.
-        values: what may follow the commands now.
     """
 
     class Clicked(Message):
         """A command was clicked; it is the chosen one."""
 
     def __init__(
-        self,
-        commands: CommandTable,
-        keys: Mapping[str, str],
-        rows: int = 8,
-        found: tuple[Command, ...] = (),
-        values: Callable[[], Values] = Values,
+        self, keys: Mapping[str, str], rows: int = 8, found: Sequence[Command] = ()
     ) -> None:
         super().__init__()
-        self._commands = commands
         self._keys = keys
         self._rows = rows
         self._room = rows
         self._found: Sequence[Command | MenuOffer] = found
-        self._values = values
         self._chosen: int | None = 0
-        self._followed = ""
         self._is_moved = False
         """Whether the arrows have chosen."""
         self._is_hint = False
@@ -106,34 +95,25 @@ class CommandMenu(Widget):
         first = self._found[0] if self.active else None
         return self.chosen or (first if isinstance(first, Command) else None)
 
-    def follow(self, text: str, offers: Sequence[MenuOffer] | None = None) -> None:
-        """Show what the text in the prompt may become, or, while an argument is typed, what the command takes.
+    def show(
+        self,
+        found: Sequence[Command | MenuOffer],
+        *,
+        is_first_chosen: bool = True,
+        is_hint: bool = False,
+        is_same_text: bool = False,
+    ) -> None:
+        """List these.
 
         Args:
-            text: all of it.
-            offers: what is offered in the place of commands; None for commands.
+            found: in their order.
+            is_first_chosen: the first is chosen; else none is until the arrows choose one.
+            is_hint: it is only said how the command is used, and nothing can be chosen.
+            is_same_text: nothing was typed since: what the arrows have chosen stays chosen.
         """
-        if text != self._followed:
-            self._followed = text
-            self._is_moved = False
-        if offers is not None:
-            self._show(offers, is_hint=False)
-            return
-        command = self._commands.argument_of(text)
-        if command is None:
-            self._show(self._commands.offered(text), is_hint=False)
-            return
-        entries = self._commands.with_values(text, self._values())
-        self._show(entries or (command,), is_hint=not entries)
-
-    def show(self, found: tuple[Command, ...]) -> None:
-        """Offer these."""
-        self._is_moved = False
-        self._show(found, is_hint=False)
-
-    def _show(self, found: Sequence[Command | MenuOffer], *, is_hint: bool) -> None:
-        kept = self._current if self._is_moved else None
-        first = 0 if found and _is_meant(found[0], self._followed) else None
+        kept = self._current if is_same_text and self._is_moved else None
+        self._is_moved &= is_same_text
+        first = 0 if found and is_first_chosen else None
         chosen = found.index(kept) if kept in found else first
         if (found, is_hint, chosen) == (self._found, self._is_hint, self._chosen):
             return
@@ -210,11 +190,7 @@ class CommandMenu(Widget):
         glyphs = glyphs_of(self)
         is_chosen = command is self.chosen
         back = " on $select" if is_chosen else ""
-        key = (
-            drawn(key_of(command.name, self._keys), glyphs)
-            if command.name in self._commands
-            else ""
-        )
+        key = drawn(key_of(command.name, self._keys), glyphs)
         name = cut(drawn(command.usage, glyphs), NAME_CELLS, glyphs.cut)
         room = max(0, width - NAME_CELLS - 4 - len(key) - 2)
         row = Content.assemble(
@@ -224,16 +200,6 @@ class CommandMenu(Widget):
         )
         gap = " " * max(1, width - row.cell_length - len(key))
         return Content.assemble(row, (gap, f"$ink{back}"), (key, f"$ink-quiet{back}"))
-
-
-def _is_meant(first: Command | MenuOffer, text: str) -> bool:
-    """Whether Enter is about the first row before the arrows have chosen.
-
-    Not where a slash stands alone: first is what was used last then, which may have ended or undone something.
-    """
-    if isinstance(first, MenuOffer) or not text:
-        return True
-    return text != "/" and first.is_begun_by(text) and first.is_named_by(text)
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
@@ -269,7 +235,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         super().__init__()
         self._commands = commands
         self._input = LineField(placeholder="Find a command")
-        self._menu = CommandMenu(commands, keys, rows=14, found=found(commands, ""))
+        self._menu = CommandMenu(keys, rows=14, found=found(commands, ""))
 
     def compose(self) -> ComposeResult:
         """A field over a list, in one frame."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -22,8 +22,8 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, Hint, SessionFrame, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.letters import LetterGate
-from kimi_tui.tui.notices import Notice
+from kimi_tui.tui.keyboard import LetterGate
+from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.screens import (
     AnswersOnce,
     ImageChosen,
@@ -37,7 +37,6 @@ from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
-    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
@@ -316,9 +315,9 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
         return await forked(self._launch, recorded, head.uid, whole=player.is_whole)
 
-    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
         """Show a notice for a few seconds."""
-        self._frame.chat_pane.tell(Notice.of(text, level=level, advice=advice))
+        self._frame.chat_pane.tell(text, **details)
 
     def _tell(self, words: str) -> None:
         self.tell(words, level="warning")

@@ -22,7 +22,7 @@ from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, spans_width
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.span_painter import SpanPainter
+from kimi_tui.tui.painter import Painter
 
 _RANK = {"turn": 0, "rewind": 1, "compaction": 2, "dmail": 3}
 _MARKER_STYLES = {"turn": "user", "rewind": "lost", "compaction": "compaction", "dmail": "dmail"}
@@ -211,7 +211,7 @@ class Scrubber(Widget, can_focus=True):
         self._aim: int | None = None
         """What was sought and is not shown yet: the next key goes on from there."""
         self._dragging = False
-        self._painter = SpanPainter(self, "scrubber")
+        self._painter = Painter(self, "scrubber")
 
     def follow(self, recording: Recording, clock: PlaybackClock) -> None:
         """Show this recording and where its clock stands."""
@@ -311,7 +311,7 @@ class Scrubber(Widget, can_focus=True):
             spans = rows[index] if 0 <= index < len(rows) else []
             shown = [span for span in (edge, *spans) if span[0]]
             strips.append(self._painter.strip(shown, self.outer_size.width))
-        return [strip.crop(crop.x, crop.right) for strip in self._painter.filtered(strips)]
+        return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _rows(self, width: int, height: int) -> list[list[StyledText]]:
         recording, clock = self._recording, self._clock

@@ -28,8 +28,7 @@ from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import KeyList, LineField, key_of
-from kimi_tui.tui.letters import TOO_EARLY, LetterAnswerScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, KeyList, LetterAnswerScreen, LineField, key_of
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
 

@@ -28,9 +28,9 @@ from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
-from kimi_tui.tui.span_painter import SpanPainter
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.timeline.viewport import STYLES, Viewport
 
@@ -166,8 +166,8 @@ class Timeline(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._spans = SpanPainter(self, "timeline")
-        self._view = Viewport(self._spans.row)
+        self._painter = Painter(self, "timeline")
+        self._view = Viewport(self._painter.strip)
         self._drawn: dict[int, Strip] = {}
         """The lines as they are on the screen."""
         self._revert_serial = 0
@@ -192,11 +192,11 @@ class Timeline(ScrollView, can_focus=True):
 
     @property
     def model(self) -> TimelineModel:
-        """What it shows."""
+        """What it shows: whoever has it take in events calls `changed` then."""
         return self._view.listing.model
 
-    @model.setter
-    def model(self, model: TimelineModel) -> None:
+    def show_model(self, model: TimelineModel) -> None:
+        """Show another model, with nothing selected."""
         self.look_away()
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
@@ -272,7 +272,7 @@ class Timeline(ScrollView, can_focus=True):
         """Show the session of which only the end was shown so far; what is selected stays."""
         row, top = self._view.selected_row(), self.scroll_offset.y
         filtering = self._view.filtering
-        self.model = model
+        self.show_model(model)
         self._view.filtering = filtering
         # The newest is at the top: what is new to the screen is below.
         self.scroll_to(y=top, animate=False)
@@ -395,7 +395,7 @@ class Timeline(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Colours may have changed."""
         super().notify_style_update()
-        self._spans.clear()
+        self._painter.clear()
         self._view.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:

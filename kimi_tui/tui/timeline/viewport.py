@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 
 from textual.strip import Strip
 
@@ -512,12 +511,12 @@ class Viewport:
         if self.shows_keys:
             return [[("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
         if self.is_filtered:
-            words = wrap(NOTHING_FOUND, max(10, self.full_width - 4))
+            words = numbers.wrap_words(NOTHING_FOUND, max(10, self.full_width - 4))
             return [[(f"  {row}", "quiet")] for row in words]
         if self.reading:
             return [[(f"  {self.reading}", "quiet")]]
         turn = (self.glyphs.turn, "accent")
-        words = wrap(EMPTY, min(30, max(10, self.full_width - 5)))
+        words = numbers.wrap_words(EMPTY, min(30, max(10, self.full_width - 5)))
         return [
             [(" ", "quiet"), turn, ("  ", "quiet"), ("now", "strong")],
             [],

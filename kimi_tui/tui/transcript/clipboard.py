@@ -27,8 +27,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.rows import HIT_FOLD, Line
-from kimi_tui.tui.transcript.cards import presented
-from kimi_tui.tui.transcript.layout import follows_closely, rows_in_slices
+from kimi_tui.tui.transcript.layout import follows_closely, presented, rows_in_slices
 from kimi_tui.tui.transcript.marks import Mark, extent_of, is_code, line_around
 from kimi_tui.tui.transcript.viewport import Flow, View
 from kimi_tui.wire.display import DiffBlock

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from kimi_tui.projection.blocks import Block, DMailBlock, ToolBlock, UserBlock
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.painter import FADED
 from kimi_tui.tui.rows import BLANK, COLOUR, Line, Span, style_parts
 from kimi_tui.tui.transcript.layout import rows_of
-from kimi_tui.tui.transcript.painter import FADED
 from kimi_tui.tui.transcript.viewport import Flow
 
 DMAIL_S = 0.9

@@ -12,7 +12,6 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.style import Style
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -30,7 +29,7 @@ from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.transcript.painter import Painter
+    from kimi_tui.tui.painter import Painter
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow, View
 
@@ -46,8 +45,7 @@ from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.rows import LayoutRoom, Line
-from kimi_tui.tui.transcript.cards import presented, title_text
-from kimi_tui.tui.transcript.layout import rows_in_slices
+from kimi_tui.tui.transcript.layout import presented, rows_in_slices, title_text
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.marks import gutter_of
 from kimi_tui.wire.display import DiffBlock
@@ -439,7 +437,6 @@ class Search:
         """What was unfolded to show the current match."""
         self._scanning: Worker[None] | None = None
         self._changed = False
-        self._styles: tuple[Style, Style] | None = None
 
     @property
     def transcript(self) -> Transcript:
@@ -488,10 +485,6 @@ class Search:
         """Rows are wrapped anew."""
         self._find_match_again()
         self.content_changed()
-
-    def styles_changed(self) -> None:
-        """Colours may have changed."""
-        self._styles = None
 
     # Counting
 
@@ -609,7 +602,7 @@ class Search:
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
         """Whether a match is not among the rows of its block as they are."""
         pattern = self._finder.pattern if self._finder is not None else None
-        flow.ensure_whole(index)
+        flow.lay_out_whole(index)
         view = flow.views[index]
         if pattern is None or view.block.unfolded or view.answer is not None:
             return False
@@ -627,7 +620,7 @@ class Search:
         pattern = self._finder.pattern if self._finder is not None else None
         if pattern is None:
             return ()
-        flow.ensure_whole(index)
+        flow.lay_out_whole(index)
         number = place.number
         for found in matches_by_line(flow.views[index].lines, pattern):
             if number < len(found):
@@ -658,15 +651,9 @@ class Search:
         """
         if self._finder is None:
             return strip
-        if self._styles is None:
-            names = ("transcript--found", "transcript--found-now")
-            styles = (
-                self._transcript.get_component_rich_style(name, partial=True) for name in names
-            )
-            usual, now = (painter.allowed(style) for style in styles)
-            self._styles = (usual, now)
         for part, is_current in self._finder.parts(view.block.key, view.lines, index):
-            strip = painter.selected(strip, part.start, part.end, self._styles[is_current])
+            look = "found-now" if is_current else "found"
+            strip = painter.selected(strip, part.start, part.end, look)
         return strip
 
 

@@ -18,6 +18,7 @@ from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.transcript.marks import Extent, Mark, extent_of, line_around
 
 if TYPE_CHECKING:
+    from kimi_tui.tui.painter import Painter
     from kimi_tui.tui.transcript.viewport import Flow
 
 
@@ -115,7 +116,7 @@ class TextSelection:
         if not views:
             return None
         last = len(views) - 1
-        self._flow.ensure(last)
+        self._flow.lay_out(last)
         rows = views[last].lines
         end = Mark(views[last].block.key, len(rows) - 1, len(rows[-1].text) if rows else 0)
         return Mark(views[0].block.key, 0, 0), end
@@ -199,7 +200,9 @@ def select_piece(
     return True
 
 
-def with_selection(widget: Widget, strip: Strip, row: int, text_of: Callable[[int], str]) -> Strip:
+def with_selection(
+    widget: Widget, painter: Painter, strip: Strip, row: int, text_of: Callable[[int], str]
+) -> Strip:
     """A row of a widget, with what of its text is selected; only then it is asked for that."""
     selection = widget.text_selection
     span = selection.get_span(row) if selection is not None else None
@@ -207,7 +210,7 @@ def with_selection(widget: Widget, strip: Strip, row: int, text_of: Callable[[in
         return strip
     text = text_of(row)
     first, last = (cell_len(text[:place]) for place in span)
-    style = widget.screen.get_component_rich_style("screen--selection")
+    style = painter.allowed(widget.screen.get_component_rich_style("screen--selection"))
     chosen = [
         Segment(one.text, one.style + style if one.style else style)
         for one in strip.crop(first, last)

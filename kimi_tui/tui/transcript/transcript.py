@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Region, Size
@@ -31,6 +30,7 @@ from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, report
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of
+from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
@@ -47,9 +47,7 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
-from kimi_tui.tui.transcript.ahead import import_for_answers
 from kimi_tui.tui.transcript.marks import Mark
-from kimi_tui.tui.transcript.painter import CLASSES, Painter
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
@@ -84,12 +82,35 @@ CATCH_UP_S = 0.001
 LIVE_S = 2.0
 """Events older than this when they arrive are history: they move nothing."""
 WARM_UP_DELAY_S = 0.4
+MOST_LANGUAGES = 8
+"""Of the code in what somebody waits for: the lexers of the newest are imported before."""
 EDGE_ROWS = 2
 """Rows at the edges of the pane in which a held pointer scrolls it."""
 FASTEST_PULL = 6
 PULL_S = 0.05
 COPY_SLICE_S = 0.003
 """How long a copy is put together before keys and frames get their turn."""
+_INKS = (
+    "ink",
+    "strong",
+    "quiet",
+    "accent",
+    "tool",
+    "dmail",
+    "compaction",
+    "lost",
+    "error",
+    "ok",
+    "warn",
+    "line",
+    "add",
+    "del",
+    "code-keyword",
+    "code-string",
+    "code-comment",
+)
+_GROUNDS = ("page", "raised", "band", "select", "lost-bg", "dmail-bg", "add-bg", "del-bg")
+_OVERLAYS = ("selection", "found", "found-now", "cursor")
 
 
 @dataclass(eq=False, repr=False)  # what else it may have takes its time before the first paint
@@ -130,11 +151,7 @@ class Transcript(ScrollView, can_focus=True):
     FOCUS_ON_CLICK = False
     """A click acts on what is clicked and leaves the keys in the prompt: letters typed behind it are words."""
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *CLASSES,
-        "transcript--selection",
-        "transcript--found",
-        "transcript--found-now",
-        "transcript--cursor",
+        f"transcript--{name}" for name in (*_INKS, *_GROUNDS, *_OVERLAYS)
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -257,7 +274,7 @@ class Transcript(ScrollView, can_focus=True):
         """The first block that is not drawn as it is; None where all are."""
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = 0.0
-        self._untaken = 0
+        self._n_waiting = 0
         """Characters that waited to be drawn when a frame was due, and nobody could have read it."""
         self._is_unpainted = False
         """Whether rows have changed since, and were not asked to be painted."""
@@ -266,7 +283,8 @@ class Transcript(ScrollView, can_focus=True):
         self._has_place = asyncio.Event()
         self._placing = False
 
-        self._painter = Painter(self.get_component_rich_style, self.get_line_filters)
+        self._painter = Painter(self, "transcript", blank="ink")
+        self._painted_width = 0
         self._behind = False
         self._dropped_from: int | None = None
         """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
@@ -284,7 +302,6 @@ class Transcript(ScrollView, can_focus=True):
         """Those of the configuration, by action."""
         self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
-        self._selection_look: Style | None = None
         self._pressed: MousePress | None = None
         self._pulling: Timer | None = None
         self._pointer = (0, 0)
@@ -371,7 +388,7 @@ class Transcript(ScrollView, can_focus=True):
     def pins(self, pins: frozenset[tuple[str, int]]) -> None:
         self._pins = pins
         if self._model is not None and (change := self._model.set_pins(pins)).first is not None:
-            self._note(change.first)
+            self._mark_changed(change.first)
             self._draw()
             self.refresh_rows()
 
@@ -435,7 +452,7 @@ class Transcript(ScrollView, can_focus=True):
         for index, block in enumerate(self.blocks):
             if image in images_of(block):
                 block.touch()
-                self._note(index)
+                self._mark_changed(index)
         self._draw()
 
     def on_mount(self) -> None:
@@ -464,7 +481,7 @@ class Transcript(ScrollView, can_focus=True):
             self._draw()
         if (viewport := self._ready_viewport()) is not None:
             viewport.resize(self.room())
-            self._place(viewport)
+            self._take_position(viewport)
         if self._viewport is not None:
             # Without a place on the screen the rows stay as they were: it may come back as it went.
             self.refresh()
@@ -486,7 +503,7 @@ class Transcript(ScrollView, can_focus=True):
         """
         if not records:
             return
-        model = self._told()
+        model = self._loaded_model()
         rebuild = False
         was_streaming = model.streaming
         is_live = time.time() - records[-1].at < LIVE_S if live is None else live
@@ -501,7 +518,7 @@ class Transcript(ScrollView, can_focus=True):
                     self._begin_motion(at, model.blocks)
             rebuild = rebuild or change.rebuild
             if change.first is not None:
-                self._note(change.first)
+                self._mark_changed(change.first)
                 if self.is_moving and not change.gone and _is_streamed(model):
                     self.finish_motion()
         if rebuild:
@@ -565,11 +582,11 @@ class Transcript(ScrollView, can_focus=True):
         selected = self.selected_marks
         self.show_model(model, flow)
         self._current = keys.get(current) if current is not None else None
-        _, viewport = self._shown()
+        _, viewport = self._model_and_viewport()
         whole = viewport.flow
         place = len(whole.views) - below
         if not follows and place >= 0:
-            whole.ensure(place)
+            whole.lay_out(place)
             self.show_row(whole.start(place) + whole.views[place].gap + offset)
         if selected is not None and all(mark.key in keys for mark in selected):
             first_mark, last_mark = selected
@@ -578,7 +595,7 @@ class Transcript(ScrollView, can_focus=True):
                 replace(last_mark, key=keys[last_mark.key], hint=0),
             )
 
-    def _told(self) -> TranscriptModel:
+    def _loaded_model(self) -> TranscriptModel:
         """The reducer, imported with the first event."""
         if self._model is None:
             from kimi_tui.projection.transcript import TranscriptModel
@@ -586,9 +603,9 @@ class Transcript(ScrollView, can_focus=True):
             self._model = TranscriptModel(work_dir=self._work_dir)
         return self._model
 
-    def _shown(self) -> tuple[TranscriptModel, Viewport]:
+    def _model_and_viewport(self) -> tuple[TranscriptModel, Viewport]:
         """The reducer and the rows on view, imported with the first block."""
-        return self._told(), self._viewport or self._show_flow(None)
+        return self._loaded_model(), self._viewport or self._show_flow(None)
 
     def _show_flow(self, flow: Flow | None) -> Viewport:
         from kimi_tui.tui.transcript.viewport import Flow, Viewport
@@ -606,7 +623,8 @@ class Transcript(ScrollView, can_focus=True):
         viewport.height, viewport.top = self.size.height, self.top
         return viewport
 
-    def _note(self, first: int) -> None:
+    def _mark_changed(self, first: int) -> None:
+        """The next frame draws the blocks from this one on anew."""
         known = self._changed_from
         self._changed_from = first if known is None else min(known, first)
 
@@ -617,6 +635,7 @@ class Transcript(ScrollView, can_focus=True):
             self.set_timer(WARM_UP_DELAY_S, self._import_ahead)
 
     def _import_ahead(self) -> None:
+        # In a thread: on the event loop it would hold up every key.
         self.run_worker(
             reported(self, partial(asyncio.to_thread, import_for_answers)), group="warm-up"
         )
@@ -638,22 +657,25 @@ class Transcript(ScrollView, can_focus=True):
             return
         if not self.screen.is_active:
             frame_s = max(frame_s, COVERED_FRAME_S)
-        due = self._drawn_at + frame_s
+        due, now = self._drawn_at + frame_s, asyncio.get_running_loop().time()
         if at_once:
             self._draw()
-        elif asyncio.get_running_loop().time() >= due:
+        elif now >= due:
             self._frame_due()
         else:
-            self._frame = self._callbacks.call_at(due, self._frame_due)
+            self._frame = self._callbacks.call_later(due - now, self._frame_due)
 
     def _frame_due(self) -> None:
         self._frame = None
         now = asyncio.get_running_loop().time()
-        before, self._untaken = self._untaken, self.flow.untaken if self.flow is not None else 0
-        if self._untaken - before > FLOOD and now < self._drawn_at + FLOODED_FRAME_S:
-            self._frame = self._callbacks.call_at(now + FRAME_S, self._frame_due)
+        before, self._n_waiting = (
+            self._n_waiting,
+            self.flow.n_to_lay_out if self.flow is not None else 0,
+        )
+        if self._n_waiting - before > FLOOD and now < self._drawn_at + FLOODED_FRAME_S:
+            self._frame = self._callbacks.call_later(FRAME_S, self._frame_due)
         else:
-            self._untaken = 0
+            self._n_waiting = 0
             self._draw()
 
     def _draw(self) -> None:
@@ -663,14 +685,15 @@ class Transcript(ScrollView, can_focus=True):
             self._frame = None
         if not self.is_ready or self._changed_from is None or self.is_moving:
             return
-        model, _ = self._shown()
+        model, _ = self._model_and_viewport()
         viewport = self._ready_viewport()
         assert viewport is not None
         first, self._changed_from = self._changed_from, None
         self._empty = None
         top = self.top
         viewport.update(model.blocks, first)
-        self._find_dropped()
+        if self._dropped_from is not None:
+            self._update_dropped()
         if self._copying is not None and self._copying.place is None:
             self.end_copying()
         if self._selection is not None and self._selection.is_lost:
@@ -678,9 +701,7 @@ class Transcript(ScrollView, can_focus=True):
         now = asyncio.get_running_loop().time()
         is_due = now >= self._drawn_at + FLOODED_FRAME_S
         viewport.settle(seen=is_due, whole=False)
-        if not is_due and not viewport.flow.behind:
-            viewport.settle(whole=False)
-        self._place(viewport)
+        self._take_position(viewport)
         if viewport.flow.behind and not is_due:
             # Of the slices of a long text nobody sees each.
             self._is_unpainted = True
@@ -695,7 +716,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._search is not None:
             self._search.content_changed()
 
-    def _place(self, viewport: Viewport) -> None:
+    def _take_position(self, viewport: Viewport) -> None:
         """Take over the height of the content and the first visible row, without a layout of the screen."""
         height, top = viewport.flow.height, viewport.top
         self._placing = True
@@ -717,7 +738,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _catch_up(self, flow: Flow) -> None:
         """Draw again soon: something visible came faster, or is longer, than it is laid out in one go."""
-        self._note(flow.first_behind)
+        self._mark_changed(flow.first_behind)
         if self._frame is None:
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
 
@@ -736,7 +757,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._model is None or block is None:
             return
         block.touch()
-        self._note(self._model.find(block) or 0)
+        self._mark_changed(self._model.find(block) or 0)
         self._draw()
 
     # --- what a rewind would take
@@ -753,7 +774,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._changed_from is not None:
             self._draw()
         self._dropped_from, self._words_stay = checkpoint_id, words_stay
-        self._find_dropped()
+        self._update_dropped()
         viewport = self._ready_viewport()
         if viewport is None or not viewport.flow.views:
             return
@@ -773,14 +794,16 @@ class Transcript(ScrollView, can_focus=True):
             self.scroll_to_end()
         self.refresh_rows()
 
-    def _find_dropped(self) -> None:
+    def _update_dropped(self) -> None:
         checkpoint = -1 if self._dropped_from is None else self._dropped_from
         known = self._model is not None and checkpoint >= 0
-        self._dropped_blocks = self._shown()[0].dropped_by(checkpoint) if known else range(0)
+        self._dropped_blocks = (
+            self._model_and_viewport()[0].dropped_by(checkpoint) if known else range(0)
+        )
 
     def _show_first_dropped(self, viewport: Viewport) -> None:
         flow, first = viewport.flow, self._dropped_blocks.start
-        flow.ensure(first)
+        flow.lay_out(first)
         row, height = flow.start(first) + flow.views[first].gap, self.size.height
         if self.top + height // 6 <= row < self.top + height * 5 // 6:
             self.hold()
@@ -872,15 +895,14 @@ class Transcript(ScrollView, can_focus=True):
         if self._changed_from is not None and self._frame is None and not self.is_moving:
             # It was hidden, and is shown again without being told: Textual finds its size unchanged.
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
-        painter = self._painter
         width = self.outer_size.width
-        if painter.width != width:
-            painter.resize(width)
+        if self._painted_width != width:
+            self._painted_width = width
             if self.flow is not None:
                 self.flow.repaint()
         strips = self._strips(crop.y, crop.bottom)
         if self._behind and self._dropped_from is None:
-            strips = [painter.receded(strip) for strip in strips]
+            strips = [self._painter.receded(strip) for strip in strips]
         if crop.x == 0 and crop.width >= width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]
@@ -891,14 +913,15 @@ class Transcript(ScrollView, can_focus=True):
 
     def _strips(self, start: int, end: int) -> list[Strip]:
         """The rows of the pane from `start` to before `end`."""
-        painter, flow, motion, glyphs = self._painter, self.flow, self._motion, self.glyphs
+        painter, flow, motion = self._painter, self.flow, self._motion
         if flow is None or not flow.views:
             rows = self._empty_rows()[max(0, start) : end]
-            strips = [painter.paint(row) for row in rows]
-            strips += [painter.blank()] * (end - start - len(strips))
+            strips = [self._paint(row) for row in rows]
+            strips += [self._paint(BLANK)] * (end - start - len(strips))
             if not self._is_left:
                 return strips
-            return [painter.with_edge(strip, glyphs.edge) for strip in strips]
+            return [painter.with_edge(strip, self.glyphs.edge) for strip in strips]
+        glyphs = flow.room.glyphs
         start, end, bottom = self.top + start, self.top + end, self.top + self.size.height
         # A motion stands in front of what is already there.
         seen = end if motion is None else max(start, min(end, motion.start))
@@ -912,10 +935,20 @@ class Transcript(ScrollView, can_focus=True):
         if motion is not None:
             progress = self.motion_progress
             for row in range(seen, end):
-                strips.append(painter.paint(motion.row(row, progress, glyphs)))
-        if seen == bottom and (mark := self._new_mark()) is not None:
-            strips[-1] = painter.with_mark(strips[-1], mark)
+                strips.append(self._paint(motion.row(row, progress, glyphs)))
+        if seen == bottom and (words := self._new_mark()) is not None:
+            mark = painter.strip(words.spans, words.width, words.fill)
+            free = max(0, self.outer_size.width - mark.cell_length)
+            strips[-1] = Strip.join([strips[-1].crop(0, free), mark])
         return strips
+
+    def _paint(self, line: Line) -> Strip:
+        """A row as wide as the pane."""
+        width = self.outer_size.width
+        if line is BLANK:
+            return self._painter.blank(width, line.fill)
+        # An empty line of code is a span without text.
+        return self._painter.strip([span for span in line.spans if span.text], width, line.fill)
 
     def _strip(
         self, row: int, place: Place, dropped: range, edge: str, *, is_marked: bool
@@ -929,13 +962,16 @@ class Transcript(ScrollView, can_focus=True):
         is_chosen = view is not None and view.block.key == self._current and index >= 0
         is_chosen_title = is_chosen and view is not None and index == view.block.title_row
         if view is None or index < 0:
-            strip = painter.blank()
+            strip = self._paint(BLANK)
         elif is_chosen_title:
-            strip = painter.current(line, focused=self.has_focus, edge=edge)
+            strip = self._paint(_chosen_line(line, edge, has_keys=self.has_focus))
         elif row == self._hovered:
-            strip = painter.hovered(past_line(line) if is_past else line)
+            shown = past_line(line) if is_past else line
+            strip = self._paint(shown._replace(fill="band") if shown.fill == "page" else shown)
+        elif (known := view.strips[index]) is not None:
+            strip = known
         else:
-            strip = painter.view_strip(view, index)
+            strip = view.strips[index] = self._paint(past_line(line) if is_past else line)
         if is_marked:
             strip = self._marked(strip, row, place)
         # With a D-Mail what the user said and pinned stays, though all around it goes.
@@ -958,12 +994,11 @@ class Transcript(ScrollView, can_focus=True):
             if self._selection is not None and self._selection.ends is not None:
                 span = self._selection.span(row, line)
                 if span is not None:
-                    strip = painter.selected(strip, *span, self._selection_style())
+                    strip = painter.selected(strip, *span, "selection")
         cursor = self._copying.place if self._copying is not None else None
         if cursor is not None and cursor[0] == row:
-            look = self.get_component_rich_style("transcript--cursor", partial=True)
             cell = cells(line.text[: cursor[1]]) if line.text else MARGIN
-            strip = painter.with_cursor(strip, cell, painter.allowed(look))
+            strip = painter.with_cursor(strip, cell)
         return strip
 
     def _new_mark(self) -> Line | None:
@@ -972,12 +1007,6 @@ class Transcript(ScrollView, can_focus=True):
         if not count:
             return None
         return Line((Span(f"  {self.glyphs.down} {grouped(count)} new  ", "accent"),))
-
-    def _selection_style(self) -> Style:
-        if self._selection_look is None:
-            style = self.get_component_rich_style("transcript--selection", partial=True)
-            self._selection_look = self._painter.allowed(style)
-        return self._selection_look
 
     def _empty_rows(self) -> list[Line]:
         """The rows of the pane while there is no content."""
@@ -1020,12 +1049,9 @@ class Transcript(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Colours may have changed."""
         super().notify_style_update()
-        self._painter.reset()
-        self._selection_look = None
+        self._painter.clear()
         if self.flow is not None:
             self.flow.repaint()
-        if self._search is not None:
-            self._search.styles_changed()
 
     def on_blur(self) -> None:
         """The chosen row loses the accent, and keys go elsewhere."""
@@ -1046,7 +1072,7 @@ class Transcript(ScrollView, can_focus=True):
             self._viewport.follows = at_end
             return
         viewport.scrolled(round(old_value), at_end=at_end)
-        self._place(viewport)
+        self._take_position(viewport)
 
     def scroll_to(
         self,
@@ -1072,7 +1098,7 @@ class Transcript(ScrollView, can_focus=True):
         viewport = self._ready_viewport()
         if viewport is not None:
             viewport.show_row(row, at)
-            self._place(viewport)
+            self._take_position(viewport)
             self.refresh_rows()
 
     def scroll_to_end(self) -> None:
@@ -1084,7 +1110,7 @@ class Transcript(ScrollView, can_focus=True):
             return
         shown = self.top, viewport.flow.height
         viewport.show_end()
-        self._place(viewport)
+        self._take_position(viewport)
         if (self.top, viewport.flow.height) != shown:
             self.refresh_rows()
 
@@ -1105,7 +1131,7 @@ class Transcript(ScrollView, can_focus=True):
         if flow is None or index is None:
             return
         self._current = blocks[index].key
-        flow.ensure(index)
+        flow.lay_out(index)
         self.show_row(flow.start(index), 1)
 
     def show_match(self, index: int, row: int) -> None:
@@ -1119,7 +1145,7 @@ class Transcript(ScrollView, can_focus=True):
         if flow is None:
             return
         self._current = flow.views[index].block.key
-        flow.ensure(index)
+        flow.lay_out(index)
         at = flow.start(index) + flow.views[index].gap + row
         if not self.top < at < self.top + self.size.height - 1:
             self.show_row(at, self.size.height // 3)
@@ -1158,7 +1184,7 @@ class Transcript(ScrollView, can_focus=True):
         else:
             index = able[min(max(able.index(here) + step, 0), len(able) - 1)]
         self._current = flow.views[index].block.key
-        flow.ensure(index)
+        flow.lay_out(index)
         self._show_chosen()
         self.refresh_rows()
 
@@ -1232,7 +1258,7 @@ class Transcript(ScrollView, can_focus=True):
         """Most of what came as a flood was never laid out, and any of it may be a link."""
         if self.flow is not None:
             await in_slices(self.flow.whole_in_steps(view), COPY_SLICE_S)
-            self._note(self.flow.index_of_key(view.block.key) or 0)
+            self._mark_changed(self.flow.index_of_key(view.block.key) or 0)
             self._draw()
             self._open_next(view)
 
@@ -1260,14 +1286,14 @@ class Transcript(ScrollView, can_focus=True):
 
     def toggle_fold(self, block: Block) -> None:
         """Fold or unfold a block; its first row stays where it is, or comes into view."""
-        model, viewport = self._shown()
+        model, viewport = self._model_and_viewport()
         self.finish_motion()
         change = model.toggle(block)
         if change.first is None:
             return
         viewport = self._ready_viewport() or viewport
         viewport.toggled(model.blocks, change.first)
-        self._note(change.first)
+        self._mark_changed(change.first)
         self._draw()
         viewport.stay()
         self.refresh_rows()
@@ -1313,7 +1339,7 @@ class Transcript(ScrollView, can_focus=True):
     async def _copied_in_slices(self, copied: Generator[None, None, str], first: int) -> None:
         self._selection_copied(await in_slices(copied, COPY_SLICE_S))
         # What was laid out for it may be higher than it was taken for.
-        self._note(first)
+        self._mark_changed(first)
         self._draw()
 
     def _selection_copied(self, text: str) -> None:
@@ -1738,6 +1764,41 @@ class Transcript(ScrollView, can_focus=True):
             self._search.go(step)
 
 
+def import_for_answers() -> None:
+    """Import what the first answer will need, whatever it says."""
+    from kimi_tui.tui.transcript import code, motion, viewport
+
+    _import_markdown()
+    code.warm_up()
+    del motion, viewport
+
+
+def import_for(records: Iterable[EventRecord]) -> None:
+    """Import what a picture of these events needs, and no more: somebody waits for it."""
+    from kimi_tui.projection import transcript
+    from kimi_tui.tui.transcript import viewport
+    from kimi_tui.tui.transcript.code import lexer_for
+    from kimi_tui.tui.transcript.markdown_splitter import INFO_LIMIT, fence_of
+    from kimi_tui.wire.events import TextPart
+
+    del transcript, viewport
+    _import_markdown()
+    languages: dict[str, None] = {}
+    for record in records:
+        if isinstance(record.event, TextPart):
+            fences = map(fence_of, record.event.text.split("\n"))
+            languages |= {fence[2][:INFO_LIMIT]: None for fence in fences if fence and fence[2]}
+    for language in list(languages)[-MOST_LANGUAGES:]:
+        lexer_for(language)
+
+
+def _import_markdown() -> None:
+    from kimi_tui.tui.transcript import markdown
+
+    # Its rules are imported when it parses something.
+    markdown.Parser().parse("")
+
+
 def copy_selection(screen: Screen[Any]) -> bool:
     """Copy what is selected on a screen, and select nothing any more; False where nothing is selected."""
     for widget in screen.selections:
@@ -1748,6 +1809,17 @@ def copy_selection(screen: Screen[Any]) -> bool:
         app_of(screen).copy_to_clipboard(text)
         screen.clear_selection()
     return bool(text)
+
+
+def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
+    """The title row of the block that the keys act on: behind an edge, on a ground of its own."""
+    ink, ground = ("accent", "select") if has_keys else ("quiet", "band")
+    if not line.spans:
+        return line._replace(fill=ground)
+    first, *rest = line.spans
+    if len(first.text) > 1:
+        rest = [first._replace(text=first.text[1:]), *rest]
+    return line._replace(spans=(Span(edge, ink), *rest), fill=ground)
 
 
 def _twins(end: Sequence[Block], whole: Sequence[Block]) -> list[tuple[Block, Block]]:

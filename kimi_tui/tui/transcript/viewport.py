@@ -19,9 +19,9 @@ from textual.strip import Strip
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, UserBlock
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
-from kimi_tui.tui.transcript.cards import ThoughtStream
 from kimi_tui.tui.transcript.layout import (
     SLICE_ROWS,
+    ThoughtStream,
     follows_closely,
     iter_rows,
     plain_block,
@@ -151,7 +151,7 @@ class Flow:
 
     @property
     def behind(self) -> bool:
-        """Whether something that was asked for is not laid out completely: `ensure` it again soon."""
+        """Whether something that was asked for is not laid out completely: `lay_out` it again soon."""
         return bool(self._unfinished)
 
     @property
@@ -160,7 +160,7 @@ class Flow:
         return min(self._unfinished.values(), default=len(self.views))
 
     @property
-    def untaken(self) -> int:
+    def n_to_lay_out(self) -> int:
         """Characters of the growing answer at the end that have come and are not laid out."""
         view = self.views[-1] if self.views else None
         if view is None or view.answer is None:
@@ -175,12 +175,12 @@ class Flow:
     @property
     def height(self) -> int:
         """All rows, as far as known."""
-        self._settle(len(self.views))
+        self._sum_heights(len(self.views))
         return self._starts[len(self.views)]
 
     def start(self, index: int) -> int:
         """The first row of a view, its gap included."""
-        self._settle(index)
+        self._sum_heights(index)
         return self._starts[index]
 
     def turn_row(self, row: int, step: int) -> int:
@@ -196,7 +196,7 @@ class Flow:
 
     def find(self, row: int) -> tuple[int, int]:
         """Which view a row belongs to, and which of its rows it is (the gap counts)."""
-        self._settle(len(self.views))
+        self._sum_heights(len(self.views))
         index = bisect_right(self._starts, row, 0, len(self.views)) - 1
         return max(0, index), row - self._starts[max(0, index)]
 
@@ -238,7 +238,8 @@ class Flow:
         column = extent_of(view.lines[at]).start if 0 <= at < len(view.lines) else 0
         return Mark(view.block.key, at, column, hint=index)
 
-    def _settle(self, upto: int) -> None:
+    def _sum_heights(self, upto: int) -> None:
+        """Bring the starts of the views up to this index up to date."""
         starts, views = self._starts, self.views
         if len(starts) != len(views) + 1:
             del starts[len(views) + 1 :]
@@ -249,7 +250,8 @@ class Flow:
             starts[index + 1] = starts[index] + view.gap + view.height
         self._known = max(self._known, upto)
 
-    def _moved(self, index: int) -> None:
+    def _forget_starts(self, index: int) -> None:
+        """A view has another height: those behind it start elsewhere."""
         self._known = min(self._known, index)
 
     # Changes
@@ -280,14 +282,14 @@ class Flow:
         for view in known.values():
             self._laid_rows -= len(view.lines)
         self.views[kept:] = fresh
-        self._moved(kept)
+        self._forget_starts(kept)
         is_changed = False
         for index in range(first, len(self.views)):
             view = self.views[index]
             was_changed, is_changed = is_changed, index >= kept
             if view.sized != view.block.version:
                 view.sized, is_changed = view.block.version, True
-                self._moved(index)
+                self._forget_starts(index)
                 if view.version == view.block.version:
                     pass
                 elif not view.laid:
@@ -315,7 +317,7 @@ class Flow:
         for index in range(len(self.views)):
             self._regap(index)
         for index, lines in old.items():
-            self.ensure(index, lines)
+            self.lay_out(index, lines)
 
     def repaint(self) -> None:
         """Other colours: rows stay, their strips go."""
@@ -331,11 +333,11 @@ class Flow:
             gap = 0 if follows_closely(before.block, before.height, view.block) else 1
         if gap != view.gap:
             view.gap = gap
-            self._moved(index)
+            self._forget_starts(index)
 
     # Rows
 
-    def ensure(self, index: int, old: Sequence[Line] | None = None) -> int:
+    def lay_out(self, index: int, old: Sequence[Line] | None = None) -> int:
         """Lay a view out exactly; returns by how many rows all below it moves.
 
         Args:
@@ -353,7 +355,7 @@ class Flow:
         if marks and view.marked is None:
             view.marked = list(view.lines) if old is None else old
         goes_on = view in self._unfinished
-        first = self._lay(view)
+        first = self._lay_block(view)
         is_whole = view.version == view.block.version
         if is_whole:
             self._unfinished.pop(view, None)
@@ -369,23 +371,23 @@ class Flow:
         height = max(len(view.lines), view.reserved)
         if height != view.height:
             view.height = height
-            self._moved(index)
+            self._forget_starts(index)
         self._regap(index)
         if following is not None:
             self._regap(index + 1)
             return view.rows - before + following.gap - gap_before
         return view.rows - before
 
-    def ensure_whole(self, index: int) -> int:
+    def lay_out_whole(self, index: int) -> int:
         """The same, and all rows of an answer, also those that nobody has looked at."""
-        shift, view = self.ensure(index), self.views[index]
+        shift, view = self.lay_out(index), self.views[index]
         return shift + self._show_late(index, 0, len(view.lines))
 
     def whole_in_steps(self, view: View) -> Generator[None]:
         """The same in small steps, between which the flow may change."""
         mark = Mark(view.block.key, 0, 0)
         if (index := self.index_of(mark)) is not None:
-            self.ensure(index)
+            self.lay_out(index)
         while (late := view.late) is not None and (index := self.index_of(mark)) is not None:
             self._take_shown(index, late.show_next())
             yield
@@ -442,12 +444,12 @@ class Flow:
         shift = sum(len(rows) - (last - first) for first, last, rows in changes)
         self._laid_rows += shift
         view.height = max(len(view.lines), view.reserved)
-        self._moved(index)
+        self._forget_starts(index)
         if view.late is not None and not view.late.n_late:
             view.late = None
         return shift
 
-    def _lay(self, view: View) -> int:
+    def _lay_block(self, view: View) -> int:
         """Make the rows; returns the first one that may be another one now."""
         block = view.block
         first = 0
@@ -571,7 +573,7 @@ class Flow:
     def lines(self, start: int, end: int) -> list[Place]:
         """What stands in the rows from `start` to before `end`.
 
-        A view that was never laid out is now; one that has changed since, or is `behind`, is drawn as it was until `ensure`.
+        A view that was never laid out is now; one that has changed since, or is `behind`, is drawn as it was until `lay_out`.
         """
         found: list[Place] = []
         while (row := start + len(found)) < end:
@@ -581,7 +583,7 @@ class Flow:
             index, offset = self.find(row)
             view = self.views[index]
             if not view.laid:
-                self.ensure(index)
+                self.lay_out(index)
             late = view.late if view not in self._unfinished else None
             for at in range(offset - view.gap, max(offset - view.gap + 1, view.height)):
                 row = start + len(found)
@@ -680,7 +682,8 @@ class Viewport:
         """Lay out what is visible. The text that is read stays where it is seen; all else moves round it.
 
         Args:
-            seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet.
+            seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet, as long as
+                the flow is `behind`.
             whole: what is empty so far is laid out in one go; else a slice of it, and the flow is `behind` where there is more.
         """
         flow = self.flow
@@ -696,6 +699,7 @@ class Viewport:
             high, _ = flow.find(max(top, top + self.height - 1))
             fresh = [at for at in range(high, low - 1, -1) if flow.views[at] not in done]
             if not fresh:
+                seen = seen or not flow.behind
                 if not seen:
                     break
                 until = until or thread_time() + SLICE_S
@@ -708,7 +712,7 @@ class Viewport:
             for index in fresh:
                 # Once each: a growing answer is laid out a slice at a time.
                 done.add(flow.views[index])
-                flow.ensure(index)
+                flow.lay_out(index)
         self.top = top
         flow.evict(top, top + self.height)
 
@@ -728,7 +732,7 @@ class Viewport:
         before = flow.height
         seen_at = flow.start(index) + view.gap + view.block.title_row - self.top
         flow.update(blocks, index)
-        flow.ensure(index)
+        flow.lay_out(index)
         # What was only folded before is not new.
         self._known_height += flow.height - before
         # The user wants to read what opens, not the end of the conversation.

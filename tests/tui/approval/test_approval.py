@@ -29,8 +29,7 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.approval.panel import AWAY_SHORT, ApprovalPanel, detail_row
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.letters import LetterRun
+from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK

@@ -12,7 +12,7 @@ from textual import events
 
 from kimi_tui.tui.commands import custom
 from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.letters import LetterRun, SeenQuestion
+from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
 from kimi_tui.tui.prompt.command import CommandTable, Values
 from kimi_tui.tui.prompt.menu import found
 

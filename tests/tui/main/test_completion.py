@@ -15,7 +15,7 @@ from support.screens import Desk, desk
 from support.stored_sessions import store_session
 
 from kimi_tui.tools.file_list import FileList
-from kimi_tui.tui.main.completion import mention, typed_mention
+from kimi_tui.tui.main.completion import Completion, mention, typed_mention
 from kimi_tui.tui.prompt.history import append_history, history_file
 
 
@@ -50,6 +50,30 @@ def test_what_is_being_typed_of_a_path(before: str, found: tuple[int, str] | Non
 def test_how_a_path_is_written() -> None:
     assert mention("src/app.py") == "@src/app.py"
     assert mention('a "b" c.py') == '@"a \\"b\\" c.py"'
+
+
+async def test_what_is_typed_is_followed_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[str] = []
+    follow = Completion.follow
+
+    def counted(self: Completion) -> None:
+        followed.append(one.screen.prompt.area.text)
+        follow(self)
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("/")
+        await one.sees("/timeline")
+        monkeypatch.setattr(Completion, "follow", counted)
+        await one.pilot.press("h", "e")
+        await one.pilot.pause()
+        # The field tells of the text and of the cursor.
+        assert followed == ["/h", "/he"]
+        # A key that comes before either was told of takes what stands there.
+        one.screen.prompt.area.put("/und")
+        assert one.screen.completion.pick() == "undo"
+        await one.pilot.pause()
+        assert followed == ["/h", "/he", "/und"]
 
 
 async def test_files_are_offered_taken_and_go_with_the_message(

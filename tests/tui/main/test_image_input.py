@@ -350,7 +350,9 @@ async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
         await one.pilot.press("enter")
         await one.sees("Image gone.png 4x4 ~1 is not here any more")
         assert area.text == "see [image gone.png 4x4 ~1]"
-        one.screen.tell_left_out()
+        drafts = one.screen.conversation.drafts
+        assert drafts is not None
+        await drafts.give_back()
         await one.sees("Not kept with the draft: [image gone.png 4x4 ~1]")
         # It goes along into another session.
         area.put(CHIP)

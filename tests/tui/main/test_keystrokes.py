@@ -20,9 +20,9 @@ from kimi_tui.tui.commands.rewind import name_of, preview
 from kimi_tui.tui.commands.world_lines import compare_with_live, open_line
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.keyboard import InputResumed
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.scrubber import Scrubber
+from kimi_tui.tui.terminal_input import InputResumed
 
 FOR_EVER_S = 1e9
 """No keyboard of these tests is ever quiet for so long."""
@@ -567,7 +567,7 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.say("/worldline 1")
         # Esc would drop what still waits for the line to be open.
         await one.until(
-            lambda: one.screen.reader.has_keys and not one.screen.keystrokes.ahead.is_holding
+            lambda: one.screen.reader.has_keys and not one.screen.keystrokes.type_ahead.is_holding
         )
         await one.pilot.press(*"just")
         assert one.screen.reading == 1

@@ -15,7 +15,10 @@ def _printed(code: str) -> str:
 
 
 def test_what_reads_the_end_of_a_session_is_imported_without_the_agent() -> None:
-    code = "import sys, kimi_tui.tui.main.session_setup, kimi_tui.tui.transcript.ahead; " + _LOADED
+    code = (
+        "import sys, kimi_tui.tui.main.session_setup, kimi_tui.tui.transcript.transcript; "
+        + _LOADED
+    )
     assert _printed(code) == "[]"
 
 
@@ -23,7 +26,7 @@ def test_what_an_answer_needs_is_imported_before_it_is_drawn() -> None:
     code = """
 import sys
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui.transcript.ahead import import_for
+from kimi_tui.tui.transcript.transcript import import_for
 from kimi_tui.wire import events as ev
 told = [ev.EventRecord(n, 0.0, event) for n, event in enumerate([
     ev.TurnBegin("How?"),

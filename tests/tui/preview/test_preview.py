@@ -649,7 +649,7 @@ def test_at_sixty_cells_the_files_can_be_left_with_esc() -> None:
     assert "Esc cancel" in keys.text
 
 
-async def test_rows_that_cannot_be_painted_leave_the_choices(
+async def test_rows_without_colours_are_plain_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = PreviewApp()
@@ -658,7 +658,7 @@ async def test_rows_that_cannot_be_painted_leave_the_choices(
             patch.setattr(PreviewSheet, "get_component_rich_style", lambda *_, **__: 1 / 0)
             await pilot.press("down")
             await pilot.pause()
-            assert any("Could not be shown" in row for row in app.rows)
+            assert any("Rewind the conversation" in row for row in app.rows)
         await pilot.press("up")
         await pilot.pause()
         assert any("Rewind the conversation" in row for row in app.rows)

@@ -11,7 +11,7 @@ from support.screens import Desk, desk
 from kimi_tui.config.settings import Config, ModelConfig
 from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.dialogs.help import HelpScreen
-from kimi_tui.tui.prompt.command import Values
+from kimi_tui.tui.prompt.command import Command, Values
 from kimi_tui.tui.prompt.menu import CommandMenu
 
 
@@ -320,18 +320,22 @@ async def test_model_offers_what_the_server_lists(
 
 def test_what_the_arrows_chose_stays_chosen_when_more_is_offered() -> None:
     known = ["a-1", "a-2"]
-    menu = CommandMenu(COMMANDS, {}, values=lambda: Values(models=tuple(known)))
-    menu.follow("/model a")
-    assert menu.chosen is None, "a name that was only begun is run as it was typed"
+
+    def models() -> tuple[Command, ...]:
+        return COMMANDS.with_values("/model a", Values(models=tuple(known)))
+
+    menu = CommandMenu({})
+    menu.show(models(), is_first_chosen=False)
+    assert menu.chosen is None
     assert menu.completion is not None
     assert menu.completion.name == "model a-1"
     menu.move(1)
     menu.move(1)
     known.insert(0, "a-0")
-    menu.follow("/model a")
+    menu.show(models(), is_first_chosen=False, is_same_text=True)
     assert menu.chosen is not None
     assert menu.chosen.name == "model a-2"
-    menu.follow("/model a-")
+    menu.show(models(), is_first_chosen=False)
     assert menu.chosen is None
     menu.move(-1)
     assert menu.chosen is not None

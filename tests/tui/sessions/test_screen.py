@@ -21,7 +21,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.store import SessionStore
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.letters import LetterRun, SeenQuestion
+from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.sessions.catalog import SessionCatalog, SessionRow
 from kimi_tui.tui.sessions.screen import SessionsScreen

@@ -85,7 +85,7 @@ def test_words_lines_and_wide_characters() -> None:
         model.apply(record)
     flow.update(model.blocks, 0)
     for index in range(len(flow.views)):
-        flow.ensure(index)
+        flow.lay_out(index)
     wide = next(row for row in range(flow.height) if "日本" in flow.line(row)[2].text)
     mode = CopyMode(flow, TextSelection(flow), wide)
     text = flow.line(wide)[2].text

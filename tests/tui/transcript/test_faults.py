@@ -23,12 +23,11 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
-from kimi_tui.tui import faults, rows
+from kimi_tui.tui import faults, painter, rows
 from kimi_tui.tui.faults import NOTHING
 from kimi_tui.tui.rows import LayoutRoom, Line, plain_rows
-from kimi_tui.tui.transcript import cards, layout, search
+from kimi_tui.tui.transcript import layout, search
 from kimi_tui.tui.transcript.layout import rows_of
-from kimi_tui.tui.transcript.painter import Palette
 from kimi_tui.tui.transcript.search import Finder, Origin
 from kimi_tui.tui.transcript.viewport import Flow
 
@@ -94,21 +93,19 @@ def test_every_kind_of_block_is_plain_text_where_its_layout_fails(
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
+    "name",
     [
-        (layout, "tool_card"), (layout, "whole_answer"), (layout, "user_message"), (layout, "thought"), (layout, "dmail_card"),
-        (layout, "compaction_card"), (layout, "error_card"), (layout, "mark_row"), (layout, "notice"),
-        (cards, "title_row"), (cards, "band_rows"), (cards, "expand_tabs"), (cards, "prose_width"), (cards, "paragraph"),
+        "tool_card", "whole_answer", "user_message", "thought", "dmail_card",
+        "compaction_card", "error_card", "mark_row", "notice",
+        "title_row", "band_rows", "expand_tabs", "paragraph",
     ],
 )  # fmt: skip
-def test_the_rest_of_the_chat_stays(
-    module: object, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, name, broken)
+def test_the_rest_of_the_chat_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, name, broken)
     flow = Flow(ROOM)
     flow.update(blocks(), 0)
     for index in range(len(flow.views)):
-        flow.ensure(index)
+        flow.lay_out(index)
         assert flow.views[index].height == len(flow.views[index].lines) > 0
     assert not flow.behind
 
@@ -120,18 +117,18 @@ def test_a_growing_answer_goes_on_as_plain_text(monkeypatch: pytest.MonkeyPatch)
     block.stream.add("first words ")
     flow = Flow(ROOM)
     flow.update([block], 0)
-    flow.ensure(0)
+    flow.lay_out(0)
     with monkeypatch.context() as patch:
         patch.setattr(MarkdownStream, "feed", broken)
         block.stream.add("and more ")
         block.touch()
-        flow.ensure(0)
+        flow.lay_out(0)
     block.stream.add("to the end")
     block.touch()
-    flow.ensure(0)
+    flow.lay_out(0)
     assert "first words and more to the end" in flow.views[0].lines[-1].text
     flow.resize(LayoutRoom(60))
-    flow.ensure(0)
+    flow.lay_out(0)
     assert "Plain text" not in flow.views[0].lines[0].text
 
 
@@ -146,24 +143,24 @@ async def test_the_program_goes_on_when_rows_cannot_be_painted(
 ) -> None:
     talk = Conversation()
     talk.user("Question")
-    talk.step(text="An answer that cannot be painted.")
+    talk.step(text="An answer that cannot be pàinted.")
     talk.tool("Shell", {"command": "ls"}, "out")
     talk.end()
-    strip = Palette.strip
+    width_of = painter.cell_len
 
-    def fails(self: Palette, line: Line, width: int) -> object:
-        if "cannot" in line.text:
+    def fails(text: str) -> int:
+        if "cannot" in text:
             raise RuntimeError("a broken colour")
-        return strip(self, line, width)
+        return width_of(text)
 
-    monkeypatch.setattr(Palette, "strip", fails)
+    monkeypatch.setattr(painter, "cell_len", fails)
     app = ChatApp()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         app.transcript.apply(talk.take())
         await pilot.pause()
         assert is_drawn(app.transcript)
-        assert any("An answer that cannot be painted." in row for row in app.rows)
+        assert any("An answer that cannot be pàinted." in row for row in app.rows)
         assert any("Question" in row for row in app.rows)
 
 

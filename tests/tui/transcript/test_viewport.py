@@ -46,7 +46,7 @@ def flow_of(talk: Conversation) -> tuple[TranscriptModel, Flow]:
 
 def all_lines(flow: Flow) -> list[Line]:
     for index in range(len(flow.views)):
-        flow.ensure(index)
+        flow.lay_out(index)
     return [flow.line(row)[2] for row in range(flow.height)]
 
 
@@ -89,7 +89,7 @@ def test_of_a_flood_only_the_code_that_is_seen_is_coloured(monkeypatch: pytest.M
     monkeypatch.setattr("kimi_tui.tui.transcript.markdown.colour", count)
     monkeypatch.setattr("kimi_tui.tui.transcript.markdown_stream.colour", count)
     _, flow = flow_of(talk)
-    while flow.ensure(1) or flow.behind:
+    while flow.lay_out(1) or flow.behind:
         pass
     assert not coloured
     last = range(flow.height - 8, flow.height)
@@ -142,12 +142,12 @@ def test_a_mark_stays_with_its_text_where_its_block_is_exchanged() -> None:
     block = UserBlock(1, text="one\n" * 5 + "here\nand there")
     flow = Flow(ROOM)
     flow.update([block], 0)
-    flow.ensure(0)
+    flow.lay_out(0)
     mark = flow.mark_at(5)
     assert mark is not None
     flow.marks.append(mark)
     flow.update([replace(block, text="zero\n" + block.text)], 0)
-    flow.ensure(0)
+    flow.lay_out(0)
     assert "here" in flow.views[0].lines[mark.row].text
 
 
@@ -164,17 +164,17 @@ def test_a_growing_answer_is_laid_out_in_slices() -> None:
     talk.user("Hi")
     talk.step(text="Well. ")
     model, flow = flow_of(talk)
-    flow.ensure(1)
+    flow.lay_out(1)
     for _ in range(1_000):
         talk.tell(TextPart("word " * 10))
     for record in talk.records[-1_000:]:
         model.apply(record)
     flow.update(model.blocks, 1)
-    flow.ensure(1)
+    flow.lay_out(1)
     assert flow.behind
     rounds = 1
     while flow.behind:
-        flow.ensure(1)
+        flow.lay_out(1)
         rounds += 1
     assert 10 < rounds < 30
     block = model.blocks[1]
@@ -185,7 +185,7 @@ def test_a_growing_answer_is_laid_out_in_slices() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["user", "text", "tool", "letter", "end", "fold", "ensure"]), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["user", "text", "tool", "letter", "end", "fold", "lay_out"]), st.integers(0, 9)),
         max_size=40,
     )
 )  # fmt: skip
@@ -208,8 +208,8 @@ def test_positions_stay_true(steps: list[tuple[str, int]]) -> None:
                 talk.end()
             case "fold" if model.blocks:
                 first = model.toggle(model.blocks[number % len(model.blocks)]).first
-            case "ensure" if flow.views:
-                flow.ensure(number % len(flow.views))
+            case "lay_out" if flow.views:
+                flow.lay_out(number % len(flow.views))
             case _:
                 pass
         for record in talk.take():
@@ -265,19 +265,19 @@ def long_blocks() -> list[Block]:
 def test_what_is_long_is_laid_out_in_slices(block: Block) -> None:
     flow = Flow(ROOM)
     flow.update([block], 0)
-    spent = [n_calls(lambda: flow.ensure(0))]
+    spent = [n_calls(lambda: flow.lay_out(0))]
     assert flow.behind
     height = flow.height
     while flow.behind:
         flow.update([block], 0)
-        spent.append(n_calls(lambda: flow.ensure(0)))
+        spent.append(n_calls(lambda: flow.lay_out(0)))
         height = max(height, flow.height)
     assert len(spent) > 4
     whole = n_calls(lambda: rows_of(block, ROOM))
     # Each of them is a small part of the whole, and all of them together are not much more than that.
     assert max(spent) < whole / 2
     assert sum(spent) < 3 * whole
-    flow.ensure_whole(0)
+    flow.lay_out_whole(0)
     assert flow.views[0].lines == rows_of(block, ROOM)
     assert flow.height == len(flow.views[0].lines)
 
@@ -337,7 +337,7 @@ def test_what_went_by_unseen_is_laid_out_in_steps_for_who_wants_all_of_it() -> N
     flow = Flow(ROOM)
     flow.update([block], 0)
     while flow.behind or not flow.views[0].laid:
-        flow.ensure(0)
+        flow.lay_out(0)
     mark = Mark(1, len(flow.views[0].lines) - 1, 0)
     flow.marks.append(mark)
     assert flow.views[0].late is not None
@@ -357,16 +357,16 @@ def test_an_unfolded_thought_grows_by_what_comes() -> None:
         block.stream.add("word " * start)
         flow = Flow(ROOM)
         flow.update([block], 0)
-        flow.ensure(0)
+        flow.lay_out(0)
         while flow.behind:
-            flow.ensure(0)
+            flow.lay_out(0)
 
         def grow() -> None:
             for _ in range(50):
                 block.stream.add("more words\n and ")
                 block.touch()
                 flow.update([block], 0)
-                flow.ensure(0)
+                flow.lay_out(0)
 
         calls = n_calls(grow)
         block.open = False
@@ -541,7 +541,7 @@ def test_one_card_that_changes_costs_no_more_among_many() -> None:
         for n in range(count):
             talk.tool("Glob", {"pattern": f"*{n}"})
         model, flow = flow_of(talk)
-        flow.ensure(1)
+        flow.lay_out(1)
         model.blocks[1].touch()
         spent.append(n_calls(lambda flow=flow, blocks=model.blocks: flow.update(blocks, 1)))
     assert spent[1] <= spent[0] + 5

@@ -1,0 +1,149 @@
+"""Hints that stand at the prompt when something happens for the first time, once per account.
+
+Which were shown stands in one small file in the data folder. One that has no place just then, because something is asked,
+another one stands or the prompt is covered, has not been shown: it comes with the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from string import Formatter
+from typing import TYPE_CHECKING, Literal, cast
+
+from kimi_tui.app_paths import make_private
+from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.tools.sandbox.policy import IN_THE_WAY
+from kimi_tui.tui.keyboard import key_of
+from kimi_tui.wire import events as wire
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.prompt.bar import PromptBar
+
+log = logging.getLogger(__name__)
+
+FirstTime = Literal[
+    "turn", "help", "dmail", "context", "stopped", "steered", "pasted", "refused", "early"
+]
+READ_S = 2.0
+"""A key that comes sooner was not pressed by someone who has read the hint, which goes with a later one."""
+FULL = 0.6
+"""The share of the window from which on it is worth knowing how to make room."""
+WORDS: Mapping[FirstTime, str] = {
+    "turn": "{timeline} goes back to any step, its files too",
+    "help": "{help} lists the keys of every place",
+    "dmail": "A D-Mail took steps back; /undo brings them here again",
+    "context": "{compact} makes room: older messages become a summary",
+    "stopped": "{history-back} has the message again, to edit it",
+    "steered": "{history-back} takes it back; {complete} would queue it behind the turn",
+    "pasted": "Left, then {send}, opens what was pasted",
+    "refused": "/settings has what commands may do in the sandbox",
+    "early": "Too early: answers wait until you have stopped typing",
+}
+"""Names of actions stand for their keys. Each fits over the prompt of a terminal of 60 columns."""
+_MAX_BYTES = 4_096
+
+
+def read_seen(path: Path) -> set[FirstTime]:
+    """The hints that were shown; none where that cannot be read."""
+    try:
+        found = json.loads(read_regular(path, _MAX_BYTES))
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("which hints were shown cannot be read: %s: %s", path, error)
+        return set()
+    names = cast("list[object]", found) if isinstance(found, list) else []
+    return {name for name in WORDS if name in names}
+
+
+def keep_seen(path: Path, seen: FirstTime) -> None:
+    """Add a hint to those that were shown; a disk that refuses costs only that it is shown again. Blocks."""
+    try:
+        make_private(path.parent)
+        # Another program may have shown others meanwhile.
+        names = sorted(read_seen(path) | {seen})
+        Storage().replace_file(path, json.dumps(names).encode("ascii"), shared=True)
+    except OSError as error:
+        log.warning("that a hint was shown is not kept: %s: %s", path, error)
+
+
+class FirstTimeHints:
+    """Shows the hints of a screen.
+
+    Args:
+        screen: over whose prompt they stand, or in whose question.
+        file: says which were shown.
+    """
+
+    def __init__(self, screen: MainScreen, file: Path) -> None:
+        self._screen = screen
+        self._file = file
+        self._seen: set[FirstTime] | None = None
+        """None until the file was read: until then nothing is shown."""
+        self._place: PromptBar | ApprovalPanel | None = None
+        """Where a hint stands."""
+        self._shown_at = 0.0
+
+    async def learn(self) -> None:
+        """Read which were shown."""
+        self._seen = await asyncio.to_thread(read_seen, self._file)
+
+    def hear(self, event: wire.Event) -> None:
+        """Give the hint that belongs to an event, if such a thing happens for the first time."""
+        match event:
+            case wire.ContextReverted(reason="dmail", author="agent"):
+                self.happened("dmail")
+            case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
+                self.happened("context")
+            case wire.SteerQueued():
+                self.happened("steered")
+            case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
+                self.happened("refused")
+            case wire.TurnEnd(reason="interrupted") if (
+                not self._screen.conversation.state.own_command
+            ):
+                self.happened("stopped")
+            case wire.TurnEnd(reason="done"):
+                if not self.happened("turn"):
+                    self.happened("help")
+            case _:
+                pass
+
+    def happened(self, what: FirstTime, panel: ApprovalPanel | None = None) -> bool:
+        """Something happened; whether its hint is shown now.
+
+        Args:
+            what: that.
+            panel: the question in which the hint stands; None for over the prompt, where that is on view.
+        """
+        screen = self._screen
+        is_free = screen.is_current and screen.prompt.display and not screen.reading
+        place = screen.prompt if panel is None and is_free else panel
+        if place is None or not screen.kimi.launch.config.hints:
+            return False
+        if self._seen is None or what in self._seen or self._place is not None:
+            return False
+        words = ""
+        for said, action, *_ in Formatter().parse(WORDS[what]):
+            key = key_of(action, screen.keys) if action else ""
+            if action and not key:
+                return False
+            words += said + key
+        self._seen.add(what)
+        self._place, self._shown_at = place, time.monotonic()
+        place.hint = words
+        screen.conversation.start(asyncio.to_thread(keep_seen, self._file, what))
+        return True
+
+    def key_pressed(self) -> None:
+        """The hint that stands goes, where it can have been read."""
+        if self._place is not None and time.monotonic() - self._shown_at >= READ_S:
+            self._place.hint = ""
+            self._place = None

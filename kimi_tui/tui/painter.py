@@ -1,0 +1,303 @@
+"""Turns rows of spans into strips, in the colours of the style sheet: for every widget that paints its rows itself.
+
+A span of style `strong/b@band` has the colours of the component classes `PREFIX--strong` and `PREFIX--band` of its widget. Styles have
+been through the app's line filters (no colours, no colours of the terminal's own), so whole strips can be handed to Textual past its
+cache, which would make a new strip of every row at each refresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+
+from rich.cells import cell_len
+from rich.color import Color, blend_rgb
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color as TextualColor
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kimi_tui.foreign_text import clean
+from kimi_tui.tui.faults import NOTHING, log_fault
+from kimi_tui.tui.rows import COLOUR, HIT_LINK, style_parts
+
+FADED = "~"
+"""The flag of what is being undone."""
+FADE = 0.6
+"""How far what is being undone goes towards the background."""
+
+_NO_STYLES = "COMPONENT_CLASSES"
+"""What Textual's error says of a component class whose styles are not there (yet)."""
+LINK_LIMIT = 2_000
+"""The longest address that is told to the terminal; some end the program over longer ones."""
+
+
+class Painter:
+    """Paints the rows of one widget.
+
+    Styles are made when they are first asked for and kept until `clear`, which the widget's `notify_style_update` calls.
+
+    Args:
+        widget: whose component classes have the colours. A name that is none of them is painted as `ink`, on the widget's ground.
+        prefix: what stands before the two dashes in their names.
+        blank: the style of cells in which nothing stands.
+    """
+
+    def __init__(self, widget: Widget, prefix: str, blank: str = "quiet") -> None:
+        self._widget = widget
+        self._prefix = prefix
+        self._blank = blank
+        self._styles: dict[str, dict[str, Style]] = {}
+        """By ground, then by name."""
+        self._overlays: dict[str, Style] = {}
+        self._links: dict[tuple[str, str, str], Style] = {}
+        self._blanks: dict[tuple[int, str], Strip] = {}
+
+    def clear(self) -> None:
+        """Forget all colours: they, or the filters, are others."""
+        self._styles = {}
+        self._overlays = {}
+        self._links = {}
+        self._blanks = {}
+
+    # --- styles
+
+    def style(self, name: str, ground: str = "") -> Style:
+        """The style of a name: `ink/b`, on the background of `ground` unless the name has its own, as in `ink@raised`.
+
+        Args:
+            name: as `rows.style_parts` takes it apart.
+            ground: the component class whose background is under it; empty for that of the widget.
+        """
+        known = self._styles.setdefault(ground, {})
+        style = known.get(name)
+        if style is None:
+            if name.startswith(COLOUR):
+                from kimi_tui.tui.pictures import cell_style
+
+                # Not kept: a picture has thousands.
+                return self.allowed(cell_style(name))
+            style = known[name] = self.allowed(self._made(name, ground))
+        return style
+
+    def _made(self, name: str, ground: str) -> Style:
+        ink, flags, own = style_parts(name)
+        back = self._component(own) or self._component(ground) or Style()
+        style = self._widget.rich_style + back
+        # Where selection is told by reversing, other colours on it would be grounds of their own.
+        if not back.reverse:
+            style += self._component(ink) or self._component("ink") or Style()
+        if flags:
+            style += Style(
+                bold="b" in flags or None,
+                italic="i" in flags or None,
+                underline="u" in flags or None,
+                strike="s" in flags or None,
+            )
+        return faded(style) if FADED in flags else style
+
+    def _component(self, name: str) -> Style | None:
+        """What a component class itself says of colours and weight; None where the widget has none of that name."""
+        whole = f"{self._prefix}--{name}"
+        if whole not in self._widget.COMPONENT_CLASSES:
+            return None
+        return self._widget.get_component_rich_style(whole, partial=True)
+
+    def overlay(self, name: str) -> Style:
+        """The style of a component class alone, to be laid over what is painted already: a selection, a match, a cursor."""
+        style = self._overlays.get(name)
+        if style is None:
+            style = self._overlays[name] = self.allowed(self._component(name) or Style())
+        return style
+
+    def allowed(self, style: Style) -> Style:
+        """A style as the app's line filters leave it; what they have left they leave as it is."""
+        segments = [Segment(" ", style)]
+        ground: TextualColor | None = None
+        for one in self._widget.get_line_filters():
+            if one.enabled:
+                colour = self._widget.rich_style.bgcolor
+                ground = ground or (
+                    TextualColor.from_rich_color(colour) if colour else TextualColor(0, 0, 0)
+                )
+                segments = one.apply(segments, ground)
+        return segments[0].style or style
+
+    def _linked(self, name: str, ground: str, url: str) -> Style:
+        """A style that also tells the terminal (OSC 8) where its text leads: always the same one, so that the parts of
+        a link in several rows belong together. Addresses that are not plain http(s) are not told.
+        """
+        style = self.style(name, ground)
+        if not is_web_address(url):
+            return style
+        key = name, ground, url
+        linked = self._links.get(key)
+        if linked is None:
+            if len(self._links) > 1_000:
+                self._links.clear()
+            linked = self._links[key] = style + Style(link=url)
+        return linked
+
+    # --- rows
+
+    def strip(self, spans: Iterable[tuple[str, ...]], width: int, ground: str = "") -> Strip:
+        """A row of exactly `width` cells; one that cannot be painted is plain text.
+
+        Args:
+            spans: text and style of each, and what a click on it does, where that is said.
+            width: of the row; what is left free is empty.
+            ground: the background of what names none.
+        """
+        try:
+            return self._strip(spans, width, ground)
+        except Exception as error:
+            # A widget that Textual asks before it has its style sheet has no colours; with them it is painted anew.
+            if not (isinstance(error, KeyError) and _NO_STYLES in str(error)):
+                log_fault("painting a row")
+            return _plain(spans, width)
+
+    def _strip(self, spans: Iterable[tuple[str, ...]], width: int, ground: str) -> Strip:
+        known = self._styles.setdefault(ground, {})
+        segments: list[Segment] = []
+        used = 0
+        for span in spans:
+            text, name = span[0], span[1]
+            if not text.isprintable():
+                text = _harmless(text)
+            style = known.get(name)
+            if style is None:
+                style = self.style(name, ground)
+            if len(span) > 2 and span[2].startswith(HIT_LINK):
+                style = self._linked(name, ground, span[2][len(HIT_LINK) :])
+            segments.append(Segment(text, style))
+            used += len(text) if text.isascii() else cell_len(text)
+        if used < width:
+            segments.append(Segment(" " * (width - used), self.style(self._blank, ground)))
+        strip = Strip(segments, max(used, width))
+        return strip.crop(0, width) if used > width else strip
+
+    def blank(self, width: int, ground: str = "") -> Strip:
+        """An empty row."""
+        strip = self._blanks.get((width, ground))
+        if strip is None:
+            strip = self._blanks[width, ground] = self.strip((), width, ground)
+        return strip
+
+    # --- what stands out in rows that are painted
+
+    def selected(self, strip: Strip, start: int, end: int, look: str) -> Strip:
+        """The strip with some of its characters in the look of a selection (`end` -1: to the end of its text)."""
+        length = len(strip.text.rstrip())
+        stop = length if end < 0 else min(end, length)
+        if start >= stop:
+            return strip
+        style = self.overlay(look)
+        out: list[Segment] = []
+        position = 0
+        for text, own, _ in strip:
+            cuts = (0, max(0, start - position), max(0, stop - position), len(text))
+            for part, (low, high) in enumerate(pairwise(cuts)):
+                piece = text[low:high]
+                if piece:
+                    chosen = _over(own, style) if part == 1 else own
+                    out.append(Segment(piece, chosen))
+            position += len(text)
+        return Strip(out, strip.cell_length)
+
+    def with_cursor(self, strip: Strip, cell: int) -> Strip:
+        """The strip with a cursor over the character in one of its cells."""
+        before, under, after = strip.crop(0, cell), strip.crop(cell, cell + 2), strip.crop(cell + 1)
+        text = under.text[:1] or " "
+        width = max(1, cell_len(text))
+        own = next((one.style for one in under if one.style), None)
+        style = self.overlay("cursor")
+        # Without colours it is the other way round than what is around it.
+        over = _over(own, style) if style.reverse else style + _UPRIGHT
+        return Strip.join(
+            [before, Strip([Segment(text, over)], width), after.crop(width - 1)]
+        ).adjust_cell_length(strip.cell_length)
+
+    def with_edge(self, strip: Strip, edge: str, ink: str = "lost") -> Strip:
+        """The strip with an edge in its first cell: of a row that the model is not sent, or with another ink."""
+        first = next(iter(strip), None)
+        if first is None:
+            return strip
+        ground = first.style.bgcolor if first.style is not None else None
+        style = self.style(ink) + Style(bgcolor=ground)
+        return Strip.join([Strip([Segment(edge, style)], 1), strip.crop(1)])
+
+    def dropped(self, strip: Strip, edge: str) -> Strip:
+        """The strip of a row that a rewind would take: grey on the page, behind the edge of what is left."""
+        lost = self.style("lost@page")
+        grey = lost + _PLAIN
+        out = [
+            Segment(text, _greyed(style, grey) if style else grey)
+            for text, style, _ in strip.crop(1)
+        ]
+        return Strip([Segment(edge, lost), *out], strip.cell_length)
+
+    def receded(self, strip: Strip) -> Strip:
+        """The strip as it stands behind something that floats above it; as it is where colours are not known."""
+        out = [Segment(text, _receding(style) if style else style) for text, style, _ in strip]
+        return Strip(out, strip.cell_length)
+
+
+def is_web_address(url: str) -> bool:
+    """Whether an address is http(s) and holds visible ASCII alone, so nothing in it ends the sequence that it is sent in."""
+    return (
+        len(url) <= LINK_LIMIT
+        and url.lower().startswith(("http://", "https://"))
+        and all("!" <= char <= "~" for char in url)
+    )
+
+
+def _harmless(text: str) -> str:
+    """The last border before the terminal: whatever a layout let through, no control byte goes on from here."""
+    return clean(text).replace("\n", " ").replace("\t", " ")
+
+
+def _plain(spans: Iterable[tuple[str, ...]], width: int) -> Strip:
+    """A row without colours. Never raises."""
+    try:
+        text = _harmless("".join(span[0] for span in spans))
+    except Exception:
+        text = NOTHING
+    return Strip([Segment(text)]).adjust_cell_length(width)
+
+
+def faded(style: Style) -> Style:
+    """The style with its ink blended towards its background; the terminal's own dim where colours are not known."""
+    color, back = style.color, style.bgcolor
+    if color is None or back is None or color.triplet is None or back.triplet is None:
+        return style + Style(dim=True)
+    return style + Style(
+        color=Color.from_triplet(blend_rgb(color.triplet, back.triplet, FADE)), bold=False
+    )
+
+
+_UPRIGHT = Style(reverse=False)
+_BRIGHT = Style(dim=False)
+_PLAIN = Style(bold=False, reverse=False)
+
+
+@lru_cache(maxsize=512)
+def _over(own: Style | None, style: Style) -> Style:
+    """A style laid over another one; reversed twice is not reversed, so that it stands out there too."""
+    if own is None:
+        return style
+    both = own + style + _BRIGHT
+    return both + _UPRIGHT if own.reverse and style.reverse else both
+
+
+@lru_cache(maxsize=512)
+def _greyed(own: Style, grey: Style) -> Style:
+    """A style in another one's colours; links stay links, and what is struck out stays so."""
+    return own + grey
+
+
+@lru_cache(maxsize=512)
+def _receding(style: Style) -> Style:
+    known = style.color is not None and style.color.triplet is not None
+    return faded(style) if known else style
