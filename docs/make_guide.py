@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kimi_tui.commands.dispatch import COMMANDS as SUBCOMMANDS
-from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.dialogs.help import sections
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.main.commands.table import COMMANDS
 
 GUIDE = Path(__file__).resolve().parent / "guide"
 _PLACE = re.compile(

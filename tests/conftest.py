@@ -86,7 +86,7 @@ SLOW = (
     "llm/test_hostile_text.py",
     "soul/test_history_",
     "soul/test_one_figure.py",
-    "soul/test_step_model_faults.py",
+    "soul/test_rebuilt_history",
     "test_hostile_text.py",
     "test_hot_loops.py",
     "tui/test_patterns.py",

@@ -99,8 +99,8 @@ def _as_a_path(text: str) -> None:
 
 
 def _globs(text: str) -> None:
-    from kimi_tui.tools.base import ToolProblem
     from kimi_tui.tools.glob import patterns_of
+    from kimi_tui.tools.outcome import ToolProblem
 
     try:
         pattern = patterns_of(text)[0]
@@ -117,8 +117,8 @@ def _nearest(text: str) -> None:
 
 def _replaced(text: str) -> None:
     text = _read(text)
-    from kimi_tui.tools.base import ToolProblem
     from kimi_tui.tools.file_edit import Edit, replaced
+    from kimi_tui.tools.outcome import ToolProblem
 
     for old in (text[: len(text) // 2] + "?", text[:1], text[: len(text) // 2]):
         for new in ("", "x" * 100_000):

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Collection, Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -76,3 +77,59 @@ def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_
                 if "json.loads(" in source and "RecursionError" not in source:
                     missing.add(f"{path.relative_to(root)}:{function.name}")
     assert missing == OWN_JSON
+
+
+def imports_between_files() -> dict[str, set[str]]:
+    """Which module of the program imports which, also for types alone and within functions."""
+    files: dict[str, Path] = {}
+    for path in (ROOT / "kimi_tui").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {
+        name: imports_of(path.read_text(encoding="utf-8"), name, files)
+        for name, path in files.items()
+    }
+
+
+def imports_of(source: str, name: str, known: Collection[str]) -> set[str]:
+    """The known modules that a source imports; it is of the module of this name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in known else node.module)
+    return found & set(known) - {name}
+
+
+def circle_in(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """A circle, from a module back to itself; empty where there is none."""
+    done: set[str] = set()
+    for start in sorted(graph):
+        way, ahead = [start], [iter(sorted(graph[start]))]
+        while way:
+            following = next((one for one in ahead[-1] if one not in done), None)
+            if following is None:
+                done.add(way.pop())
+                ahead.pop()
+            elif following in way:
+                return [*way[way.index(following) :], following]
+            else:
+                way.append(following)
+                ahead.append(iter(sorted(graph[following])))
+    return []
+
+
+def test_no_file_imports_what_imports_it() -> None:
+    graph = imports_between_files()
+    assert "kimi_tui.tui.main.screen" in graph["kimi_tui.tui.app"]
+    assert "kimi_tui.tools.jobs" in graph["kimi_tui.tools.base"], "for types"
+    assert "kimi_tui.tui.transcript.search" in graph["kimi_tui.tui.transcript.transcript"]
+    assert " -> ".join(circle_in(graph)) == ""
+
+
+def test_a_circle_is_named() -> None:
+    assert circle_in({"a": {"b", "d"}, "b": {"c"}, "c": {"d", "b"}, "d": set()}) == ["b", "c", "b"]
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []

@@ -166,7 +166,7 @@ class Message(_Stored):
         return _complete(self.model_dump(mode="json", exclude_none=True))
 
     def stored_loosely(self) -> dict[str, Any]:
-        """The same for a message that holds what JSON has no form for; values are left as they are."""
+        """The object for `context.jsonl` of a message that holds what JSON has no form for; values are left as they are."""
         return _complete(self.model_dump(mode="python", exclude_none=True))
 
 

@@ -531,7 +531,7 @@ class ChunkDecoder:
         return items
 
     def finish_leniently(self) -> list[StreamItem]:
-        """The same for a server that is known never to give a finish reason: `[DONE]` is enough."""
+        """The end of an answer of a server that is known never to give a finish reason: `[DONE]` is enough."""
         if self.reason is None and self.done:
             self.reason = "stop"
         return self.finish()

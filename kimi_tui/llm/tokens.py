@@ -59,7 +59,7 @@ def estimate(text: str) -> int:
 
 
 def text_tokens(text: str) -> int:
-    """The same by a sample of the text where it is long: never more than a millisecond."""
+    """About how many tokens the text is; of a long one by a sample, so that it never takes more than a millisecond."""
     if len(text) <= 2 * _SAMPLE:
         return estimate(text)
     sample = text[:_SAMPLE] + text[-_SAMPLE:]
@@ -80,7 +80,7 @@ def message_tokens(message: Message) -> int:
 
 
 def said_tokens(message: Message) -> int:
-    """The same without its reasoning, which not every model gets back."""
+    """About how many tokens a stored message costs without its reasoning, which not every model gets back."""
     return _counted(message)[0]
 
 

@@ -23,6 +23,8 @@ from kimi_tui.projection.timeline_tree import Checkpoint, Future
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.events import (
+    SUMMARIES,
+    SWITCHES,
     CheckpointCreated,
     CompactionBegin,
     CompactionEnd,
@@ -49,7 +51,7 @@ PIECE = 200
 MOST_FAULTS = 10
 """Errors that are kept; each holds what was being worked on when it was raised."""
 _LONG_CHARS = 200
-_CUT_KINDS = {"dmail": ("dmail",), "compaction": ("compaction", "summary")}
+_CUT_KINDS = {"dmail": ("dmail",), "compaction": SUMMARIES}
 """The kinds of checkpoint that a cut makes."""
 Made = TypeVar("Made")
 Report = Callable[[Exception], None]
@@ -372,7 +374,6 @@ CUT_S = {"dmail": 1.0, "rewind": 0.4, "compaction": 0.4}
 """How long the clock waits where the context is cut; the motion on the screen takes a little less."""
 _UNTIMED_CHARS_S = 250.0
 _UNTIMED_STEP_S = 0.5
-_TRAVEL = frozenset({"jump", "undo", "redo"})
 _BY_USER = frozenset({"rewind", "clear"})
 
 
@@ -568,7 +569,7 @@ def _marker_kind(event: Event) -> MarkerKind | None:
             return "dmail"
         case ContextReverted(reason=reason) if reason in _BY_USER:
             return "rewind"
-        case LineChanged(op=op) if op in _TRAVEL:
+        case LineChanged(op=op) if op in SWITCHES:
             return "rewind"
         case CompactionEnd(error=""):
             return "compaction"
@@ -590,14 +591,14 @@ def _stops(records: Sequence[EventRecord]) -> list[int]:
                 if not is_open:
                     stops.append(index)
                 # The summary of a compaction whose beginning was not recorded is followed by its end.
-                is_open = compacting = kind in ("compaction", "summary")
+                is_open = compacting = kind in SUMMARIES
             case CompactionBegin():
                 stops.append(index)
                 compacting = True
             case LineChanged(op=op):
-                if op in _TRAVEL:
+                if op in SWITCHES:
                     stops.append(index)
-                if op in _TRAVEL or op in _BY_USER:
+                if op in SWITCHES or op in _BY_USER:
                     is_open = False
             case TurnBegin() | StepBegin() | ContextReverted():
                 if not is_open:

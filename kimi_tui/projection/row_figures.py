@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kimi_tui.wire.events import (
+    SUMMARIES,
+    SWITCHES,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
@@ -18,9 +20,6 @@ from kimi_tui.wire.events import (
     LineChanged,
     StatusUpdate,
 )
-
-_SWITCHES = frozenset({"jump", "undo", "redo"})
-_SUMMARIES = frozenset({"compaction", "summary"})
 
 
 class Figure(NamedTuple):
@@ -87,7 +86,7 @@ class RowFigures:
                 self._cut(event)
             case CompactionEnd(error=""):
                 self._ended(self._summary, event.tokens_after)
-            case LineChanged(op=op) if op in _SWITCHES:
+            case LineChanged(op=op) if op in SWITCHES:
                 self._is_other_line = True
             case _:
                 pass
@@ -128,7 +127,7 @@ class RowFigures:
         elif not event.fitted:
             self._guessed[event.uid] = None
         self._end = self._end if self._is_step else ""
-        if event.kind in _SUMMARIES:
+        if event.kind in SUMMARIES:
             self._summary = event.uid
             self._base = min(self._base, figure.tokens)
         elif event.kind == "dmail" and self._leaves is not None:

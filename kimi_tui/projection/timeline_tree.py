@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
+from kimi_tui.wire.events import SUMMARIES
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
@@ -104,7 +105,7 @@ class Checkpoint:
     @property
     def is_summary(self) -> bool:
         """Whether everything before was replaced by a summary here."""
-        return self.kind in ("compaction", "summary")
+        return self.kind in SUMMARIES
 
     @property
     def change(self) -> int:

@@ -34,6 +34,7 @@ from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
+    SUMMARIES,
     ApprovalRequest,
     ApprovalResolved,
     CheckpointCreated,
@@ -70,7 +71,6 @@ _BACK = "brought back"
 _NAMED = 3
 _PATH_CHARS = 4_096
 """No system has longer paths; a damaged record may."""
-_SUMMARIES = frozenset({"compaction", "summary"})
 
 TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
@@ -749,7 +749,7 @@ class TranscriptModel:
         is_step = event.kind == "step"
         change = both(ends, self._cost(self._steps.begin(event.id, event.tokens, is_step=is_step)))
         blocks = self._list
-        if event.kind in _SUMMARIES:
+        if event.kind in SUMMARIES:
             return both(change, self._reverts.compaction_point(event))
         last = blocks.last
         if event.kind == "user":

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kimi_tui.wire.events import (
+    SUMMARIES,
+    SWITCHES,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
@@ -22,9 +24,6 @@ from kimi_tui.wire.events import (
     TurnBegin,
     TurnEnd,
 )
-
-_SWITCHES = frozenset({"jump", "undo", "redo"})
-_SUMMARIES = frozenset({"compaction", "summary"})
 
 
 class CheckpointLike(Protocol):
@@ -132,7 +131,7 @@ class WorldLines(Generic[P]):
     def add(self, event: CheckpointCreated, point: P) -> bool:
         """A checkpoint was made; returns whether a new line begins with it, in place of one that was compacted."""
         live = self.live
-        is_new = event.kind in _SUMMARIES and event.id == 0 and bool(live.points)
+        is_new = event.kind in SUMMARIES and event.id == 0 and bool(live.points)
         if is_new:
             self.replaced = live
             self._n_origins += 1
@@ -147,7 +146,7 @@ class WorldLines(Generic[P]):
                 return self._reverted(event, at)
             case CompactionEnd():
                 return self._compacted(event, at)
-            case LineChanged(op=op, to_line=to_line) if op in _SWITCHES and to_line:
+            case LineChanged(op=op, to_line=to_line) if op in SWITCHES and to_line:
                 return self._switched(event, at)
             case _:
                 return None

@@ -30,7 +30,7 @@ from kimi_tui.session.context_index import (
     WorldLineContent,
 )
 from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
-from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
+from kimi_tui.session.errors import AlreadyThere, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import SkippedLine
 from kimi_tui.session.rotation import (
@@ -130,20 +130,6 @@ class Reverted:
     dropped: Sequence[Message]
 
 
-def known_checkpoint(index: ContextIndex, checkpoint_id: int) -> Checkpoint:
-    """A checkpoint of a line.
-
-    Raises:
-        UnknownCheckpoint: It has none of that id.
-    """
-    found = index.checkpoint(checkpoint_id)
-    if found is None:
-        last = index.n_checkpoints - 1
-        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "none at all"
-        raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
-    return found
-
-
 def scan(storage: Storage, fd: int) -> ContextIndex:
     """The index of an open file; blocks.
 
@@ -186,10 +172,10 @@ class Context:
         journal: The journal of operations.
         index: Where things stand in the live line; another object after each switch, and not to be changed.
         messages: Its messages, parsed when looked at; another object after each switch.
-        scale: What estimates of its tokens are taken for; whoever asks a model teaches it.
-        published: The tokens that were published for what precedes a checkpoint, or for all of the live line as it is now
-            (None); None where nothing was. The engine puts its own in, so that the journal of operations says what the user
-            was told.
+        scale: Corrects estimates of its tokens; the engine teaches it with each answer of the model.
+        published_tokens: Gives the tokens that were published for what precedes a checkpoint, for None those of all of the
+            live line; None where none were published. Set by the engine, so that the journal of operations has the figures
+            that the user saw.
     """
 
     def __init__(
@@ -201,10 +187,10 @@ class Context:
         self.folder = folder
         self.storage = storage or Storage()
         self.scale = TokenScale()
-        self.published: Callable[[Checkpoint | None], int | None] = lambda point: None
+        self.published_tokens: Callable[[Checkpoint | None], int | None] = lambda point: None
         self.journal = Journal(folder, self.storage)
         self._live = DurableFile(live_path(folder), self.storage, self._make_folder)
-        self._take_over(ContextIndex(), MessageCache())
+        self._set_index(ContextIndex(), MessageCache())
         self._on_trouble: Callable[[StorageTrouble | None], None] = lambda _trouble: None
         self._on_remark: Callable[[str], None] = lambda _text: None
         self._make = make_folder or (lambda: self.storage.make_folder(folder))
@@ -248,14 +234,6 @@ class Context:
         """The size of the live line."""
         return self._live.size
 
-    def checkpoint_of(self, checkpoint_id: int) -> Checkpoint:
-        """A checkpoint of the live line.
-
-        Raises:
-            UnknownCheckpoint: It has none of that id.
-        """
-        return known_checkpoint(self.index, checkpoint_id)
-
     def find_uid(self, uid: str) -> Checkpoint | None:
         """The checkpoint of that uid on the live line, under this name or the one it had before a compaction."""
         return next((point for point in self.checkpoints if uid in (point.uid, point.was)), None)
@@ -273,7 +251,7 @@ class Context:
     @property
     def token_count(self) -> int:
         """Tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
-        published = self.published(None)
+        published = self.published_tokens(None)
         if published is not None:
             return published
         return self._tokens_of(
@@ -281,11 +259,11 @@ class Context:
         )
 
     def _tokens_of(self, index: ContextIndex, estimate: int) -> int:
-        """Tokens of a line that `TokenEstimate` takes to hold so many."""
+        """The tokens of a line whose `TokenEstimate` is given: only what came after its last usage is corrected."""
         usage = index.usage_before(index.size)
         if usage is None:
-            return self.scale.of_request(estimate)
-        return usage[0] + self.scale.of_texts(estimate - usage[0])
+            return self.scale.corrected_request(estimate)
+        return usage[0] + self.scale.corrected(estimate - usage[0])
 
     # -- how much of it is safe ------------------------------------------------------------------------
 
@@ -321,7 +299,7 @@ class Context:
         on_trouble: Callable[[StorageTrouble | None], None],
         on_remark: Callable[[str], None],
     ) -> None:
-        """Be told about the disk, on the event loop.
+        """Set what is called about the disk, on the event loop.
 
         Args:
             on_trouble: Called when the disk begins to refuse, and with None when all is saved again.
@@ -332,7 +310,7 @@ class Context:
             on_trouble(self.trouble)
 
     def remark(self, text: str) -> None:
-        """Give whoever listens a sentence on the session's files."""
+        """Pass a sentence for the user on to `on_remark`."""
         self._on_remark(text)
 
     async def sync(self) -> bool:
@@ -466,12 +444,12 @@ class Context:
         return await self._run_to_completion(self._change(change))
 
     def prepare_revert(self, checkpoint_id: int) -> None:
-        """Somebody looks at what reverting to this checkpoint would take: make ready what can be made ready.
+        """Copy ahead what a revert to this checkpoint would keep, while the user looks at its preview.
 
         Raises:
             UnknownCheckpoint: There is none of that id.
         """
-        live, keep = self._live, self.checkpoint_of(checkpoint_id).offset
+        live, keep = self._live, self.index.checkpoint(checkpoint_id).offset
         if live.identity is None or live.must_rewrite or keep < WORTH_COPYING_BYTES:
             return
         if keep <= live.size - live.unsynced_bytes:
@@ -516,7 +494,7 @@ class Context:
                 self._notify()
             left, kept = self.index, self.index.messages_before(plan.shared)
             self._cache.cut(plan.shared)
-            self._take_over(plan.index, self._cache)
+            self._set_index(plan.index, self._cache)
             # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
             # Its size alone would not tell: records of other names are as long.
             self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
@@ -530,7 +508,7 @@ class Context:
         return Reverted(entry, n, left, kept, StoredMessages(self.storage, path, left, gone))
 
     def _planned(self, change: ContextChange, entry: JournalEntry) -> RotationPlan:
-        """Work out what the new line is, and what it drops. In a thread, while nothing else changes the line.
+        """Plan the new line, and count what it drops. In a thread, while nothing else changes the line.
 
         Raises:
             OSError: A world line cannot be read.
@@ -540,7 +518,7 @@ class Context:
         keep, next_id, then = base.size, base.n_checkpoints, change.then
         point: Checkpoint | None = None
         if change.before is not None:
-            point = known_checkpoint(base, change.before)
+            point = base.checkpoint(change.before)
             keep, next_id = point.offset, point.id
             entry = replace(entry, checkpoint_id=point.id, uid=point.uid)
         elif change.size is not None:
@@ -570,8 +548,8 @@ class Context:
         after = entry.tokens_after or None
         if after is None and point is not None and not index.usages_between(keep, index.size):
             added = sum(map(message_tokens, all_messages[index.messages_before(keep) :]))
-            if (published := self.published(point)) is not None:
-                after = published + self.scale.of_texts(added)
+            if (published := self.published_tokens(point)) is not None:
+                after = published + self.scale.corrected(added)
         if after is None:
             after = self._tokens_of(index, TokenEstimate().before(index, index.size, all_messages))
         entry = replace(
@@ -653,11 +631,11 @@ class Context:
         if refused is not None and refused.errno not in READ_ONLY:
             self._live.distrust(refused, "save the conversation")
         self._live.salvage_tail()
-        self._take_over(index, MessageCache())
+        self._set_index(index, MessageCache())
         self._held_by = (0, 0)
         self.messages.preload(_PRELOAD_BYTES)
 
-    def _take_over(self, index: ContextIndex, cache: MessageCache) -> None:
+    def _set_index(self, index: ContextIndex, cache: MessageCache) -> None:
         """The live file has this index now; `cache` holds only messages that are in it."""
         self.index, self._cache = index, cache
         self.messages = MessageList(index, self._live.read, cache)
@@ -688,7 +666,7 @@ class Context:
                 if live.unsaved_bytes or live.must_rewrite or self._foreign:
                     await asyncio.to_thread(self._save)
             # A thread for nothing would be most of what it costs.
-            if live.unsynced_bytes or live.must_rewrite or not self.journal.is_synced:
+            if live.unsynced_bytes or live.must_rewrite or not self.journal.file.is_synced:
                 try:
                     await asyncio.to_thread(self._sync_files)
                 except StorageTrouble:
@@ -710,7 +688,7 @@ class Context:
 
     def _sync_journal(self) -> None:
         with contextlib.suppress(StorageTrouble):
-            self.journal.sync()
+            self.journal.file.sync()
 
     def _save(self) -> None:
         """Write what is not written, anew if need be. In a thread, under `_lock`; refusals become `live.trouble`."""
@@ -748,7 +726,7 @@ class Context:
             with contextlib.suppress(StorageTrouble):
                 self._live.rewrite(self._set_aside)
         with contextlib.suppress(StorageTrouble):
-            self.journal.close()
+            self.journal.file.close()
 
     def _notify(self) -> None:
         trouble, before = self._live.trouble, self._published

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, overload
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.tokens import message_tokens, stored_image_tokens, text_tokens
+from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
 from kimi_tui.session.schema import (
     CHECKPOINT,
@@ -64,7 +65,7 @@ class MessageKind(IntEnum):
     ANSWER = 4
     """What the model answered, of calls alone."""
     WORDS = 5
-    """The same with a text."""
+    """An answer with a text."""
     DMAIL = 6
     SUMMARY = 7
     ASIDE = 8
@@ -115,7 +116,7 @@ class ContextIndex:
         nameless: list[int] = []
         for line in lines(read):
             if line.complete:
-                index._take(line, nameless)
+                index._add_line(line, nameless)
             else:
                 index.torn = line.data
         if nameless:
@@ -138,14 +139,23 @@ class ContextIndex:
         """Offset and length of a message's record, without its line feed."""
         return self._starts[index], self._lengths[index]
 
-    def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
-        """The (first) checkpoint of that id."""
+    def checkpoint(self, checkpoint_id: int) -> Checkpoint:
+        """The (first) checkpoint of that id.
+
+        Raises:
+            UnknownCheckpoint: There is none; the text names those that there are.
+        """
         # Ids rise by one except in damaged files, so the place is nearly always the id less the first one's.
         if self.checkpoints:
             guess = checkpoint_id - self.checkpoints[0].id
             if 0 <= guess < len(self.checkpoints) and self._regular:
                 return self.checkpoints[guess]
-        return next((point for point in self.checkpoints if point.id == checkpoint_id), None)
+        for point in self.checkpoints:
+            if point.id == checkpoint_id:
+                return point
+        last = self.n_checkpoints - 1
+        there = f"#0 to #{last}" if last > 0 else "only #0" if last == 0 else "none at all"
+        raise UnknownCheckpoint(f"There is no checkpoint #{checkpoint_id} here; there is {there}.")
 
     def usage_before(self, offset: int) -> tuple[int, int] | None:
         """The last usage before an offset: its tokens and how many messages come before it."""
@@ -213,7 +223,7 @@ class ContextIndex:
     def add(self, data: bytes) -> None:
         """Take in complete lines that were appended."""
         for number, line in enumerate(data.split(b"\n")[:-1], 1):
-            self._take(RawLine(number, self.size, line, complete=True), nameless=[])
+            self._add_line(RawLine(number, self.size, line, complete=True), nameless=[])
 
     def prefix(self, offset: int) -> ContextIndex:
         """The index of what precedes an offset, the beginning of a record."""
@@ -255,7 +265,7 @@ class ContextIndex:
         self.size = offset
         self._regular = self._regular or _is_regular(self.checkpoints)
 
-    def _take(self, line: RawLine, nameless: list[int]) -> None:
+    def _add_line(self, line: RawLine, nameless: list[int]) -> None:
         self.size = line.end
         record = parse(line.data)
         if record is None:
@@ -269,16 +279,16 @@ class ContextIndex:
             if "role" in record or "type" not in record:
                 self._skip(line, "no role")
         elif role in MESSAGE_ROLES:
-            self._take_message(line, record)
+            self._add_message(line, record)
         elif role == CHECKPOINT:
-            self._take_checkpoint(line, record, nameless)
+            self._add_checkpoint(line, record, nameless)
         elif role == USAGE:
-            self._take_usage(line, record)
+            self._add_usage(line, record)
         elif role == SYSTEM_PROMPT and isinstance(record.get("content"), str):
             self._prompts.append((line.offset, record["content"]))
             self.system_prompt = record["content"]
 
-    def _take_message(self, line: RawLine, record: dict[str, Any]) -> None:
+    def _add_message(self, line: RawLine, record: dict[str, Any]) -> None:
         if not is_message(record):
             self._skip(line, "not a message")
             return
@@ -293,7 +303,7 @@ class ContextIndex:
         # Last, since it is what counts: a thread that looks in between finds all of a message or nothing.
         self._starts.append(line.offset)
 
-    def _take_checkpoint(
+    def _add_checkpoint(
         self, line: RawLine, record: Mapping[str, Any], nameless: list[int]
     ) -> None:
         number = count_of(record.get("id"))
@@ -316,7 +326,7 @@ class ContextIndex:
             )
         )
 
-    def _take_usage(self, line: RawLine, record: Mapping[str, Any]) -> None:
+    def _add_usage(self, line: RawLine, record: Mapping[str, Any]) -> None:
         tokens = count_of(record.get("token_count"))
         if tokens is None:
             self._skip(line, "a usage without a number")
@@ -566,23 +576,23 @@ class TokenSums:
         """The number of the message behind the last one that was counted."""
         return self.first + len(self._talk) - 1
 
-    def follow(self, messages: Sequence[Message], end: int | None = None) -> None:
-        """Count the messages that were added at the end, or those before `end`."""
+    def add(self, messages: Sequence[Message], end: int | None = None) -> None:
+        """Count the messages that are not counted yet, all or those before number `end`."""
         for place in range(self.counted, len(messages) if end is None else end):
             message = messages[place]
-            self._add(message_tokens(message), is_tool=message.role == "tool")
+            self._append(message_tokens(message), is_tool=message.role == "tool")
 
-    def follow_index(
+    def add_sampled(
         self, index: ContextIndex, messages: Sequence[Message], looked_at_bytes: int = 1 << 20
     ) -> None:
-        """The same of many at once: of records of so many bytes, the newest; the older part is counted by its size.
+        """Count many messages at once: only the newest are read, the older ones are estimated by the length of their records.
 
-        But for large records: they may be pictures.
+        Large records are read all the same: they may be images.
 
         Args:
             index: Where the messages stand.
             messages: All of the line.
-            looked_at_bytes: How much is looked at.
+            looked_at_bytes: How many bytes of records are read.
         """
         end = first = len(messages)
         while first > self.counted and looked_at_bytes > 0:
@@ -596,10 +606,10 @@ class TokenSums:
                     tokens = message_tokens(messages[n])
                 else:
                     tokens = round(size_bytes * rates[is_tool]) + index.image_tokens(n, n + 1)
-                self._add(tokens, is_tool=is_tool)
-        self.follow(messages)
+                self._append(tokens, is_tool=is_tool)
+        self.add(messages)
 
-    def _add(self, tokens: int, *, is_tool: bool) -> None:
+    def _append(self, tokens: int, *, is_tool: bool) -> None:
         self._talk.append(self._talk[-1] + (0 if is_tool else tokens))
         self._tools.append(self._tools[-1] + (tokens if is_tool else 0))
 
@@ -671,31 +681,31 @@ class TokenEstimate:
         if sums.counted < last:
             size_bytes = sum(index.place(last - 1)) - index.place(sums.counted)[0]
             if size_bytes > _LOOKED_AT_BYTES:
-                sums.follow_index(index, messages, _LOOKED_AT_BYTES)
+                sums.add_sampled(index, messages, _LOOKED_AT_BYTES)
             else:
-                sums.follow(messages, last)
+                sums.add(messages, last)
         return sums.total(first, last)
 
 
 @dataclass(slots=True)
 class TokenScale:
-    """From estimates of texts to tokens, by what a server's figures have taught.
+    """Corrects estimates of tokens by what the server's own figures have taught.
 
     Attributes:
-        factor: By what estimates are multiplied.
-        beside: Estimated tokens of what a request holds besides its system prompt and messages: of the tools.
+        factor: What estimates are multiplied by.
+        tool_tokens: The estimated tokens of the tools, which every request holds besides system prompt and messages.
     """
 
     factor: float = 1.0
-    beside: int = 0
+    tool_tokens: int = 0
 
-    def of_texts(self, estimate: int) -> int:
-        """Tokens of texts that are estimated to hold so many."""
+    def corrected(self, estimate: int) -> int:
+        """An estimate in tokens as this server counts."""
         return round(estimate * self.factor)
 
-    def of_request(self, estimate: int) -> int:
-        """Tokens of a request whose system prompt and messages are estimated to hold so many."""
-        return self.of_texts(self.beside + estimate)
+    def corrected_request(self, estimate: int) -> int:
+        """The tokens of a whole request, from the estimate of its system prompt and messages."""
+        return self.corrected(self.tool_tokens + estimate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
-from kimi_tui.session.context import known_checkpoint, scan
+from kimi_tui.session.context import scan
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
@@ -65,7 +65,7 @@ def copy_session(
             index = scan(storage, source)
             size, n_messages, points = index.size, index.n_messages, index.checkpoints
             if checkpoint_id is not None:
-                point = known_checkpoint(index, checkpoint_id)
+                point = index.checkpoint(checkpoint_id)
                 size, n_messages = point.offset, point.message_index
                 points = points[: points.index(point)]
             storage.write_file(temporary / LIVE_NAME, b"", source=source, size=size, new=True)

@@ -111,7 +111,7 @@ class ImageStore:
         return encode(record).rstrip(b"\n") if changed else line
 
     def expanded(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages as they are sent, each reference replaced by what it names; the newest `MAX_SENT_BYTES` of that."""
+        """The messages with their images in the place of the references; of more than `MAX_SENT_BYTES` the newest."""
         found = list(messages)
         left = MAX_SENT_BYTES
         for place in range(len(found) - 1, -1, -1):

@@ -145,10 +145,13 @@ class Journal:
     Args:
         folder: The session's folder.
         storage: The disk.
+
+    Attributes:
+        file: What it is written to; who keeps the journal syncs and closes that.
     """
 
     def __init__(self, folder: Path, storage: Storage | None = None) -> None:
-        self._file = JsonlLog(folder / JOURNAL_NAME, storage, metadata=None)
+        self.file = JsonlLog(folder / JOURNAL_NAME, storage, metadata=None)
         self._entries: list[JournalEntry] = []
         self._void: set[str] = set()
         self._foreign: set[int] = set()
@@ -161,7 +164,7 @@ class Journal:
         self._foreign.clear()
         self._largest = 0
         done: set[str] = set()
-        for record in self._file.read():
+        for record in self.file.read():
             kind = record.get("op")
             self._largest = max(self._largest, count_of(record.get("n")) or 0)
             if kind == "void":
@@ -200,16 +203,16 @@ class Journal:
             StorageTrouble: It could not be written; the operation must not happen.
         """
         named = replace(entry, id=entry.id or new_uid(), at=entry.at or now())
-        self._file.append(named.record())
+        self.file.append(named.record())
         self._largest = max(self._largest, named.n)
         self._entries.append(named)
         try:
-            if self._file.trouble is not None:
-                raise self._file.trouble
-            self._file.sync()
+            if self.file.trouble is not None:
+                raise self.file.trouble
+            self.file.sync()
         except OSError:
             self._void.add(named.id)
-            self._file.append({"op": "void", "of": named.id, "at": now()})
+            self.file.append({"op": "void", "of": named.id, "at": now()})
             raise
         return named
 
@@ -238,7 +241,7 @@ class Journal:
     def note(self, record: Mapping[str, Any]) -> None:
         """Write something that is no operation (a pruning, another program's file set aside)."""
         self._take_note(record)
-        self._file.append({**record, "at": now()})
+        self.file.append({**record, "at": now()})
 
     def _take_note(self, record: Mapping[str, Any]) -> None:
         n = count_of(record.get("n")) or 0
@@ -246,31 +249,10 @@ class Journal:
         if record.get("op") == "foreign" and n:
             self._foreign.add(n)
 
-    @property
-    def is_synced(self) -> bool:
-        """Whether everything is on the disk."""
-        return self._file.is_synced
-
-    def sync(self) -> None:
-        """Bring everything to the disk.
-
-        Raises:
-            StorageTrouble: It could not.
-        """
-        self._file.sync()
-
-    def close(self) -> None:
-        """Write what is left and close.
-
-        Raises:
-            StorageTrouble: Something could not be written.
-        """
-        self._file.close()
-
     def _close(self, how: str, entry: JournalEntry) -> None:
-        self._file.append({"op": how, "of": entry.id, "at": now()})
+        self.file.append({"op": how, "of": entry.id, "at": now()})
         try:
-            self._file.sync()
+            self.file.sync()
         except OSError:
             # It stays to be written; until then `recover` would find out whether the operation happened.
             return

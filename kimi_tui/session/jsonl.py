@@ -267,7 +267,7 @@ class JsonlLog:
             yield record
 
     def read_with_offsets(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The same, each with the offset of its line."""
+        """Every readable record from an offset on, each with the offset of its line."""
         with contextlib.suppress(OSError), self._storage.opened(self.path) as fd:
             for line in lines(lambda size, offset: self._storage.pread(fd, size, offset), start):
                 record = parse(line.data)

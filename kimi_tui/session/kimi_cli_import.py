@@ -272,7 +272,7 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
         journal = Journal(temporary, storage)
         for entry in futures:
             journal.finish(journal.intend(entry))
-        journal.close()
+        journal.file.close()
         _write_state(storage, temporary, found)
         storage.sync_folder(temporary)
         storage.replace(temporary, target)

@@ -292,7 +292,7 @@ def dmail_text_of(record: dict[str, Any]) -> str:
 
 
 def dmail_text_in(text: str) -> str:
-    """The same from the text of its message."""
+    """The text of a D-Mail, from the text of its whole message."""
     _, found, own = text.partition(DMAIL_TEXT_AFTER)
     return (own if found else text).removesuffix(SYSTEM_END)
 
@@ -303,5 +303,5 @@ def summary_of(record: dict[str, Any]) -> str:
 
 
 def summary_in(text: str) -> str:
-    """The same from the text of its message."""
+    """The summary that a compaction left, from the text of its message."""
     return text.removeprefix(COMPACTION_START).strip("\n")

@@ -399,7 +399,7 @@ def prune(session: Session, lines: Collection[int] | None = None) -> int:
         return 0
     # The journal first: a world line that is gone for no reason would look like damage.
     session.context.journal.note({"op": "prune", "lines": chosen})
-    session.context.journal.sync()
+    session.context.journal.file.sync()
     try:
         for n in chosen:
             session.storage.unlink(world_line_path(session.dir, n))

@@ -24,17 +24,11 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.tool_results import with_versions
-from kimi_tui.tools.base import (
-    ApprovalQuestion,
-    FileVersions,
-    ToolEnv,
-    ToolOutcome,
-    ToolProblem,
-    ToolRejected,
-)
+from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.files import open_for_reading
 from kimi_tui.tools.glob import Glob, GlobParams
 from kimi_tui.tools.key_text import count_words, find_keys, with_count, without_keys
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import ResolvedPath, locate
 from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
 from kimi_tui.tools.text import format_size
@@ -91,8 +85,8 @@ class Attachments:
         self._without_keys = without_keys
         self._seeing = seeing
 
-    async def admit(self, text: str, images: Sequence[Image]) -> None:
-        """Before anything is said: store these images; a model that takes none gets no message with one.
+    async def check_and_store(self, text: str, images: Sequence[Image]) -> None:
+        """Check before a turn begins that the model takes the images of a message, and store those that were pasted.
 
         Raises:
             ModelCannotSee: the message has images, or names some.
@@ -105,8 +99,8 @@ class Attachments:
             raise ModelCannotSee(model.name, self._seeing)
         await self._store(images)
 
-    async def said(self, text: str, images: Sequence[Image] = ()) -> Message:
-        """The message of these words and images, with what the words name attached.
+    async def user_message(self, text: str, images: Sequence[Image] = ()) -> Message:
+        """The user message of a text and images, with the files and images attached that the text names.
 
         Raises:
             StorageTrouble: the disk refused an image.

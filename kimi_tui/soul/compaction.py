@@ -3,8 +3,8 @@
 Three steps, each of which leaves the context as it was if it fails or is stopped:
 
 1. a strategy (`Compaction`; `SimpleCompaction` is the default) plans what is summarised and what stays word for word;
-2. the strategy has the summary written, from the conversation as one text (`transcript`), cut to what the model can
-   take;
+2. the strategy has the summary written, from the conversation as one text (`conversation_text`), cut to what the
+   model can take;
 3. `Compactor` puts the summary in the place of the part, in one operation on the context, and publishes the new world
    line. The one before stays whole, so that undo brings it back.
 
@@ -15,7 +15,6 @@ now. Where only some of the messages behind a checkpoint stay, they get one of t
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -23,10 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from kimi_tui.llm.errors import ContextOverflowError, LLMError
-from kimi_tui.llm.message import ContentPart, ImagePart, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.message import ContentPart, Message, TextPart
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
@@ -54,15 +53,13 @@ from kimi_tui.session.schema import (
 )
 from kimi_tui.soul.bookmarks import Pin, UserMarks, root_of, whole_groups
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
 from kimi_tui.soul.messages import (
     answered_words,
-    dmail_text,
-    fact_of,
     internal_kind,
     is_user_words,
     summary_message,
-    summary_text,
 )
 from kimi_tui.soul.segments import checkpoint_created, label_of_message, segment_at
 from kimi_tui.soul.tasks import Pace, shielded
@@ -204,7 +201,7 @@ class SimpleCompaction:
         # Reading through, and counting, hundreds of thousands of characters would hold up the event loop.
         images = await asyncio.to_thread(_images, plan.old, room // 2) if with_images else []
         shown = message_tokens(Message(role="user", content=images))
-        text = await asyncio.to_thread(transcript, plan.old, room - shown)
+        text = await asyncio.to_thread(conversation_text, plan.old, room - shown)
         question = f"{text}\n\n---\n\n{task}"
         request = Message(
             role="user", content=[TextPart(text=question), *images] if images else question
@@ -467,11 +464,11 @@ class Compactor:
         kept.update(place for place in pinned if first <= place < end)
         said = tuple(m for m in compacted.messages if id(m) not in places)
         is_marker = self._conversation.context.index.is_marker
-        told = [n for n in range(first, end) if not is_marker(n)]
-        gone = [n for n in told if n not in kept]
+        unmarked = [n for n in range(first, end) if not is_marker(n)]
+        gone = [n for n in unmarked if n not in kept]
         answered = frozenset(
             place
-            for place, following in pairwise(told)
+            for place, following in pairwise(unmarked)
             if place in kept
             and following not in kept
             and is_user_words(messages[place])
@@ -497,7 +494,7 @@ class Compactor:
         """
         meter = self._conversation.meter
         before = meter.estimate()
-        after = before - meter.scale.of_texts(part.freed_tokens - part.said_tokens)
+        after = before - meter.scale.corrected(part.freed_tokens - part.said_tokens)
         # The few words that the program puts before every summary decide nothing.
         if after - _LEAD_TOKENS >= before:
             raise CompactionFailed(
@@ -577,7 +574,7 @@ class Compactor:
                     raise
                 budget = max(300, int(min(budget, self._asked) * _SMALLER))
             else:
-                self._conversation.meter.spent(
+                self._conversation.meter.add_usage(
                     Usage(compacted.input_tokens, compacted.output_tokens, compacted.cached_tokens)
                 )
                 return compacted
@@ -627,11 +624,13 @@ class Compactor:
         if start is None:
             base = meter.estimate(part.said_tokens)
         else:
-            base = conversation.tokens_before(start.id) + meter.scale.of_texts(part.said_tokens)
+            base = conversation.figure_before(start).tokens + meter.scale.corrected(
+                part.said_tokens
+            )
         # Of what was kept apart from its surroundings no server has counted anything.
-        kept = KeptTokens(context.messages, part.kept, base, meter.scale.of_texts)
+        kept = KeptTokens(context.messages, part.kept, base, meter.scale.corrected)
         tail = len(context.messages) if until is None else until.message_index
-        saved = 0 if until is None else conversation.tokens_before(until.id) - kept.before(tail)
+        saved = 0 if until is None else conversation.figure_before(until).tokens - kept.before(tail)
         rest = await asyncio.to_thread(
             renumbered,
             context,
@@ -675,7 +674,7 @@ class Compactor:
             raise NothingToCompact("There is no summary on this line.")
         new = summary_message(text)
         was, now = (
-            conversation.meter.scale.of_texts(message_tokens(message))
+            conversation.meter.scale.corrected(message_tokens(message))
             for message in (conversation.context.messages[place], new)
         )
         anew = await asyncio.to_thread(
@@ -717,7 +716,7 @@ class Compactor:
         """
         conversation, world_line = self._conversation, reverted.world_line
         try:
-            await conversation.follow(kept)
+            await conversation.refresh(kept)
             await self._publish_points(reverted, first, renamed)
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
@@ -756,7 +755,7 @@ class Compactor:
                     "" if is_summary else label,
                     Figure(point.tokens, measured=False)
                     if point.tokens
-                    else conversation.figure_before(point.id),
+                    else conversation.figure_before(point),
                     was=names[point.uid].was,
                     kept=some_kept,
                     said=said if some_kept else (),
@@ -804,7 +803,7 @@ class Renumbered:
     renamed: tuple[Renamed, ...]
 
     def moved_pins(self, pins: Collection[Pin]) -> list[Pin]:
-        """Those of some pins whose messages have another number now, as they are called there."""
+        """Of these pins those whose message has another number now, by its new checkpoint and number."""
         return [
             (one.uid, order)
             for one in self.renamed
@@ -932,129 +931,3 @@ def renumbered(
         tuple(record for records, _ in closed for record in records),
         tuple(renamed for _, renamed in closed if renamed is not None),
     )
-
-
-_CHARS_PER_TOKEN = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _Caps:
-    """The most characters of each kind of text."""
-
-    result: int
-    arguments: int
-    think: int
-    text: int
-
-
-_LEVELS = (
-    _Caps(8_000, 6_000, 1_500, 40_000),
-    _Caps(3_000, 3_000, 500, 16_000),
-    _Caps(1_000, 1_000, 200, 6_000),
-    _Caps(300, 300, 0, 2_000),
-    _Caps(120, 120, 0, 600),
-)
-
-
-def transcript(messages: Sequence[Message], budget: int) -> str:
-    """The messages as one text, for a model that is to summarise them.
-
-    Nothing is left out unseen: calls stand with their arguments, reasoning and images are there in short, and what
-    had to be shortened or dropped says so. The middle of long results goes first, the oldest messages last.
-
-    Args:
-        messages: the messages.
-        budget: about how many tokens the text may have; at least one message is always there.
-    """
-    parts: list[str] = []
-    for caps in _LEVELS:
-        names = _call_names(messages)
-        parts = [part for m in messages if (part := _written(m, caps, names))]
-        if sum(map(estimate, parts)) <= budget:
-            return "\n\n".join(parts)
-    return _newest(parts, budget)
-
-
-def _newest(parts: Sequence[str], budget: int) -> str:
-    """The newest parts that fit; a summary at the very beginning stays, it stands for all before it."""
-    left = budget - 20
-    head: list[str] = []
-    rest = list(parts)
-    if rest and rest[0].startswith("[Summary"):
-        head.append(rest.pop(0))
-        left -= estimate(head[0])
-    kept: list[str] = []
-    for part in reversed(rest):
-        left -= estimate(part)
-        if left < 0 and kept:
-            break
-        kept.append(part)
-    n_dropped = len(rest) - len(kept)
-    if n_dropped:
-        head.append(f"[{n_dropped} older messages left out: too long]")
-    whole = "\n\n".join([*head, *reversed(kept)])
-    return shortened(whole, max(400, budget * _CHARS_PER_TOKEN))
-
-
-def shortened(text: str, most: int) -> str:
-    """`text` with its middle cut out where it has more than `most` characters, saying how many went."""
-    if len(text) <= most:
-        return text
-    head = most * 2 // 3
-    tail = most - head
-    gone = len(text) - head - tail
-    end = text[-tail:] if tail else ""
-    return f"{text[:head]}\n[… {gone:,} characters left out …]\n{end}"
-
-
-def _call_names(messages: Sequence[Message]) -> dict[str, str]:
-    return {call.id: call.function.name for m in messages for call in m.tool_calls or ()}
-
-
-def _written(message: Message, caps: _Caps, names: dict[str, str]) -> str:
-    kind = internal_kind(message)
-    if kind in ("marker", "reminder"):
-        return ""
-    dmail, summary = dmail_text(message), summary_text(message)
-    if dmail is not None:
-        return f"[D-Mail from the agent's future self]\n{shortened(dmail, caps.text)}"
-    if summary is not None:
-        return f"[Summary of what came before]\n{shortened(summary, 4 * caps.text)}"
-    if message.role == "tool":
-        name = names.get(message.tool_call_id or "", "tool")
-        return f"[Result of {name}]\n{shortened(_body(message, caps), caps.result)}"
-    heading = {"user": "User", "assistant": "Agent", "system": "Program"}[message.role]
-    lines = [shortened(_body(message, caps), caps.text)]
-    lines += [_call(call, caps) for call in message.tool_calls or ()]
-    if message.interrupted:
-        lines.append("(stopped by the user here)")
-    body = "\n".join(line for line in lines if line)
-    return f"[{heading}]\n{body}" if body else ""
-
-
-def _body(message: Message, caps: _Caps) -> str:
-    texts: list[str] = []
-    for part in message.parts:
-        if isinstance(part, TextPart):
-            texts.append(part.text)
-        elif isinstance(part, ThinkPart) and caps.think and part.think.strip():
-            texts.append(f"(thought: {shortened(part.think.strip(), caps.think)})")
-        elif isinstance(part, ImagePart):
-            texts.append(f"[{fact_of(part).label}]")
-    return "\n".join(texts)
-
-
-def _call(call: ToolCall, caps: _Caps) -> str:
-    arguments = call.function.arguments or ""
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        values = None
-    if isinstance(values, dict) and len(arguments) > caps.arguments:
-        # Short arguments (the path) must survive beside a long one (the content).
-        short = {
-            key: shortened(value, caps.arguments) if isinstance(value, str) else value
-            for key, value in cast("dict[str, Any]", values).items()
-        }
-        arguments = json.dumps(short, ensure_ascii=False)
-    return f"(calls {call.function.name} {shortened(arguments, 2 * caps.arguments)})"

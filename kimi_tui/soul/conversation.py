@@ -24,7 +24,7 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.segments import checkpoint_created, kind_of, kinds_behind
-from kimi_tui.soul.system_prompt import adapted
+from kimi_tui.soul.system_prompt import adapted_prompt
 from kimi_tui.soul.tasks import Pace, shielded
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
 from kimi_tui.soul.tool_results import ToolMemory
@@ -55,7 +55,7 @@ class Conversation:
     only what begins alike. They change when the user changes them: `[dmail] enabled` is read when a session is opened
     and holds for it until it is left, also where it began otherwise; `/tools` holds from the next call on, until it
     is changed again, another model is chosen or the session is left. The first call after such a change is read anew
-    by the provider, and paid for so. Nothing that is stored changes: the prompt is adapted when it is sent, and
+    by the provider, and paid for so. Nothing that is stored changes: the prompt is adapted_prompt when it is sent, and
     markers of checkpoints stay in the file but are left out of what is sent while the model has no tool that names
     them.
 
@@ -100,7 +100,7 @@ class Conversation:
         self.images = images
         self.limits = limits
         self.meter = TokenMeter(context, self.system, tools.specs())
-        context.published = self._published
+        context.published_tokens = self._published_tokens
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
@@ -127,9 +127,9 @@ class Conversation:
             and (shown is stored or totals.messages == counted)
         ):
             # A line that was cut does not tell any more what the server read there.
-            await self.follow(0, Figure(totals.used, not totals.estimated), totals.messages)
+            await self.refresh(0, Figure(totals.used, not totals.estimated), totals.messages)
         else:
-            await self.follow(0)
+            await self.refresh(0)
         self.meter.restore(last, self.meter.used, totals)
         pace = Pace()
         for record in shown:
@@ -146,7 +146,7 @@ class Conversation:
     def system(self) -> str:
         """The system prompt as it is sent."""
         stored = self.context.system_prompt or ""
-        return adapted(stored, tools=self.uses_tools, dmail=self.marks_checkpoints)
+        return adapted_prompt(stored, tools=self.uses_tools, dmail=self.marks_checkpoints)
 
     @property
     def toolset(self) -> Toolset:
@@ -188,28 +188,22 @@ class Conversation:
         """Whether the conversation ends in the middle of something, so that the agent could go on from there."""
         return ends_open(self.context.messages)
 
-    def tokens_before(self, checkpoint_id: int) -> int:
-        """Tokens of what precedes a checkpoint: see `figure_before`."""
-        return self.figure_before(checkpoint_id).tokens
+    def figure_before(self, point: Checkpoint, line: WorldLineContent | None = None) -> Figure:
+        """The tokens of what precedes a checkpoint: as they were published, else by the file of its world line.
 
-    def figure_before(self, checkpoint_id: int) -> Figure:
-        """Tokens of what precedes a checkpoint of the live world line, as they were published.
-
-        Raises:
-            KeyError: there is no such checkpoint.
+        Args:
+            point: the checkpoint.
+            line: its world line; None for the live one.
         """
-        return self.figure_of(self.context.checkpoint_of(checkpoint_id), self.context.world_line)
-
-    def figure_of(self, point: Checkpoint, line: WorldLineContent) -> Figure:
-        """The same of any world line."""
         known = self.figures.get(point.uid)
         if known is not None:
             return known
+        line = line or self.context.world_line
         kind = kind_of(kinds_behind(line.index, point), point.id)
         return WorldLineTokens(line, self.meter.scale).at(point, kind)
 
-    def _published(self, point: Checkpoint | None) -> int | None:
-        """The tokens as `Context.published` wants them."""
+    def _published_tokens(self, point: Checkpoint | None) -> int | None:
+        """The tokens before a checkpoint, or of the whole context (None): see `Context.published_tokens`."""
         if point is None:
             return self.meter.used
         known = self.figures.get(point.uid)
@@ -221,7 +215,7 @@ class Conversation:
         Raises:
             UnknownCheckpoint: there is none, or it is that one; the text is for the user.
         """
-        point = self.context.checkpoint_of(checkpoint_id)
+        point = self.context.index.checkpoint(checkpoint_id)
         if point is self.context.checkpoints[0] and self.begins_with_summary:
             raise UnknownCheckpoint(
                 f"#{point.id} holds the summary of a compaction; undo the compaction to get back before it."
@@ -239,9 +233,9 @@ class Conversation:
         self.denwa.put(DMail(message, checkpoint_id, restore_files), targets)
 
     def use_tools(self, on: bool) -> None:
-        """Tell the model of tools, or of none, from the next call on."""
+        """Switch the tools on or off for the model, from the next call on."""
         self.uses_tools = on
-        self.meter.begins_with(self.system, self.toolset.specs())
+        self.meter.set_fixed(self.system, self.toolset.specs())
         self.publish_status()
 
     # -- growing ---------------------------------------------------------------------------------
@@ -250,22 +244,22 @@ class Conversation:
     async def checkpoint(
         self, kind: CheckpointKind, label: str = "", *, first: int = 0
     ) -> Checkpoint:
-        """Make a checkpoint at the end and publish it, also when cancelled meanwhile."""
+        """Make a checkpoint at the end and publish it. A cancel does not split it."""
         # A step's figure is published again with its answer; that of anything else stays.
         figure = Figure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks_checkpoints)
-        await self.meter.keep_up(Pace())
+        await self.meter.count_appended(Pace())
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
 
     @shielded
     async def append(self, messages: Sequence[Message]) -> None:
-        """Add messages at the end, all of them also when cancelled meanwhile; thousands of results are added in parts."""
+        """Append messages. A cancel does not split it; thousands of results are written in parts."""
         pace = Pace()
         for first in range(0, len(messages), _APPENDED_AT_ONCE):
             await self.context.append(messages[first : first + _APPENDED_AT_ONCE])
-            await self.meter.keep_up(pace)
+            await self.meter.count_appended(pace)
 
     @property
     def messages_since_checkpoint(self) -> int:
@@ -274,8 +268,8 @@ class Conversation:
         return context.index.counts(context.checkpoints[-1].message_index)[0]
 
     @shielded
-    async def answered(self, message: Message, usage: Usage) -> None:
-        """Store the answer of a step between its two usages (input, input + output), also when cancelled meanwhile."""
+    async def append_answer(self, message: Message, usage: Usage) -> None:
+        """Append the answer of a step, between two usage records: tokens sent, and with the answer. A cancel does not split it."""
         sent, estimated = usage.input, usage.estimated
         if usage.input_estimated:
             # The meter knows what the server said of the messages before these, and how it counts.
@@ -283,36 +277,36 @@ class Conversation:
         elif usage.prompt_cut:
             # What the server read of it is no measure of what the context holds.
             sent, estimated = max(sent, self.meter.estimate()), True
-        self.meter.called(usage, sent)
+        self.meter.add_step(usage, sent)
         total = sent + usage.output
         counts = [TokenCount(tokens, estimated=estimated) for tokens in (sent, total)]
         pace = Pace()
         await self.context.append([counts[0], message, counts[1]])
-        await self.meter.keep_up(pace)
+        await self.meter.count_appended(pace)
         self.meter.set_figure(total, estimated=estimated)
 
     # -- changing --------------------------------------------------------------------------------
 
-    async def follow(self, kept: int, figure: Figure | None = None, count: int = 0) -> None:
-        """The context has become another one: compute anew what depends on it.
+    async def refresh(self, kept: int, figure: Figure | None = None, count: int = 0) -> None:
+        """Compute anew what depends on the context, after an operation has replaced it.
 
         Args:
-            kept: how many of its first messages are still what they were.
-            figure: what is known of its first `count` messages; without, the last figure in its file holds.
-            count: how many messages that covers.
+            kept: how many of its first messages are unchanged.
+            figure: the tokens of its first `count` messages; None to take the last usage in its file.
+            count: how many messages the figure covers.
         """
         index = self.context.index
         self.n_changes += 1
         self.memory.forget()
-        await self.meter.follow(kept)
+        await self.meter.recount(kept)
         usage, estimated = index.usage_before(index.size), index.is_estimated_before(index.size)
         if figure is not None and usage != (figure.tokens, count):
             self.meter.set_figure(figure.tokens, estimated=not figure.measured, count=count)
         elif usage is not None:
             self.meter.set_figure(usage[0], estimated=estimated, count=usage[1])
 
-    async def remember(self) -> None:
-        """Compute what tools remember, if that has not been done since `follow`. Reads all messages."""
+    async def load_memory(self) -> None:
+        """Fill the memory of the tools, if that has not been done since `refresh`. Reads all messages."""
         if not self.memory.known:
             await asyncio.to_thread(self.memory.compute, self.context.messages)
 
@@ -328,7 +322,7 @@ class Conversation:
         self.publish(self.status)
 
     def publish(self, event: Event) -> None:
-        """Publish what changes the context or its figures."""
+        """Publish an event that changes the context or its figures, and count it in the ledger and the row figures."""
         self.ledger.follow(event)
         self.figures.apply(event)
         self.wire.publish(event)

@@ -10,7 +10,7 @@
    hears of it.
 
 A D-Mail that the user writes (`UserDMails.send`) takes steps 3 and 4; the model may draft one. A message of another
-world line (`UserDMails.carry`) may also go to the end of the live one, which undoes nothing.
+world line (`UserDMails.carry`) goes to the end of the live one, which undoes nothing.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from kimi_tui.llm.message import ImagePart, Message, user_message
 from kimi_tui.llm.provider import ChatProvider, Completion
 from kimi_tui.llm.tokens import estimate, message_tokens
 from kimi_tui.prompts import prompt
-from kimi_tui.session.context import Context, Reverted, known_checkpoint
+from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.schema import Checkpoint, NewCheckpoint, marker_text, new_uid
 from kimi_tui.session.undo import journaled_append
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.bookmarks import UserMarks, whole_groups
-from kimi_tui.soul.compaction import shortened, transcript
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.conversation_text import conversation_text, shortened
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
 from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.messages import (
@@ -60,7 +60,8 @@ from kimi_tui.soul.rewind import (
 from kimi_tui.soul.segments import checkpoint_created, label_of, segments
 from kimi_tui.soul.tasks import shielded
 from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
-from kimi_tui.tools.base import ApprovalQuestion, ToolOutcome, ToolProblem, ToolRejected
+from kimi_tui.tools.base import ApprovalQuestion
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import links_around, locate, protected_reason
 from kimi_tui.tools.shell import command_that_ran
 from kimi_tui.wire.events import ContextReverted, Notice
@@ -138,7 +139,7 @@ class DMailDelivery:
         Raises:
             asyncio.CancelledError: stopped while asking (nothing was sent), or while delivering (it was).
         """
-        point = self._conversation.context.checkpoint_of(back.checkpoint_id)
+        point = self._conversation.context.index.checkpoint(back.checkpoint_id)
         messages = await self._reviewed(back, point)
         if messages is None:
             return False
@@ -152,7 +153,6 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
-        images: Sequence[ImagePart] = (),
     ) -> Delivered:
         """Go back to before a checkpoint and put the D-Mail there, with what is carried over before it.
 
@@ -161,15 +161,14 @@ class DMailDelivery:
             messages: what was written, in the order in which it was sent.
             files: what becomes of the working files.
             author: who wrote them.
-            images: what goes with them.
 
         Raises:
             StorageTrouble: the disk refused; nothing changed.
         """
         conversation, marks, restorer = self._conversation, self._marks, self._restorer
         context = conversation.context
-        figure = conversation.figure_of(point, context.world_line)
-        dmail = await self._compose(point, messages, files, author, images)
+        figure = conversation.figure_before(point)
+        dmail = await self._compose(point, messages, files, author)
         uid = new_uid()
         # Written before it holds: a pin on a uid that no checkpoint has does no harm, one that is lost would.
         await marks.pin_all((uid, place) for place in dmail.pinned)
@@ -183,7 +182,7 @@ class DMailDelivery:
                 then=[NewCheckpoint(marker=marker, uid=uid), *dmail.carried, dmail.message],
                 files=entry,
             )
-        await conversation.follow(reverted.messages_kept, figure, reverted.messages_kept)
+        await conversation.refresh(reverted.messages_kept, figure, reverted.messages_kept)
         conversation.publish_reverted(
             reverted,
             text=dmail.text,
@@ -219,7 +218,7 @@ class DMailDelivery:
             KeyError: there is no such checkpoint.
         """
         conversation = self._conversation
-        point = conversation.context.checkpoint_of(checkpoint_id)
+        point = conversation.context.index.checkpoint(checkpoint_id)
         kinds = conversation.context.index.kinds(point.message_index)
         stays = {n for n, kind in enumerate(kinds) if kind == MessageKind.SAID}
         stays.update(whole_groups(*self._undone(point.message_index)))
@@ -235,7 +234,7 @@ class DMailDelivery:
         tokens = await asyncio.to_thread(lambda: sum(map(message_tokens, there)))
         return replace(
             found,
-            tokens_after=found.tokens_after + conversation.meter.scale.of_texts(tokens),
+            tokens_after=found.tokens_after + conversation.meter.scale.corrected(tokens),
             estimated=True,
             prompt="",
         )
@@ -246,7 +245,6 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
-        images: Sequence[ImagePart] = (),
     ) -> ComposedDMail:
         """What `deliver` would put there as the conversation is now; nothing changes."""
         restorer = self._restorer
@@ -262,7 +260,6 @@ class DMailDelivery:
             work_dir=str(restorer.work_dir),
             pinned=places,
             author=author,
-            images=images,
         )
 
     def _undone(self, first: int) -> tuple[Sequence[Message], list[int]]:
@@ -447,7 +444,6 @@ def compose_dmail(
     work_dir: str = "",
     pinned: Collection[int] = (),
     author: Author = "agent",
-    images: Sequence[ImagePart] = (),
 ) -> ComposedDMail:
     """Compose the D-Mail for a checkpoint. Reads all that is undone: call it in a thread.
 
@@ -461,7 +457,6 @@ def compose_dmail(
         work_dir: what their paths are relative to.
         pinned: the places in `undone` of messages that the user pinned: they are carried over like the user's words.
         author: who wrote it.
-        images: what goes with it.
     """
     undone = list(undone)
     stay = whole_groups(undone, pinned)
@@ -475,7 +470,7 @@ def compose_dmail(
     body = prompt(template, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
     return ComposedDMail(
         carried,
-        dmail_message(body, author, images),
+        dmail_message(body, author),
         text,
         facts,
         tuple(order for order, place in enumerate(places) if place in pinned),
@@ -590,7 +585,6 @@ class UserDMails:
         text: str,
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
-        images: Sequence[ImagePart] = (),
     ) -> RewindOutcome:
         """Go back to before a checkpoint and put the user's D-Mail there, with the files of that time or without.
 
@@ -614,7 +608,7 @@ class UserDMails:
         restore = NO_FILES
         if plan is not None:
             restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
-        sent = await self.delivery.deliver(point, [text], restore, author="person", images=images)
+        sent = await self.delivery.deliver(point, [text], restore, author="person")
         return RewindOutcome(
             checkpoint_id=point.id,
             world_line=sent.reverted.entry.n,
@@ -631,10 +625,12 @@ class UserDMails:
         index = await asyncio.to_thread(
             self.operations.session.world_lines.index, target.world_line
         )
-        if index.checkpoint(target.id) is None:
+        try:
+            index.checkpoint(target.id)
+        except UnknownCheckpoint:
             raise UnknownCheckpoint(
                 f"World line {target.world_line} has no checkpoint #{target.id}."
-            )
+            ) from None
         try:
             await self.operations.rewind(Target(END, target.world_line))
         except AlreadyThere:
@@ -642,10 +638,8 @@ class UserDMails:
 
     # -- messages of other world lines -----------------------------------------------------------
 
-    async def carry(
-        self, world_line: int, uid: str, number: int, note: str, to: Target | None
-    ) -> RewindOutcome:
-        """Put one message of another world line at the end of the live one, or at a checkpoint, as a D-Mail.
+    async def carry(self, world_line: int, uid: str, number: int, note: str) -> RewindOutcome:
+        """Put one message of another world line at the end of the live one, as a D-Mail.
 
         Raises:
             KeyError: no such world line, checkpoint or message.
@@ -653,8 +647,6 @@ class UserDMails:
         """
         source, text, images = await asyncio.to_thread(self._message, world_line, uid, number)
         whole = "\n\n".join(part for part in (note.strip(), text) if part)
-        if to is not None:
-            return await self.send(to, f"From {source}:\n\n{whole}", images=images)
         conversation, before = self.conversation, self.conversation.meter.used
         async with journaled_append(conversation.context, "dmail", whole):
             point = await self._append(source, whole, images)
@@ -730,7 +722,7 @@ class UserDMails:
                 completion = await self._ask_for_draft(provider, undone, budget)
             except asyncio.CancelledError:
                 return ""
-        conversation.meter.spent(completion.usage)
+        conversation.meter.add_usage(completion.usage)
         conversation.publish_status()
         text = completion.message.text.strip()
         if not text:
@@ -741,7 +733,7 @@ class UserDMails:
         if not target.world_line:
             self.conversation.reachable(target.id)
         line = self.operations.session.world_line(target.world_line)
-        return line.messages[known_checkpoint(line.index, target.id).message_index :]
+        return line.messages[line.index.checkpoint(target.id).message_index :]
 
     async def _ask_for_draft(
         self, provider: ChatProvider, undone: Sequence[Message], budget: int
@@ -749,7 +741,7 @@ class UserDMails:
         system, task = prompt("dmail_draft_system"), prompt("dmail_draft")
         room = budget - estimate(system) - estimate(task)
         for attempt in range(_DRAFT_TRIES):
-            text = await asyncio.to_thread(transcript, undone, max(500, room))
+            text = await asyncio.to_thread(conversation_text, undone, max(500, room))
             question = Message(role="user", content=f"{text}\n\n---\n\n{task}")
             try:
                 return await self.conversation.model.ask(provider, system, (), (question,))
@@ -777,5 +769,5 @@ def _text(message: Message) -> str:
         text = dmail_text(message) or summary_text(message) or words_with_images(message)
     # Calls without words, results without output, and what would fill the window again.
     if not text.strip() or message.tool_calls or len(text) > 4 * _MAX_CARRIED_TOKENS:
-        return transcript([message], _MAX_CARRIED_TOKENS)
+        return conversation_text([message], _MAX_CARRIED_TOKENS)
     return text

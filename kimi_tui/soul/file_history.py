@@ -38,7 +38,7 @@ from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind import FileOutcome, FilePreview, FilesPreview
-from kimi_tui.tools.base import FileEdit
+from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.display import DiffLine
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
@@ -113,12 +113,12 @@ class FileHistory:
         self._tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
         self._journal = session.context.journal
         self._pool = _OneThread("files")
-        self._first: asyncio.Future[_FirstLook] | None = None
+        self._first_scan: asyncio.Future[_FirstScan] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Future[None]] = set()
         self._under_way: list[Change] = []
         self._n_jobs = 0
-        # Those and the ones that have ended, until they have been looked at.
+        # Those and the ones that have ended, until a scan has seen them.
         self._unseen: list[Change] = []
         self._wire = wire
         self._events = _FileEvents(wire)
@@ -136,7 +136,7 @@ class FileHistory:
 
     @property
     def _is_ready(self) -> bool:
-        first = self._first
+        first = self._first_scan
         return (
             first is not None
             and first.done()
@@ -145,24 +145,24 @@ class FileHistory:
             and first.result().ended
         )
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- scanning ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the first look in the background, and finish a restore in which an earlier process was cut off."""
-        if self._tracker.refusal or self._first is not None:
+        """Begin the first scan in the background, and finish a restore in which an earlier process was cut off."""
+        if self._tracker.refusal or self._first_scan is not None:
             return
         loop = asyncio.get_running_loop()
         self._began = loop.time()
-        self._first = loop.run_in_executor(
-            self._pool, _first_look, self._tracker, self._journal, self.reads_only
+        self._first_scan = loop.run_in_executor(
+            self._pool, _run_first_scan, self._tracker, self._journal, self.reads_only
         )
-        self._own(self._hear_first(self._first))
+        self._start_task(self._report_first_scan(self._first_scan))
 
     async def ready(self) -> None:
-        """Wait for the first look, which begins now if it has not begun."""
+        """Wait for the first scan, which begins now if it has not begun."""
         self.start()
-        if self._first is not None:
-            await asyncio.wait([self._first])
+        if self._first_scan is not None:
+            await asyncio.wait([self._first_scan])
 
     def mark(self, uid: str) -> None:
         """A checkpoint was made now."""
@@ -182,7 +182,7 @@ class FileHistory:
             what to end with `after_change`.
         """
         change = Change(None if paths is None else frozenset(paths))
-        await self._look_before(change.paths)
+        await self._scan_before(change.paths)
         self._under_way.append(change)
         self._unseen.append(change)
         return change
@@ -190,23 +190,23 @@ class FileHistory:
     def after_change(self, change: Change, uid: str, key: str) -> None:
         """The tool of call `key`, in the step of checkpoint `uid`, has changed what it would. Looked at in the background."""
         self._under_way.remove(change)
-        if self._is_on and self._first is not None:
-            self._own(self._look_after(change, uid, key))
+        if self._is_on and self._first_scan is not None:
+            self._start_task(self._scan_after(change, uid, key))
         else:
             self._unseen.remove(change)
 
     def follow_jobs(self, running: int) -> None:
         """So many commands run in the background now, which may change files between the tools."""
         ended, self._n_jobs = running < self._n_jobs, running
-        if ended and self._is_on and self._first is not None:
-            self._own(self._look("job"))
+        if ended and self._is_on and self._first_scan is not None:
+            self._start_task(self._scan("job"))
 
     @property
     def _others(self) -> By:
         return "job" if self._n_jobs else "other"
 
     async def settled(self) -> None:
-        """Wait until what was changed has been looked at (not for the first look)."""
+        """Wait until what tools changed has been scanned. It does not wait for the first scan."""
         if self._tasks and self._is_ready:
             await asyncio.wait(list(self._tasks))
 
@@ -325,41 +325,41 @@ class FileHistory:
         except OSError as error:
             return kind(reason=f"The files cannot be looked at: {error.strerror or error}.")
 
-    async def _look_before(self, paths: frozenset[str] | None) -> None:
+    async def _scan_before(self, paths: frozenset[str] | None) -> None:
         if self._tracker.refusal:
             self._events.refused(self._tracker.refusal)
-        if not self._is_on or self._first is None:
+        if not self._is_on or self._first_scan is None:
             return
-        if not self._first.done():
+        if not self._first_scan.done():
             if paths is not None:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self._tracker.back_up, paths)
                 return
-            done, _ = await asyncio.wait([self._first], timeout=_PATIENCE_S)
+            done, _ = await asyncio.wait([self._first_scan], timeout=_PATIENCE_S)
             if not done:
                 self._tracker.command_ran()
                 return
         if self._is_ready and not (paths is not None and await self._is_as_seen(paths)):
-            await self._look(self._others)
+            await self._scan(self._others)
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
-        """Whether what will be overwritten is what the last look saw; the rest is kept apart afterwards."""
+        """Whether what will be overwritten is what the last scan saw; the rest is kept apart afterwards."""
         with contextlib.suppress(OSError):
             return await self._run(self._tracker.is_as_seen, paths)
         return False
 
-    async def _look_after(self, change: Change, uid: str, key: str) -> None:
+    async def _scan_after(self, change: Change, uid: str, key: str) -> None:
         try:
-            await self._look("agent", uid, key)
+            await self._scan("agent", uid, key)
         finally:
             self._unseen.remove(change)
 
-    async def _look(self, by: By, uid: str = "", key: str = "") -> None:
+    async def _scan(self, by: By, uid: str = "", key: str = "") -> None:
         """Scan, and publish what the agent changed. A refusal of the disk is published, never raised: work goes on."""
         try:
-            snapshot, figures = await self._run(self._look_and_count, by)
+            snapshot, figures = await self._run(self._scan_and_count, by)
         except OSError as error:
-            # What kept the first look from ending is published with that.
+            # What kept the first scan from ending is published with that.
             if self._is_ready:
                 self._events.trouble(error)
             return
@@ -367,15 +367,15 @@ class FileHistory:
         if snapshot is not None and by == "agent":
             self._wire.publish(FilesChanged(uid, tuple(sorted(snapshot.changed)), *figures, key))
 
-    def _look_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int, int]]:
-        """In the thread that looks: what counts is who is at work when the look begins, not when it was asked for."""
+    def _scan_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int, int]]:
+        """Scan, in the thread of the files: what counts is who is at work when the scan begins, not when it was asked for."""
         tracker = self._tracker
         if by != "agent":
             return tracker.take_snapshot(by), (0, 0, 0)
         snapshot = tracker.take_snapshot(by, _touched(self._unseen), others=self._others)
         return snapshot, (0, 0, 0) if snapshot is None else tracker.figures(snapshot)
 
-    async def _hear_first(self, first: asyncio.Future[_FirstLook]) -> None:
+    async def _report_first_scan(self, first: asyncio.Future[_FirstScan]) -> None:
         try:
             found = await asyncio.shield(first)
         except OSError as error:
@@ -401,7 +401,7 @@ class FileHistory:
         else:
             self._events.fault(error)
 
-    def _own(self, work: Coroutine[None, None, None]) -> None:
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="files")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -437,7 +437,7 @@ def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tup
 
 
 @dataclass(frozen=True, slots=True)
-class _FirstLook:
+class _FirstScan:
     """What the first scan came to. `outcome` is what became of a restore in which an earlier process was cut off; `left` are
     the files of one that was not carried out, and `why` says why not."""
 
@@ -451,26 +451,28 @@ _NOT_OURS = "others can write to this session's folder, or it came from elsewher
 _IN_PLAN = "nothing is changed in plan mode"
 
 
-def _first_look(tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]) -> _FirstLook:
+def _run_first_scan(
+    tracker: Tracker, journal: Journal, reads_only: Callable[[], bool]
+) -> _FirstScan:
     """Scan everything, then finish a restore that was cut off; one that the journal does not name had touched nothing.
 
     Raises:
         OSError: the work folder cannot be read, or the disk refused.
     """
     if not tracker.first_scan():
-        return _FirstLook(ended=False)
+        return _FirstScan(ended=False)
     prepared = tracker.unfinished_restore()
     if prepared is None:
-        return _FirstLook(ended=True)
+        return _FirstScan(ended=True)
     after = prepared.intent.after
     if all(entry.snapshot_after != after for entry in journal.entries):
         tracker.abandon()
-        return _FirstLook(ended=True)
+        return _FirstScan(ended=True)
     why = "" if tracker.is_ours_alone(prepared.intent) else _NOT_OURS
     if why := why or (_IN_PLAN if reads_only() else ""):
         tracker.abandon()
-        return _FirstLook(ended=True, left=prepared.intent.paths, why=why)
-    return _FirstLook(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
+        return _FirstScan(ended=True, left=prepared.intent.paths, why=why)
+    return _FirstScan(ended=True, outcome=tracker.carry_out(prepared, unasked=True))
 
 
 class _FileEvents:
@@ -518,7 +520,7 @@ class _FileEvents:
         )
 
     def ready(self) -> None:
-        """The first look has ended, for which somebody may have waited."""
+        """The first scan has ended, for which the user may have waited."""
         self._wire.publish(
             Notice("info", "The first look at the files has ended: a rewind can bring them back.")
         )
@@ -528,7 +530,7 @@ class _FileEvents:
         self._publish_once(Notice("info", why, "A rewind leaves them alone."))
 
     def full(self, why: str) -> None:
-        """Not everything could be kept at the last look; empty where it could."""
+        """The last scan could not keep everything; `why` is empty where it could."""
         if why:
             self._publish_once(
                 Notice(
@@ -539,7 +541,7 @@ class _FileEvents:
             )
 
     def trouble(self, error: OSError) -> None:
-        """The disk or the work folder refused a look."""
+        """The disk or the work folder refused a scan."""
         log.warning("the files could not be looked at", exc_info=error)
         self._publish_once(
             Notice(
@@ -550,7 +552,7 @@ class _FileEvents:
         )
 
     def fault(self, error: BaseException) -> None:
-        """A mistake in the program kept the files from being looked at."""
+        """A mistake in the program made a scan fail."""
         log.error("looking at the files failed", exc_info=error)
         self._publish_once(
             Notice(

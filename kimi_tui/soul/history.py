@@ -1,67 +1,36 @@
 """The history of a stored session: the events after which a new listener stands where the session stands.
 
-Where the record (`record`) leads to the conversation that the context holds, it is the history. Where it does not,
-because it is missing, damaged, older, or kimi-cli's, the history is rebuilt from the context files: world line by
-world line, with those pieces of the record that belong to their checkpoints, and the rest made from the messages,
-without times and diffs.
+Where the record (`record`) leads to the conversation that the context holds, it is the history. What a killed program did
+not write any more of it is found in the context then. Where the record does not lead there, because it is missing, damaged,
+older, or kimi-cli's, the history is rebuilt from the context files (`rebuilt_history`).
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from kimi_tui.filesystem import open_regular
-from kimi_tui.llm.message import Message, TextPart, ThinkPart
-from kimi_tui.prompts import INTERRUPTED
-from kimi_tui.session.context_index import EMPTY_WORLD_LINE, MessageKind, WorldLineContent
-from kimi_tui.session.journal import JournalEntry
-from kimi_tui.session.jsonl import parse
-from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines
-from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
+from kimi_tui.llm.message import Message
+from kimi_tui.session.context_index import MessageKind
+from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
-from kimi_tui.soul.bookmarks import root_of
-from kimi_tui.soul.messages import (
-    answered_words,
-    author_of,
-    command_report,
-    dmail_text,
-    ends_open,
-    images_in,
-    internal_kind,
-    is_user_words,
-    summary_text,
-    words_with_images,
-)
+from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history
 from kimi_tui.soul.record import (
-    END_BYTES,
-    LARGE_END_BYTES,
-    KimiCliRecord,
-    RecordedUnit,
     closing_events,
     final_checkpoints,
     half_answer,
     read_stored,
     records_by_checkpoint,
 )
-from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
-from kimi_tui.soul.token_meter import WorldLineTokens
-from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
+from kimi_tui.soul.segments import segments
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (
+    SWITCHES,
     CheckpointCreated,
-    CheckpointKind,
     Event,
     EventRecord,
-    Operation,
     StepBegin,
     TurnBegin,
     TurnEnd,
@@ -69,7 +38,6 @@ from kimi_tui.wire.events import (
 
 log = logging.getLogger(__name__)
 
-_SWITCHES = frozenset({"jump", "undo", "redo"})
 _BESIDE_SUMMARY = frozenset({MessageKind.SUMMARY, MessageKind.MARKER, MessageKind.ASIDE})
 _SAID = (ev.SteerTaken, ev.TextPart, ev.ThinkPart, ev.ToolResult)
 # What the record of a killed program may lack begins with one of these.
@@ -82,7 +50,6 @@ _BEGINS = (
     ev.LineChanged,
 )
 _MOST_MISSING = 16
-_REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
 class History(NamedTuple):
@@ -207,13 +174,13 @@ def _possible_ends(
     """What a record may lack behind its newest step, the shortest first; none where it lacks what is further up."""
     context, rebuilt = session.context, rebuild_history(session, stored)
     begun = _begun(stored, len(stored))
-    told = _made_in(stored)
+    recorded = _made_in(stored)
     starts = [place for place, one in enumerate(rebuilt) if isinstance(one.event, _BEGINS)]
-    # What the record has already is not told twice, as in that of a fork, whose other lines went on without it.
+    # What the record has already is not added twice, as in that of a fork, whose other lines went on without it.
     starts = [
-        place for place in starts[-_MOST_MISSING:] if told.isdisjoint(_made_in(rebuilt[place:]))
+        place for place in starts[-_MOST_MISSING:] if recorded.isdisjoint(_made_in(rebuilt[place:]))
     ]
-    known = told | _made_in(rebuilt[starts[0] :] if starts else ())
+    known = recorded | _made_in(rebuilt[starts[0] :] if starts else ())
     if any(point.uid not in known for point in context.checkpoints):
         return
     for place in reversed(starts):
@@ -222,7 +189,7 @@ def _possible_ends(
             yield rebuilt[place:]
     # The line left by an undo or a jump may be the beginning of the one that is live now: no file tells of that.
     changes = [entry for entry in context.journal.entries if entry.changes_line]
-    if not changes or (newest := changes[-1]).op not in _SWITCHES:
+    if not changes or (newest := changes[-1]).op not in SWITCHES:
         return
     uids = [point.uid for point in context.checkpoints]
     for n in stored_world_lines(context.folder):
@@ -260,16 +227,16 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
     made = list(events_from_messages(segment.messages, point.uid))
     rest = list[Event]()
     for kind in (ev.ThinkPart, ev.TextPart):
-        told, whole = (
+        recorded, whole = (
             "".join(one.text for one in events if isinstance(one, kind)) for events in (piece, made)
         )
-        if whole.startswith(told) and whole != told:
-            rest.append(kind(whole[len(told) :]))
+        if whole.startswith(recorded) and whole != recorded:
+            rest.append(kind(whole[len(recorded) :]))
     rest += _rest_of_calls(piece, made)
     usages = context.index.usages_between(point.offset, end)
     last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
-    is_told = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
-    if len(usages) == 2 and last is not None and not is_told:
+    is_recorded = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
+    if len(usages) == 2 and last is not None and not is_recorded:
         sent, used = usages
         rest.append(
             last._replace(
@@ -301,11 +268,11 @@ def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Ev
     for event in made:
         match event:
             case ev.ToolCall(key=key, arguments=whole):
-                told = arguments.get(key)
-                if told is None:
+                recorded = arguments.get(key)
+                if recorded is None:
                     yield event
-                elif whole.startswith(told) and whole != told:
-                    yield ev.ToolCallPart(key, whole[len(told) :])
+                elif whole.startswith(recorded) and whole != recorded:
+                    yield ev.ToolCallPart(key, whole[len(recorded) :])
             case ev.ToolStarted(key=key) if key in wanted and key not in begun:
                 yield event
             case ev.ToolResult(key=key) if key in wanted:
@@ -357,651 +324,5 @@ def fits(records: list[EventRecord], session: Session) -> bool:
         if MessageKind.SUMMARY in (kinds := index.kinds(point.message_index, end))
         and not set(kinds) <= _BESIDE_SUMMARY
     ]
-    told = records_by_checkpoint(records) if kept else {}
-    return all(any(isinstance(one.event, _SAID) for one in told.get(uid, ())) for uid in kept)
-
-
-def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[EventRecord]:
-    """Rebuild the history of a session: each world line that was left, how it was left, and the live one last."""
-    context = session.context
-    # One for all, since it remembers what it read.
-    world_lines = WorldLines(context.folder, context.journal, context.storage)
-    builder = _HistoryBuilder(session, records)
-    shown = EMPTY_WORLD_LINE
-    shown_as: WorldLine | None = None
-    left: dict[int, WorldLine] = {}
-    cuts = _cuts(context.journal.entries)
-    for world_line in [*world_lines.list(context.world_line), None]:
-        line = context.world_line if world_line is None else world_lines.read(world_line.n)
-        builder.begin_world_line(line)
-        made = cuts.get(0 if world_line is None else world_line.n)
-        if made and shown_as and (was := {**left, shown_as.n: shown_as}.get(made.n)):
-            # What was cut then need not be what is shown now: somebody had gone back to it, or to its beginning.
-            there = world_lines.read(was.n)
-            n_there = sum(point.offset < made.size for point in there.checkpoints)
-            if was is not shown_as:
-                builder.add_switch(shown_as, was, n_there)
-                left[shown_as.n] = shown_as
-            elif n_there < len(shown.checkpoints):
-                builder.add_revert(shown_as, shown, n_there, ())
-            shown = _first_of(there, n_there)
-            shown_as = replace(was, reason=made.op, left_by=made, left_before=())
-        shared = shared_checkpoints(shown, line)
-        parts = segments(line, shared)
-        if shared < len(shown.checkpoints) and shown_as is not None:
-            back, most = _parted_later(world_lines, left, line, shared)
-            if back is None:
-                builder.add_revert(shown_as, shown, shared, parts)
-            else:
-                parts = segments(line, most)
-                builder.add_switch(shown_as, back, most)
-            left[shown_as.n] = shown_as
-        following: Sequence[Segment] = ()
-        if parts:
-            builder.add_segment(parts[0])
-            following = builder.end_compaction(parts[1:], segments(shown))
-        for segment in following:
-            builder.add_segment(segment)
-        shown, shown_as = line, world_line
-    return builder.finish(is_open=ends_open(context.messages))
-
-
-def _first_of(line: WorldLineContent, n_checkpoints: int) -> WorldLineContent:
-    """What precedes a checkpoint of a line, by its place; all of it where it has no more."""
-    following = line.checkpoints[n_checkpoints:]
-    if not following:
-        return line
-    point = following[0]
-    return WorldLineContent(line.index.prefix(point.offset), line.messages[: point.message_index])
-
-
-def _cuts(entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
-    """The operations that cut a line and so began another one, by the number that this has now (0: the live one)."""
-    found: dict[int, JournalEntry] = {}
-    last: JournalEntry | None = None
-    for entry in (one for one in entries if one.changes_line):
-        if entry.stored and last is not None:
-            found.setdefault(entry.n, last)
-        last = entry
-    if last is not None:
-        found[0] = last
-    return {n: entry for n, entry in found.items() if entry.op not in _SWITCHES}
-
-
-def _parted_later(
-    world_lines: WorldLines,
-    left: Mapping[int, WorldLine],
-    line: WorldLineContent,
-    shared: int,
-) -> tuple[WorldLine | None, int]:
-    """Of the world lines that were left, the one with the most of `line`, more than `shared` checkpoints.
-
-    Somebody went back to it then: by a jump, an undo or a redo. With it comes how many checkpoints both have.
-    """
-    points = line.checkpoints
-    found: WorldLine | None = None
-    for one in left.values():
-        # Names do not come twice, so a look at one place is nearly always enough.
-        if shared < min(len(points), len(one.checkpoints)) and (
-            one.checkpoints[shared].uid == points[shared].uid
-        ):
-            most = shared_checkpoints(world_lines.read(one.n), line)
-            if most > shared:
-                found, shared = one, most
-    return found, shared
-
-
-def rebuild_world_line(
-    session: Session, records: Sequence[EventRecord], n: int
-) -> list[EventRecord]:
-    """Rebuild the events of one world line (0: the live one) from its first checkpoint on, as it was when it was left.
-
-    Raises:
-        KeyError: there is no such world line.
-    """
-    context = session.context
-    world_lines = WorldLines(context.folder, context.journal, context.storage)
-    line = world_lines.read(n) if n else context.world_line
-    builder = _HistoryBuilder(session, records)
-    builder.begin_world_line(line)
-    for segment in segments(line):
-        builder.add_segment(segment)
-    # Where the agent left it by a D-Mail, the step that sent that ended there.
-    is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
-    return builder.finish(is_open=is_open)
-
-
-class _HistoryBuilder:
-    """Collects the records of a history, numbers them and keeps their times in order.
-
-    Args:
-        session: open.
-        records: the record, as far as it can be read.
-    """
-
-    def __init__(self, session: Session, records: Sequence[EventRecord]) -> None:
-        self._recorded = records_by_checkpoint(records)
-        self._restored = [one for one in records if isinstance(one.event, ev.FilesRestored)]
-        self._kimi_cli = KimiCliRecord(records)
-        entries = session.context.journal.entries
-        self._compactions = {entry.text: entry for entry in entries if entry.op == "compaction"}
-        self._records: list[EventRecord] = []
-        self._at = 0.0
-        self._in_turn = False
-        self._n = 0
-        self._stopped = False
-        self._compaction: ev.CompactionEnd | None = None
-        self._dmail_published = False
-        self._tokens = WorldLineTokens(EMPTY_WORLD_LINE)
-
-    def begin_world_line(self, line: WorldLineContent) -> None:
-        """The segments that are added from now on stand on this world line."""
-        self._tokens = WorldLineTokens(line)
-
-    def add_revert(
-        self,
-        world_line: WorldLine,
-        was_shown: WorldLineContent,
-        shared: int,
-        parts: Sequence[Segment],
-    ) -> None:
-        """Add that the live world line was cut back to its first `shared` checkpoints.
-
-        Args:
-            world_line: what it was until then.
-            was_shown: that, as it is read.
-            shared: how many of the checkpoints stay.
-            parts: the segments that follow there.
-        """
-        shown, left_by, was = was_shown.checkpoints, world_line.left_by, world_line.reason
-        is_compacted = bool(parts) and parts[0].kind in ("compaction", "summary")
-        if world_line.left_before and is_compacted != (was == "compaction"):
-            # It was live again later; this is about the time before.
-            left_by = world_line.left_before[-1]
-            was = left_by.op
-        at = ev.iso_seconds(left_by.at)
-        dmail = _dmail_of(parts[0]) if parts and was == "dmail" else None
-        fits = {"compaction": is_compacted, "clear": shared == 0, "dmail": dmail is not None}
-        if not fits.get(was, was in _REASONS):
-            # What was done to it is not how the next one came to be.
-            was = "rewind"
-        if was == "compaction":
-            # Added when the summary's checkpoint is there.
-            self._compaction = ev.CompactionEnd(
-                left_by.tokens_before,
-                left_by.tokens_after,
-                left_by.text,
-                world_line.n,
-            )
-            if shared == 0:
-                # Ends the text that stands before it. Who asked for it is not stored anywhere.
-                self._add(ev.CompactionBegin(left_by.tokens_before, automatic=False), at)
-                return
-        cut = shown[shared]
-        self._dmail_published = dmail is not None
-        self._add(
-            ev.ContextReverted(
-                reason=cast("Operation", was),
-                checkpoint_id=cut.id,
-                uid=cut.uid,
-                from_checkpoint=shown[-1].id,
-                world_line=world_line.n,
-                messages_dropped=left_by.messages_dropped,
-                tool_calls_dropped=0,
-                tokens_before=left_by.tokens_before,
-                tokens_after=left_by.tokens_after,
-                text="" if dmail is None else dmail_text(dmail) or "",
-                carried=() if dmail is None else _carried_with(dmail, parts[0]),
-                pinned=()
-                if dmail is None
-                else _names(_before(dmail, parts[0]), segments(was_shown, shared)),
-                author="agent" if dmail is None else author_of(dmail),
-            ),
-            at,
-        )
-        if left_by.op == was:
-            self._add_files(left_by, cut.uid, at)
-
-    def _add_files(self, entry: JournalEntry, uid: str, at: float) -> None:
-        """Add that working files came back with an operation: as it was recorded, else as it was journaled."""
-        if not entry.paths:
-            return
-        wanted = frozenset(entry.paths)
-        for record in self._restored:
-            told = record.event
-            assert isinstance(told, ev.FilesRestored)
-            if (
-                told.uid == uid
-                and record.at >= at
-                and wanted.issuperset(told.restored + told.deleted)
-            ):
-                break
-        else:
-            told = ev.FilesRestored(uid, entry.paths)
-        self._add(told, at)
-
-    def add_switch(self, world_line: WorldLine, back: WorldLine, shared: int) -> None:
-        """Add that the first `shared` checkpoints of `back` took the place of `world_line` (jump, undo or redo)."""
-        op = world_line.reason if world_line.reason in _SWITCHES else "jump"
-        goes = back.checkpoints[shared].uid if shared < len(back.checkpoints) else ""
-        self._dmail_published = False
-        changed = ev.LineChanged(cast("Operation", op), world_line.n, back.n, goes)
-        at = ev.iso_seconds(world_line.left_by.at)
-        self._add(changed, at)
-        if world_line.left_by.op == op:
-            self._add_files(world_line.left_by, "", at)
-
-    def end_compaction(
-        self, parts: Sequence[Segment], shown: Sequence[Segment]
-    ) -> Sequence[Segment]:
-        """Add, after the segment of a summary, the end of the compaction that made it, if one did.
-
-        Args:
-            parts: the segments that follow; those whose checkpoints were renumbered move behind the summary.
-            shown: those until then.
-
-        Returns:
-            The segments that have not been added yet.
-        """
-        compaction, self._compaction = self._compaction, None
-        if compaction is None:
-            return parts
-        names = {root_of(one.point): one for one in shown}
-        times = {one.point.at: one for one in shown}
-        n_moved = 0
-        for segment in parts:
-            # Where not all of it was kept it has no earlier name, but its time is that of what it was.
-            point = segment.point
-            old = names.get(point.was) if point.was else times.get(point.at)
-            kept = _kept_of(old, segment) if old is not None else None
-            if old is None or kept is None:
-                break
-            said = tuple(map(label_of_message, segment.words))
-            moved = replace(self._created(segment), was=old.point.uid, kept=kept, said=said)
-            self._add(replace(moved, carried=len(segment.carried)), self._at)
-            n_moved += 1
-        self._add(compaction, self._at)
-        return parts[n_moved:]
-
-    def add_segment(self, segment: Segment) -> None:
-        """Add what happened behind a checkpoint: as it was recorded, else made from the messages."""
-        recorded = self._recorded.get(segment.point.uid)
-        dmail, is_published = _dmail_of(segment), self._dmail_published
-        self._dmail_published = False
-        if dmail is not None and not is_published:
-            before = _before(dmail, segment)
-            if not all(map(is_user_words, before)):
-                self._add_dmail(segment, dmail, before, recorded)
-                return
-            at = recorded[0].at if recorded else ev.iso_seconds(segment.point.at)
-            tokens, carried = (
-                self._tokens.before(segment.point.offset).tokens,
-                _carried_with(dmail, segment),
-            )
-            self._add(_dmail_event(dmail, segment.point, tokens, carried), at)
-        texts = () if dmail is not None else map(summary_text, segment.messages)
-        summary = next(filter(None, texts), "")
-        if summary and self._compaction is None:
-            self._add_summary(segment, summary)
-            return
-        # What a compaction kept beside its summary used not to be recorded.
-        self._add_events(segment, None if summary else recorded)
-
-    def _add_dmail(
-        self,
-        segment: Segment,
-        dmail: Message,
-        before: Sequence[Message],
-        recorded: Sequence[EventRecord] | None,
-    ) -> None:
-        """A D-Mail with what was pinned before it: nothing of the line tells of that where it stood at first."""
-        point, at = segment.point, ev.iso_seconds(segment.point.at)
-        rest = list(recorded or ())
-        while rest and not isinstance(rest[0].event, CheckpointCreated):
-            del rest[0]
-        self._add(rest[0].event if rest else self._created(segment), at)
-        self._add_told(point, segment.messages if not rest else [*before, dmail], at)
-        for record in rest[1:]:
-            self._add(record.event, record.at)
-
-    def _add_summary(self, segment: Segment, summary: str) -> None:
-        """A summary of which no line tells what it replaced, and what was kept beside it."""
-        point, at = segment.point, ev.iso_seconds(segment.point.at)
-        created = self._created(segment)
-        self._add(created, at)
-        made = self._compactions.get(summary)
-        figures = (
-            (created.tokens, created.tokens)
-            if made is None
-            else (made.tokens_before, made.tokens_after)
-        )
-        self._add(ev.CompactionEnd(*figures, summary), at)
-        lead = next(n for n, m in enumerate(segment.messages) if summary_text(m) is not None)
-        self._add_told(point, segment.messages, at, lead + 1)
-
-    def _add_told(
-        self, point: Checkpoint, messages: Sequence[Message], at: float, first: int = 0
-    ) -> None:
-        """What stands behind a checkpoint from message `first` on, D-Mails and carried summaries among it."""
-        tokens = self._tokens.before(point.offset).tokens
-        for place, message in enumerate([*messages[first:], None], first):
-            if message is not None and internal_kind(message) not in ("dmail", "compaction"):
-                continue
-            for event in events_from_messages(messages[first:place], point.uid, first):
-                self._add(event, at)
-            first = place + 1
-            if message is None:
-                return
-            summary = summary_text(message) or ""
-            self._add(ev.NextMessage(place, summary), at)
-            if dmail_text(message) is not None:
-                self._add(_dmail_event(message, point, tokens, uid=point.uid), at)
-
-    def _add_events(self, segment: Segment, recorded: Sequence[EventRecord] | None) -> None:
-        if recorded:
-            for record in recorded:
-                self._add(record.event, record.at)
-            return
-        unit = self._kimi_cli_unit(segment)
-        at = ev.iso_seconds(segment.point.at) or (unit.at if unit is not None else 0.0)
-        place = 0
-        for event in self._made(segment):
-            if isinstance(event, ev.ToolResult) and unit is not None:
-                self._add(replace(event, display=unit.display(place)), at)
-                place += 1
-            else:
-                self._add(event, at)
-
-    def _kimi_cli_unit(self, segment: Segment) -> RecordedUnit | None:
-        if segment.kind == "user":
-            return self._kimi_cli.turn(segment.user_words)
-        if segment.kind != "step":
-            return None
-        calls = [call for m in segment.messages for call in m.tool_calls or ()]
-        return self._kimi_cli.step([call.function.name for call in calls])
-
-    def finish(self, *, is_open: bool = False) -> list[EventRecord]:
-        """The records. `is_open`: the conversation ends in the middle of something."""
-        # What ended in the middle of something without a word had its program killed: nobody heard the turn end.
-        if self._in_turn and (self._stopped or not is_open):
-            self._add(ev.TurnEnd("interrupted" if self._stopped else "done"), self._at)
-        return self._records
-
-    def _add(self, event: Event, at: float) -> None:
-        self._at = max(self._at, at)
-        match event:
-            case ev.TurnBegin():
-                if self._in_turn:
-                    reason = "interrupted" if self._stopped else "done"
-                    self._records.append(self._record(ev.TurnEnd(reason)))
-                self._in_turn, self._n, self._stopped = True, 0, False
-            case ev.TurnEnd():
-                if not self._in_turn:
-                    return
-                self._in_turn = False
-            case ev.StepBegin(n):
-                if not self._in_turn:
-                    # A D-Mail's checkpoint begins no turn, and what failed behind it ends all the same.
-                    self._records.append(self._record(ev.TurnBegin("", resumed=True)))
-                    self._in_turn = True
-                self._n = n
-                self._stopped = False
-            case ev.StepInterrupted(failed=failed):
-                self._stopped = not failed
-            case ev.ContextReverted():
-                # What had been stopped went with what was cut off.
-                self._stopped = False
-            case _:
-                pass
-        self._records.append(self._record(event))
-
-    def _record(self, event: Event) -> EventRecord:
-        return EventRecord(len(self._records) + 1, self._at, event)
-
-    def _created(self, segment: Segment) -> CheckpointCreated:
-        point, kind = segment.point, segment.kind
-        label = "" if kind in ("compaction", "summary") else segment.label
-        figure = self._tokens.at(point, kind)
-        return checkpoint_created(point, kind, label, figure, first=segment.first)
-
-    def _made(self, segment: Segment) -> Iterator[Event]:
-        point, kind, created = segment.point, segment.kind, self._created(segment)
-        if kind == "user":
-            words = next(n for n, m in enumerate(segment.messages) if is_user_words(m))
-            said = segment.messages[words]
-            yield ev.TurnBegin(said.text, images=images_in(said))
-            yield created
-            if said.attached:
-                yield ev.FilesAttached(0, said.attached)
-            yield from events_from_messages(
-                segment.messages[words + 1 :], point.uid, words + 1, said.text
-            )
-            return
-        if kind != "step":
-            yield created
-            dmail = _dmail_of(segment)
-            first = 0 if dmail is None else len(_before(dmail, segment)) + 1
-            yield from events_from_messages(segment.messages[first:], point.uid, first)
-            return
-        if not self._in_turn:
-            yield ev.TurnBegin("", resumed=True)
-        yield ev.StepBegin(self._n + 1)
-        yield created
-        yield from events_from_messages(segment.messages, point.uid)
-
-
-def _kept_of(old: Segment, kept: Segment) -> tuple[int, ...] | None:
-    """The numbers in `old` of the messages that a compaction kept; None where they are no part of it."""
-    if kept.point.was:
-        # Also a step behind which nothing stands.
-        return tuple(range(len(kept.messages)))
-    told, found = list(map(answered_words, old.messages)), list[int]()
-    for message in map(answered_words, kept.messages):
-        first = found[-1] + 1 if found else 0
-        if message not in told[first:]:
-            return None
-        found.append(told.index(message, first))
-    return tuple(found) or None
-
-
-def _dmail_of(segment: Segment) -> Message | None:
-    """The D-Mail that a segment brought, if it did."""
-    if segment.kind != "dmail":
-        return None
-    # One that is pinned may stand before it.
-    return next((m for m in reversed(segment.messages) if dmail_text(m) is not None), None)
-
-
-def _carried_with(dmail: Message, segment: Segment) -> tuple[str, ...]:
-    """The user's words that stand before a D-Mail. kimi-cli carried nothing over: there the D-Mail is the first."""
-    return tuple(map(words_with_images, filter(is_user_words, _before(dmail, segment))))
-
-
-def _before(dmail: Message, segment: Segment) -> Sequence[Message]:
-    # A pinned one may say the same.
-    return segment.messages[: next(n for n, m in enumerate(segment.messages) if m is dmail)]
-
-
-def _names(carried: Sequence[Message], gone: Sequence[Segment]) -> tuple[str, ...]:
-    """Where messages that were carried over stood in what was cut off, as `ContextReverted` names them."""
-    told = [(f"{part.point.uid}:{n}", m) for part in gone for n, m in enumerate(part.messages)]
-    found: list[str] = []
-    first = 0
-    for message in carried:
-        place = next((n for n in range(first, len(told)) if told[n][1] == message), None)
-        if place is not None:
-            found.append(told[place][0])
-            first = place + 1
-    return tuple(found)
-
-
-def _dmail_event(
-    dmail: Message, point: Checkpoint, tokens: int, carried: tuple[str, ...] = (), uid: str = ""
-) -> ev.ContextReverted:
-    """A D-Mail of which it is not known, or does not matter here, what it undid.
-
-    With a `uid` it stands behind that checkpoint, with what else is there; else it begins the next one.
-    """
-    return ev.ContextReverted(
-        reason="dmail",
-        checkpoint_id=point.id,
-        uid=uid,
-        from_checkpoint=point.id - 1,
-        world_line=0,
-        messages_dropped=0,
-        tool_calls_dropped=0,
-        tokens_before=tokens,
-        tokens_after=tokens,
-        text=dmail_text(dmail) or "",
-        carried=carried,
-        author=author_of(dmail),
-    )
-
-
-def events_from_messages(
-    messages: Sequence[Message], uid: str, first: int = 0, said: str = ""
-) -> Iterator[Event]:
-    """The answers, calls, results and steers among some messages.
-
-    Args:
-        messages: those.
-        uid: of their checkpoint.
-        first: the number of the first of them behind it.
-        said: the words of the user before them.
-    """
-    open_calls: deque[tuple[str, str]] = deque()
-    # Each has a message of its own before it, so that its key is that of no other one behind the checkpoint.
-    n_calls = first
-    for number, message in enumerate(messages, first):
-        if message.role == "assistant":
-            if number:
-                yield ev.NextMessage(number)
-            yield from _answer(message, uid, n_calls)
-            open_calls = deque(
-                (call_key(uid, n_calls + place), call.id)
-                for place, call in enumerate(message.tool_calls or ())
-            )
-            n_calls += len(open_calls)
-            if message.interrupted:
-                yield ev.StepInterrupted()
-        elif message.role == "tool":
-            if open_calls:
-                key, call_id = open_calls.popleft()
-                outcome = outcome_of(message)
-                yield ev.ToolResult(
-                    key,
-                    outcome.is_error,
-                    outcome.output,
-                    outcome.message,
-                    images_in(message),
-                    interrupted=was_stopped(outcome),
-                    id=call_id,
-                )
-        elif is_user_words(message):
-            said = message.text
-            yield ev.SteerTaken("", said, number=number, images=images_in(message))
-            if message.attached:
-                yield ev.FilesAttached(number, message.attached)
-        elif said.startswith("!") and (told := command_report(message)) is not None:
-            yield from _own_command(said[1:], *told, call_key(uid, number - 1))
-    for key, call_id in open_calls:
-        yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
-
-
-def _own_command(command: str, facts: str, output: str, key: str) -> Iterator[Event]:
-    """A command that the user ran, and how it ended."""
-    yield ev.ToolStarted(key, "Shell", json.dumps({"command": command}))
-    yield ev.ToolResult(
-        key, not facts.startswith("Exit code 0 "), output, facts, interrupted=facts == INTERRUPTED
-    )
-
-
-def _answer(message: Message, uid: str, n_calls: int) -> Iterator[Event]:
-    """What an answer said and called; `n_calls` have been made behind the same checkpoint before."""
-    for part in message.parts:
-        if isinstance(part, ThinkPart) and part.think:
-            yield ev.ThinkPart(part.think)
-        elif isinstance(part, TextPart) and part.text:
-            yield ev.TextPart(part.text)
-    for place, call in enumerate(message.tool_calls or ()):
-        key = call_key(uid, n_calls + place)
-        arguments = call.function.arguments or ""
-        yield ev.ToolCall(key, call.function.name, arguments, call.id)
-        yield ev.ToolStarted(key, call.function.name, arguments)
-
-
-def end_of_context(session: Session) -> list[EventRecord]:
-    """The same where there is no record: the last messages of the session's file, without times and diffs.
-
-    Told are turns of what is sent now, the first one perhaps without its beginning. The session need not be open.
-    """
-    events: list[Event] = []
-    for size_bytes in (END_BYTES, LARGE_END_BYTES):
-        events = events or _events_of(_tail(session.dir / LIVE_NAME, size_bytes))
-    return [EventRecord(place, 0.0, event) for place, event in enumerate(events, 1)]
-
-
-def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
-    """What the last records of a context tell."""
-    events: list[Event] = []
-    messages: list[Message] = []
-    kept: list[Message] = []
-    uid, point, n_steps, said = "", -1, 0, ""
-
-    def add_kept() -> None:
-        events.extend(events_from_messages(kept, uid, said=said))
-        kept.clear()
-
-    for record in records:
-        role = record.get("role")
-        if role == CHECKPOINT:
-            add_kept()
-            number = record.get("id")
-            point = number if isinstance(number, int) else -1
-            uid = str(record.get("uid") or f"end-{number}")
-        elif role in MESSAGE_ROLES:
-            try:
-                message = Message.model_validate(record)
-            except ValueError:
-                continue
-            messages.append(message)
-            if is_user_words(message):
-                add_kept()
-                said = message.text
-                events.append(TurnBegin(said, images=images_in(message)))
-                n_steps = 0
-            elif command_report(message) is not None and uid:
-                kept.append(message)
-                continue
-            elif internal_kind(message) is not None or not uid:
-                continue
-            else:
-                if not events:
-                    events.append(TurnBegin("", resumed=True))
-                kept.append(message)
-            if point >= 0:
-                kind: CheckpointKind = "user" if is_user_words(message) else "step"
-                if kind == "step":
-                    n_steps += 1
-                    events.append(StepBegin(n_steps))
-                label = words_with_images(message) if kind == "user" else message.text
-                events.append(CheckpointCreated(point, uid, kind, label))
-                point = -1
-    add_kept()
-    # A D-Mail at the very end was sent, and taken back: nobody heard that turn end.
-    if events and not ends_open(messages):
-        events.append(TurnEnd("done"))
-    return events
-
-
-def _tail(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
-    """The last records of a file, from the first whole line of its last bytes on."""
-    with open(open_regular(path), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - size_bytes))
-        data = file.read(size_bytes)
-    lines = data.split(b"\n")
-    for line in lines[size > size_bytes :]:
-        record = parse(line) if line else None
-        if isinstance(record, dict):
-            yield record
+    recorded = records_by_checkpoint(records) if kept else {}
+    return all(any(isinstance(one.event, _SAID) for one in recorded.get(uid, ())) for uid in kept)

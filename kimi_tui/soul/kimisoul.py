@@ -36,7 +36,7 @@ from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact,
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
-from kimi_tui.soul.messages import Author, facts_of, is_user_words
+from kimi_tui.soul.messages import Author, is_user_words, pasted_image_block
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
@@ -161,8 +161,8 @@ class KimiSoul:
         )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
-        # What runs now, as a task of its own.
-        self._job: asyncio.Task[Any] | None = None
+        # The turn or operation that runs now.
+        self._task: asyncio.Task[Any] | None = None
         self._stoppable = False
         self._stopping = False
         self._closed = False
@@ -217,17 +217,17 @@ class KimiSoul:
     @property
     def running(self) -> bool:
         """Whether a turn or an operation is under way."""
-        return self._job is not None
+        return self._task is not None
 
     @property
     def takes_steers(self) -> bool:
         """Whether something is under way into which, or behind which, goes what is queued by `steer`: all but an operation."""
-        return self._job is not None and self._stoppable
+        return self._task is not None and self._stoppable
 
     async def settled(self) -> None:
         """Wait until no operation is under way; a turn may be."""
-        while (job := self._job) is not None and not self._stoppable:
-            await asyncio.wait([job])
+        while (task := self._task) is not None and not self._stoppable:
+            await asyncio.wait([task])
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ class KimiSoul:
 
     @property
     def uses_tools(self) -> bool:
-        """Whether the model is told of tools."""
+        """Whether requests carry the tools."""
         return self._conversation.uses_tools
 
     @property
@@ -278,12 +278,12 @@ class KimiSoul:
         return self._history
 
     def hand_over_history(self) -> Sequence[EventRecord]:
-        """The same, for the first listener: a long one takes much room, so it is kept no longer here."""
+        """The history for the first listener. It is dropped here then: a long one takes much memory."""
         history, self._history = self._history, ()
         return history
 
     async def history(self) -> list[EventRecord]:
-        """Everything that was published, as a new listener (or one that must begin anew) should hear it."""
+        """The events that bring a new listener, or one that begins anew, to where the session stands."""
         await self._recorder.flush()
         status = self.status
         shown = await asyncio.to_thread(session_history, self._session)
@@ -314,10 +314,10 @@ class KimiSoul:
             ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
             StorageTrouble: the disk refused an image; nothing was said.
         """
-        await self._attachments.admit(text, images)
+        await self._attachments.check_and_store(text, images)
         begins()
         # What is queued from now on was said after this.
-        await self._alone(self._turn(text, images, self._steering.queued), stoppable=True)
+        await self._run_alone(self._turn(text, images, self._steering.queued), stoppable=True)
 
     async def resume(self) -> None:
         """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
@@ -325,7 +325,7 @@ class KimiSoul:
         Raises:
             SoulBusy: something runs.
         """
-        await self._alone(self._turn(""), stoppable=True)
+        await self._run_alone(self._turn(""), stoppable=True)
 
     async def run_command(self, command: str, *, told: bool = True) -> None:
         """Run a shell command of the user's own, as a turn without the agent; with `told` the model is told of it.
@@ -333,7 +333,7 @@ class KimiSoul:
         Raises:
             SoulBusy: something runs.
         """
-        await self._alone(self._user_command(command, told=told), stoppable=True)
+        await self._run_alone(self._user_command(command, told=told), stoppable=True)
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> str:
         """Queue text, with what was pasted into it, for the running turn; returns its id.
@@ -361,16 +361,16 @@ class KimiSoul:
 
     async def interrupt(self) -> None:
         """Stop whatever runs, within a second; what is complete is kept."""
-        job = self._job
-        if job is None:
+        task = self._task
+        if task is None:
             return
         if self._stoppable and not self._stopping:
             # Once: a second cancel would cut short the tidying up after the first. And never before it has begun, which
             # it does within this turn of the event loop: what the user said is in the context first.
             self._stopping = True
             await asyncio.sleep(0)
-            job.cancel()
-        await asyncio.wait([job])
+            task.cancel()
+        await asyncio.wait([task])
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
         """Answer an approval request; unknown or answered ids are passed over."""
@@ -492,7 +492,7 @@ class KimiSoul:
             SoulBusy: something runs.
         """
         span = self._operations.span(start, until)
-        is_done = await self._alone(self._compact(instructions, span), stoppable=True)
+        is_done = await self._run_alone(self._compact(instructions, span), stoppable=True)
         # What was typed meanwhile would wait for the user's next message.
         if self._steering and not self._stopping and not self.running:
             await self.resume()
@@ -518,7 +518,7 @@ class KimiSoul:
         """
         if not text.strip():
             raise EmptySummary
-        await self._alone(self._compactor.edit_summary(text.strip()))
+        await self._run_alone(self._compactor.edit_summary(text.strip()))
 
     # -- time travel -----------------------------------------------------------------------------
 
@@ -569,7 +569,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone(self._operations.rewind(target, files, chosen))
+        return await self._run_alone(self._operations.rewind(target, files, chosen))
 
     async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
         """Make another world line the live one, up to before a checkpoint of it, or all of it. It stays what it is.
@@ -593,7 +593,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone(self._operations.clear())
+        return await self._run_alone(self._operations.clear())
 
     async def preview_undo(self) -> RewindPreview:
         """What happened since the newest operation that is not undone, and goes with its undo; the label names it.
@@ -613,11 +613,11 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone(self._operations.undo(line_name))
+        return await self._run_alone(self._operations.undo(line_name))
 
     async def redo(self) -> str:
         """Do again what was undone last; returns a sentence for the user. Raises what `undo` raises."""
-        return await self._alone(self._operations.redo())
+        return await self._run_alone(self._operations.redo())
 
     async def fork(
         self,
@@ -635,7 +635,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone(self._operations.fork(target or Target(END), files, chosen))
+        return await self._run_alone(self._operations.fork(target or Target(END), files, chosen))
 
     # -- D-Mails of the user ---------------------------------------------------------------------
 
@@ -666,7 +666,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._alone(self._user_dmails.send(target, text, files, chosen))
+        outcome = await self._run_alone(self._user_dmails.send(target, text, files, chosen))
         if go_on:
             await self.resume()
         return outcome
@@ -681,40 +681,27 @@ class KimiSoul:
             LLMError, SoulError: there is no draft; `message` and `advice` are for the user.
             SoulBusy: something runs.
         """
-        return await self._alone(self._user_dmails.draft(target), stoppable=True)
+        return await self._run_alone(self._user_dmails.draft(target), stoppable=True)
 
     async def carry(
-        self,
-        world_line: int,
-        uid: str,
-        number: int,
-        *,
-        note: str = "",
-        to: Target | None = None,
-        go_on: bool = False,
+        self, world_line: int, uid: str, number: int, *, note: str = ""
     ) -> RewindOutcome:
         """Send one message of another world line to the present: as a D-Mail at the end of the live one.
 
-        Nothing is cut then, and `ContextReverted` says so (`from_checkpoint` is less than `checkpoint_id`). With `to`
-        it is a D-Mail to that checkpoint instead.
+        Nothing is cut, and `ContextReverted` says so: its `from_checkpoint` is less than its `checkpoint_id`.
 
         Args:
             world_line: where the message is.
             uid: its checkpoint.
             number: its place behind that, as `WorldLineMessage.number`.
             note: words of the user that stand before it.
-            to: the checkpoint that it goes to.
-            go_on: let the agent go on with it at once.
 
         Raises:
             KeyError: no such message.
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._alone(self._user_dmails.carry(world_line, uid, number, note, to))
-        if go_on:
-            await self.resume()
-        return outcome
+        return await self._run_alone(self._user_dmails.carry(world_line, uid, number, note))
 
     # -- bookmarks and pins ----------------------------------------------------------------------
 
@@ -778,7 +765,7 @@ class KimiSoul:
             KeyError: no such world line.
             SoulBusy: something runs.
         """
-        return await self._alone(self._world_lines.messages(world_line, self.pins))
+        return await self._run_alone(self._world_lines.messages(world_line, self.pins))
 
     async def compare(self, world_line: int) -> WorldLineComparison:
         """Another world line beside the live one, from where they part.
@@ -788,7 +775,7 @@ class KimiSoul:
             SoulBusy: something runs.
         """
         await self._recorder.flush()
-        return await self._alone(self._world_lines.compare(world_line, self.pins))
+        return await self._run_alone(self._world_lines.compare(world_line, self.pins))
 
     # -- the session itself ----------------------------------------------------------------------
 
@@ -841,25 +828,29 @@ class KimiSoul:
             await conversation.model.aclose()
             self.wire.close()
 
-    # -- one job at a time -----------------------------------------------------------------------
+    # -- one turn or operation at a time ----------------------------------------------------------
 
-    async def _alone(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
-        """Run one thing at a time, in a task of its own, so that it can be stopped apart from who asked for it."""
-        if self._job is not None or self._closed:
+    async def _run_alone(self, work: Coroutine[Any, Any, T], *, stoppable: bool = False) -> T:
+        """Run a turn or an operation, one at a time, in a task of its own, so that it can be stopped apart from its caller.
+
+        Raises:
+            SoulBusy: another one runs, or the engine is closed.
+        """
+        if self._task is not None or self._closed:
             work.close()
             raise SoulBusy("The agent is working. Stop it first with Esc.")
-        self._job = job = asyncio.create_task(work, name="soul")
+        self._task = task = asyncio.create_task(work, name="soul")
         self._stoppable, self._stopping = stoppable, False
         try:
-            # The shield keeps a caller's own cancel from tearing the job apart: it is stopped in order below.
-            return await asyncio.shield(job)
+            # The shield keeps a caller's own cancel from tearing the task apart: it is stopped in order below.
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not job.done():
+            if not task.done():
                 await self.interrupt()
             raise
         finally:
-            if self._job is job:
-                self._job = None
+            if self._task is task:
+                self._task = None
 
     # -- a turn, from the first word to the last save --------------------------------------------
 
@@ -867,23 +858,25 @@ class KimiSoul:
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
     ) -> None:
         resumed = not (text.strip() or images)
-        self.wire.publish(TurnBegin(text, resumed, tuple(map(facts_of, images))))
-        end = await self._attempt(self._loop.run(text, images, older))
+        self.wire.publish(TurnBegin(text, resumed, tuple(map(pasted_image_block, images))))
+        end = await self._run_and_save(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
-            end = await self._attempt(self._loop.run())
+            end = await self._run_and_save(self._loop.run())
         # Whoever hears that the turn is over may begin the next at once.
-        self._job = None
+        self._task = None
         self.wire.publish(end)
 
     async def _user_command(self, command: str, *, told: bool) -> None:
         self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
-        end = await self._attempt(run_user_command(command, self._tools, told=told))
-        self._job = None
+        end = await self._run_and_save(run_user_command(command, self._tools, told=told))
+        self._task = None
         self.wire.publish(end)
 
-    async def _attempt(self, work: Coroutine[Any, Any, Literal["done", "rejected"]]) -> TurnEnd:
-        """Work until the agent stops, and save; whatever goes wrong is the turn's end."""
+    async def _run_and_save(
+        self, work: Coroutine[Any, Any, Literal["done", "rejected"]]
+    ) -> TurnEnd:
+        """Run the steps of a turn and save; an error is the turn's end, not an exception."""
         try:
             end = TurnEnd(await work)
         except asyncio.CancelledError:
@@ -958,7 +951,7 @@ async def _proposed_title(conversation: Conversation) -> str:
     except (LLMError, TimeoutError) as error:
         log.info("the session was not named: %s", type(error).__name__)
         return ""
-    conversation.meter.spent(completion.usage)
+    conversation.meter.add_usage(completion.usage)
     lines = completion.message.text.strip().splitlines()
     return short_title(one_line(lines[0]).strip(" .\"'`*#“”«»")) if lines else ""
 

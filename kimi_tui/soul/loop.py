@@ -39,13 +39,13 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
-from kimi_tui.soul.messages import fact_of, facts_of, is_user_words, needs_a_word
+from kimi_tui.soul.messages import ends_with_answer, image_block, is_user_words, pasted_image_block
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
-from kimi_tui.tools.base import failure
+from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     FilesAttached,
@@ -83,13 +83,13 @@ class Steer:
     images: tuple[Image, ...] = ()
 
     @property
-    def facts(self) -> tuple[ImageBlock, ...]:
-        """What the wire tells of its images."""
-        return tuple(map(facts_of, self.images))
+    def image_blocks(self) -> tuple[ImageBlock, ...]:
+        """Its images as events have them."""
+        return tuple(map(pasted_image_block, self.images))
 
 
 class Steering:
-    """The queue. What is not taken by the end of a turn stays for the next."""
+    """The queue of steers. What is not taken by the end of a turn stays for the next."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -102,15 +102,15 @@ class Steering:
         """Add one; returns its id."""
         steer = Steer(uuid4().hex[:12], text, tuple(images))
         self._queued.append(steer)
-        self._wire.publish(SteerQueued(steer.id, steer.text, steer.facts))
+        self._wire.publish(SteerQueued(steer.id, steer.text, steer.image_blocks))
         return steer.id
 
     def withdraw(self, steer_id: str) -> Steer | None:
-        """Take one back; None if it has gone in already."""
+        """Take one out of the queue; None if it is in the context already."""
         for steer in self._queued:
             if steer.id == steer_id:
                 self._queued.remove(steer)
-                taken = SteerTaken(steer.id, steer.text, withdrawn=True, images=steer.facts)
+                taken = SteerTaken(steer.id, steer.text, withdrawn=True, images=steer.image_blocks)
                 self._wire.publish(taken)
                 return steer
         return None
@@ -121,24 +121,29 @@ class Steering:
         return tuple(self._queued)
 
     def take(self, only: Sequence[Steer] | None = None) -> tuple[Steer, ...]:
-        """What is queued, all or what of these is, oldest first, no longer queued: from here on it cannot be withdrawn."""
+        """Take steers out of the queue, oldest first: all, or those of `only`. They can no longer be withdrawn."""
         taken = tuple(one for one in self._queued if only is None or one in only)
         self._queued = [one for one in self._queued if one not in taken]
         return taken
 
-    def went_in(self, steers: tuple[Steer, ...], place: int) -> None:
-        """Tell that what was taken is in the context, the first of it at this place behind the newest checkpoint."""
+    def publish_taken(self, steers: tuple[Steer, ...], place: int) -> None:
+        """Publish that these are in the context now.
+
+        Args:
+            steers: from `take`.
+            place: the number of the first one's message behind the newest checkpoint.
+        """
         for number, steer in enumerate(steers, place):
-            taken = SteerTaken(steer.id, steer.text, number=number, images=steer.facts)
+            taken = SteerTaken(steer.id, steer.text, number=number, images=steer.image_blocks)
             self._wire.publish(taken)
 
     def put_back(self, steers: tuple[Steer, ...]) -> None:
-        """What was taken did not get into the context: it waits again, before what was queued since."""
+        """Queue steers again that could not be appended, before those that were queued since."""
         self._queued[:0] = steers
 
 
 class StreamedAnswer:
-    """The answer of one step on its way: published while it streams, and at hand as far as it came if it is stopped.
+    """The answer of one step while it streams: each part is published, and what has come is kept for the case of a stop.
 
     Args:
         conversation: where events are published.
@@ -200,8 +205,8 @@ class StreamedAnswer:
         self._published[position] = item
         self._wire.publish(ToolCall(key, item.name, item.arguments, item.id))
 
-    def begin_anew(self, notice: RetryNotice) -> None:
-        """What came so far is void: the call is repeated."""
+    def restart(self, notice: RetryNotice) -> None:
+        """The call is repeated: forget what has come, and publish the retry."""
         self._published.clear()
         self._nameless.clear()
         self._conversation.publish_retry(self._n, notice)
@@ -238,9 +243,9 @@ class AgentLoop:
         self._dmails = dmails
         self._steering = steering
         self._reminders = reminders
-        self._words: list[Message] = []
+        self._user_messages: list[Message] = []
         self._published_full = False
-        self._published_cut = False
+        self._published_prompt_cut = False
 
     async def run(
         self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
@@ -259,14 +264,14 @@ class AgentLoop:
             asyncio.CancelledError: stopped.
         """
         # Before anything is said.
-        self._conversation.model.needed()
+        self._conversation.model.require()
         self._conversation.denwa.begin_turn()
         # What the user says in this turn survives every compaction as it is.
-        self._words = []
+        self._user_messages = []
         if text.strip() or images:
-            await self._say(text, images, older)
+            await self._append_prompt(text, images, older)
         elif not await self._take_steers(begin=True):
-            self._words = self._last_words()
+            self._user_messages = self._last_user_message()
         self._published_full = False
         n, n_calls = 1, 0
         while True:
@@ -296,13 +301,15 @@ class AgentLoop:
             n += 1
 
     @shielded
-    async def _say(self, text: str, images: Sequence[Image], older: Sequence[Steer]) -> None:
-        """Put the user's words into the context, behind a checkpoint, and before them what was queued when they were said."""
+    async def _append_prompt(
+        self, text: str, images: Sequence[Image], older: Sequence[Steer]
+    ) -> None:
+        """Append the user's message behind a new checkpoint, after the steers that were queued before it."""
         conversation = self._conversation
-        words = await self._attachments.said(text, images)
+        words = await self._attachments.user_message(text, images)
         await conversation.checkpoint("user", label_of_message(words))
         await self._take_steers(older)
-        self._words = [words]
+        self._user_messages = [words]
         place = conversation.messages_since_checkpoint
         await conversation.append([words])
         self._publish_attached(place, [words])
@@ -311,19 +318,28 @@ class AgentLoop:
     async def _take_steers(
         self, only: Sequence[Steer] | None = None, *, begin: bool = False
     ) -> bool:
-        """Put queued texts into the context, all or these; whether there were any. With `begin` they begin a turn, behind a
-        checkpoint."""
+        """Append queued steers: all, or those of `only`.
+
+        Args:
+            only: which.
+            begin: they begin a turn, behind a new checkpoint.
+
+        Returns:
+            whether there were any.
+        """
         # Taken before anything is awaited: what is withdrawn from here on has gone in.
         steers = self._steering.take(only)
         if steers:
-            await self._say_steers(steers, begin=begin)
+            await self._append_steers(steers, begin=begin)
         return bool(steers)
 
     @shielded
-    async def _say_steers(self, steers: tuple[Steer, ...], *, begin: bool) -> None:
+    async def _append_steers(self, steers: tuple[Steer, ...], *, begin: bool) -> None:
         try:
-            messages = [await self._attachments.said(one.text, one.images) for one in steers]
-            self._words += messages
+            messages = [
+                await self._attachments.user_message(one.text, one.images) for one in steers
+            ]
+            self._user_messages += messages
             if begin:
                 await self._conversation.checkpoint("user", label_of_message(messages[0]))
             place = self._conversation.messages_since_checkpoint
@@ -331,17 +347,22 @@ class AgentLoop:
         except BaseException:
             self._steering.put_back(steers)
             raise
-        self._steering.went_in(steers, place)
+        self._steering.publish_taken(steers, place)
         self._publish_attached(place, messages)
 
     def _publish_attached(self, place: int, messages: Sequence[Message]) -> None:
-        """Tell what went with these messages of what they name; the first is at this place behind the newest checkpoint."""
+        """Publish the files and images that were attached because messages name them.
+
+        Args:
+            place: the number of the first message behind the newest checkpoint.
+            messages: messages of the user.
+        """
         for number, message in enumerate(messages, place):
-            images = tuple(fact_of(part) for part in message.images if part.attached)
+            images = tuple(image_block(part) for part in message.images if part.attached)
             if message.attached or images:
                 self._conversation.wire.publish(FilesAttached(number, message.attached, images))
 
-    def _last_words(self) -> list[Message]:
+    def _last_user_message(self) -> list[Message]:
         messages = self._conversation.context.messages
         for place in range(len(messages) - 1, -1, -1):
             if is_user_words(messages[place]):
@@ -359,12 +380,12 @@ class AgentLoop:
         async with self._conversation.model.call() as provider:
             await self._make_room(provider, n)
             try:
-                point, calls = await self._ask(n, provider)
+                point, calls = await self._call_model(n, provider)
             except ContextOverflowError as error:
                 await self._compact_refused(n, provider, error)
-                point, calls = await self._ask(n, provider)
+                point, calls = await self._call_model(n, provider)
         # The model has answered, and may be replaced while its tools run.
-        return await self._act(point, calls)
+        return await self._run_tools(point, calls)
 
     async def _make_room(self, provider: ChatProvider, n: int) -> None:
         meter, window = self._conversation.meter, provider.info.window
@@ -376,12 +397,14 @@ class AgentLoop:
             self._publish_full(window)
             return
         try:
-            await self._compactor.compact(provider, automatic=True, turn=self._words, step=n)
+            await self._compactor.compact(
+                provider, automatic=True, turn=self._user_messages, step=n
+            )
         except NothingToCompact:
             # The newest messages alone are this long; what fits the window may still be answered.
             self._publish_full(window)
             return
-        if min(meter.used, meter.by_pattern) >= trigger:
+        if min(meter.used, meter.uncorrected) >= trigger:
             raise CompactionFailed(
                 f"The conversation was compacted, but it still takes about {meter.used:,} of {window:,} tokens.",
                 advice=advice_when_full(self._conversation),
@@ -390,7 +413,7 @@ class AgentLoop:
     def _publish_full(self, window: int) -> None:
         meter = self._conversation.meter
         # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
-        if min(meter.used, meter.by_pattern) >= window:
+        if min(meter.used, meter.uncorrected) >= window:
             raise CompactionFailed(
                 f"The newest messages alone take about {meter.used:,} of {window:,} tokens, "
                 "and nothing older is left to compact.",
@@ -415,7 +438,7 @@ class AgentLoop:
         self._conversation.publish_status()
         try:
             await self._compactor.compact(
-                provider, automatic=True, turn=self._words, refused=True, step=n
+                provider, automatic=True, turn=self._user_messages, refused=True, step=n
             )
         except NothingToCompact:
             raise CompactionFailed(
@@ -423,10 +446,10 @@ class AgentLoop:
                 advice=advice_when_full(self._conversation),
             ) from error
 
-    async def _ask(self, n: int, provider: ChatProvider) -> tuple[Checkpoint, list[Call]]:
-        """The first half of a step: its checkpoint, and the tool calls of the model's answer, which is in the context then."""
+    async def _call_model(self, n: int, provider: ChatProvider) -> tuple[Checkpoint, list[Call]]:
+        """The first half of a step: make its checkpoint, ask the model and append the answer; returns its tool calls."""
         conversation = self._conversation
-        needs = needs_a_word(conversation.context.messages)
+        needs = ends_with_answer(conversation.context.messages)
         point = await conversation.checkpoint("step", first=int(needs))
         if needs:
             # Behind the checkpoint: who goes back to it, goes back to before this word.
@@ -439,7 +462,7 @@ class AgentLoop:
                 conversation.toolset.specs(),
                 conversation.sent,
                 on_item=answer.publish,
-                on_retry=answer.begin_anew,
+                on_retry=answer.restart,
                 collector=answer.collector,
             )
         except asyncio.CancelledError:
@@ -448,24 +471,24 @@ class AgentLoop:
         message = completion.message
         calls = _calls(message, point)
         try:
-            await conversation.answered(message, completion.usage)
+            await conversation.append_answer(message, completion.usage)
         except asyncio.CancelledError:
             await self._stop(ToolBatch(self._tools, calls))
             raise
         conversation.publish_status()
-        self._publish_cut(completion.usage)
+        self._publish_prompt_cut(completion.usage)
         if completion.finish in _ENDINGS:
             text, advice = _ENDINGS[completion.finish]
             conversation.wire.publish(Notice("warning", text, advice))
         return point, calls
 
-    async def _act(self, point: Checkpoint, calls: Sequence[Call]) -> StepEnd:
-        """The second half: run what the answer calls."""
+    async def _run_tools(self, point: Checkpoint, calls: Sequence[Call]) -> StepEnd:
+        """The second half of a step: run the tools that the answer calls, and append their results."""
         if not calls:
             return "done"
         batch = ToolBatch(self._tools, calls)
         try:
-            await self._conversation.remember()
+            await self._conversation.load_memory()
             done = await batch.run()
             reminders = await self._reminders.of_folders(done)
             results = await _results(done)
@@ -493,9 +516,9 @@ class AgentLoop:
             )
         return "go on"
 
-    def _publish_cut(self, usage: Usage) -> None:
+    def _publish_prompt_cut(self, usage: Usage) -> None:
         """Publish once that the server answers without having read the whole prompt, until it reads all of it again."""
-        if usage.prompt_cut and not self._published_cut:
+        if usage.prompt_cut and not self._published_prompt_cut:
             self._conversation.wire.publish(
                 Notice(
                     "warning",
@@ -504,7 +527,7 @@ class AgentLoop:
                     "(at Ollama OLLAMA_CONTEXT_LENGTH).",
                 )
             )
-        self._published_cut = usage.prompt_cut
+        self._published_prompt_cut = usage.prompt_cut
 
     async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
         message = answer.collector.message(interrupted=True)
@@ -534,7 +557,7 @@ class AgentLoop:
         sizes: list[int] = []
         pace = Pace()
         for each in done:
-            sizes.append(scale.of_texts(text_tokens(each.outcome.output)))
+            sizes.append(scale.corrected(text_tokens(each.outcome.output)))
             await pace.rest()
         if max(sizes, default=0) < self._conversation.limits.dmail_nudge_tokens:
             return []

@@ -33,7 +33,7 @@ ASIDES = frozenset[Internal | None]({"marker", "reminder", "notification", "note
 
 
 def internal_kind(message: Message) -> Internal | None:
-    """What kind of internal message this is, or None for anything that the user or the model said."""
+    """The kind of a message that the program wrote; None for what the user, the model or a tool said."""
     if message.role != "user" or (message.model_extra or {}).get("by") == "person":
         return None
     start = _first_text(message)
@@ -73,7 +73,7 @@ def command_report(message: Message) -> tuple[str, str] | None:
 
 
 def answered_words(message: Message) -> Message:
-    """The user's words as they stand where the answer to them has gone into a summary."""
+    """A message of the user marked as answered: what answered it has gone into a summary."""
     return Message.model_validate({**message.stored(), "answered": True})
 
 
@@ -103,8 +103,8 @@ def ends_open(messages: Sequence[Message]) -> bool:
     return False
 
 
-def needs_a_word(messages: Sequence[Message]) -> bool:
-    """Whether a conversation ends with an answer, so that a model asked to go on would have nothing to answer."""
+def ends_with_answer(messages: Sequence[Message]) -> bool:
+    """Whether a conversation ends with an answer of the model, so that a request to go on needs a user message first."""
     for message in reversed(messages):
         kind = internal_kind(message)
         if kind == "note":
@@ -140,26 +140,26 @@ def author_of(message: Message) -> Author:
     return "person" if (message.model_extra or {}).get("author") == "person" else "agent"
 
 
-# -- images: as the wire tells of them, and as words where no image can stand
+# -- images: as events have them, and as words where no image can stand
 
 
-def facts_of(image: Image) -> ImageBlock:
-    """What the wire tells of an image."""
-    return fact_of(image_part(image))
+def pasted_image_block(image: Image) -> ImageBlock:
+    """An image that the user pasted, as events have it."""
+    return image_block(image_part(image))
 
 
-def fact_of(part: ImagePart) -> ImageBlock:
-    """What the wire tells of an image in a message."""
+def image_block(part: ImagePart) -> ImageBlock:
+    """An image in a message, as events have it."""
     where = part.image_url
     return decode_image({**where.model_dump(), "sha256": hash_of(where.url)})
 
 
-def images_in(message: Message, *, pasted: bool = False) -> tuple[ImageBlock, ...]:
-    """What the wire tells of the images in a message: all, or only those that the user put in."""
+def image_blocks(message: Message, *, pasted: bool = False) -> tuple[ImageBlock, ...]:
+    """The images in a message, as events have them: all, or only those that the user put in."""
     parts = message.images
-    return tuple(fact_of(part) for part in parts if not (pasted and part.attached))
+    return tuple(image_block(part) for part in parts if not (pasted and part.attached))
 
 
 def words_with_images(message: Message) -> str:
     """What a message says, with its images by name."""
-    return with_names(message.text, images_in(message))
+    return with_names(message.text, image_blocks(message))

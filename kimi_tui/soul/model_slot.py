@@ -61,8 +61,8 @@ class LoopLimits:
         return max(1, min(by_ratio, window - self.reserve(window)))
 
 
-def _unheard(_: object) -> None:
-    """For calls whose answer is used only when it is whole."""
+def _ignore(_: object) -> None:
+    """A callback for calls whose answer is used only when it is whole."""
 
 
 class ModelSlot:
@@ -85,11 +85,11 @@ class ModelSlot:
         self._answered: ChatProvider | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    def needed(self) -> ChatProvider:
-        """The provider in use.
+    def require(self) -> ChatProvider:
+        """The provider in use, which must be set.
 
         Raises:
-            LLMNotSet: there is none.
+            LLMNotSet: it is not.
         """
         if self.current is None:
             raise LLMNotSet(NOT_SET, advice=NOT_SET_ADVICE)
@@ -114,7 +114,7 @@ class ModelSlot:
         Raises:
             LLMNotSet: there is none.
         """
-        provider = self.needed()
+        provider = self.require()
         self._calls[provider] += 1
         try:
             yield provider
@@ -129,7 +129,7 @@ class ModelSlot:
         tools: Sequence[ToolSpec],
         history: Sequence[Message],
         *,
-        on_item: Callable[[StreamItem], None] = _unheard,
+        on_item: Callable[[StreamItem], None] = _ignore,
         on_retry: Callable[[RetryNotice], None] | None = None,
         collector: Collector | None = None,
     ) -> Completion:
@@ -140,9 +140,9 @@ class ModelSlot:
             system: the system prompt.
             tools: what the model may call.
             history: the messages.
-            on_item: hears every part of the answer as it streams.
-            on_retry: hears of every failed attempt; what it streamed is void. Without it no overload is waited out.
-            collector: holds what the running attempt has streamed, for a caller that may be cancelled.
+            on_item: called with every part of the answer as it streams.
+            on_retry: called for every failed attempt; what it streamed is void. Without it no overload is waited out.
+            collector: filled with what the running attempt has streamed, for a caller that may be cancelled.
 
         Raises:
             LLMError: it failed for good.
@@ -155,7 +155,7 @@ class ModelSlot:
             tools,
             history,
             on_item=on_item,
-            on_retry=on_retry or _unheard,
+            on_retry=on_retry or _ignore,
             policy=self._policy if on_retry else replace(self._policy, patience_s=0.0),
             retry_now=self._retry_now,
             collector=collector,

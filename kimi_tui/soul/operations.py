@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from kimi_tui.projection.row_figures import Figure
 from kimi_tui.session import undo as session_operations
-from kimi_tui.session.context import Reverted, known_checkpoint
+from kimi_tui.session.context import Reverted
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import JournalEntry
@@ -138,11 +138,11 @@ class Operations:
             return await self._jump(target, prepared)
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
-        figure = conversation.figure_before(point.id)
+        figure = conversation.figure_before(point)
         prompt, images = await self._prompt_at(target)
         async with self.restorer.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
-        await self._follow(reverted, figure)
+        await self._refresh(reverted, figure)
         conversation.publish_reverted(reverted, prompt=prompt)
         outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
         change = conversation.publish_line_changed(
@@ -161,7 +161,7 @@ class Operations:
             reverted = await session_operations.jump(
                 conversation.context, world_line, checkpoint_id, files=entry
             )
-        await self._follow(reverted, figure)
+        await self._refresh(reverted, figure)
         # First the other line, then its files: they are told of on that one.
         change = conversation.publish_line_changed(
             "jump", reverted.world_line, world_line, reverted.entry.uid
@@ -175,7 +175,7 @@ class Operations:
         if not conversation.context.messages:
             raise NothingToClear
         reverted = await conversation.context.clear(reason="clear")
-        await self._follow(reverted)
+        await self._refresh(reverted)
         # The numbers mean other checkpoints now.
         conversation.denwa.forget_deliveries()
         conversation.publish_reverted(reverted)
@@ -210,7 +210,7 @@ class Operations:
         left = (toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
         said = ""
         if undone.reverted is not None:
-            await self._follow(undone.reverted, _held(wanted))
+            await self._refresh(undone.reverted, _held(wanted))
             number = undone.reverted.entry.n
             said = toll_words(toll.steps, toll.messages, number, left[2], name=line_name)
         if undone.reverted is not None and wanted.grows_line:
@@ -239,7 +239,7 @@ class Operations:
         async with self.restorer.journaled(prepared, "redo") as entry:
             redone = await session_operations.redo(context, files=entry)
         if redone.reverted is not None:
-            await self._follow(redone.reverted, _held(undoing))
+            await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
         return f"Done again: {_named(redone.entry)}.{_files_sentence(outcomes)}"
@@ -269,7 +269,7 @@ class Operations:
     async def _prompt_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
         """The message of the user that a checkpoint began with, and its images; empty where it began with none."""
         line = await self._line(target)
-        point = known_checkpoint(line.index, target.id)
+        point = line.index.checkpoint(target.id)
         there = await asyncio.to_thread(segment_at, line, point)
         return rewind_prompt(there, target.said), rewind_images(there, target.said)
 
@@ -301,7 +301,7 @@ class Operations:
         """What the steps that an undo takes along made of files, beside those that the operation had brought back."""
         if toll.target.is_end:
             return ()
-        point = self.conversation.context.checkpoint_of(toll.target.id)
+        point = self.conversation.context.index.checkpoint(toll.target.id)
         return await self.restorer.staying(point, undone.paths)
 
     async def _back(
@@ -337,7 +337,7 @@ class Operations:
         line = await self._line(target)
         if target.is_end and line.checkpoints:
             return line.checkpoints[-1]
-        return known_checkpoint(line.index, target.id)
+        return line.index.checkpoint(target.id)
 
     async def _points_of(self, left: JournalEntry) -> Sequence[Checkpoint]:
         """The checkpoints of the line that an operation left; none where it left none.
@@ -352,15 +352,15 @@ class Operations:
     async def _figure_at(self, target: Target) -> Figure:
         """The tokens of what precedes a checkpoint of another world line."""
         line = await self._line(target)
-        point = known_checkpoint(line.index, target.id)
-        return await asyncio.to_thread(self.conversation.figure_of, point, line)
+        point = line.index.checkpoint(target.id)
+        return await asyncio.to_thread(self.conversation.figure_before, point, line)
 
-    async def _follow(self, reverted: Reverted, figure: Figure | None = None) -> None:
-        """Let the live conversation follow; `figure` is of all that it holds now."""
+    async def _refresh(self, reverted: Reverted, figure: Figure | None = None) -> None:
+        """Compute anew what depends on the context; `figure` is of all that it holds now."""
         if reverted.entry.stored:
             self.session.world_lines.remember(reverted.entry.n, reverted.left)
         count = self.conversation.context.index.n_messages
-        await self.conversation.follow(reverted.messages_kept, figure, count)
+        await self.conversation.refresh(reverted.messages_kept, figure, count)
 
     def _outcome(
         self,

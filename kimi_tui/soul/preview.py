@@ -16,7 +16,6 @@ from operator import add
 from typing import overload
 
 from kimi_tui.llm.message import Message
-from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import number_if_left
@@ -26,7 +25,7 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.messages import (
     command_report,
     dmail_text,
-    images_in,
+    image_blocks,
     is_user_words,
     summary_text,
 )
@@ -80,7 +79,7 @@ def rewind_images(segment: Segment, chosen: int = -1) -> tuple[ImageBlock, ...]:
     """The images that were pasted into that; those that it names come by their names again."""
     words = segment.words
     returned = (words[n] for n in _returned(segment, chosen))
-    return tuple(one for message in returned for one in images_in(message, pasted=True))
+    return tuple(one for message in returned for one in image_blocks(message, pasted=True))
 
 
 def _returned(segment: Segment, chosen: int) -> range:
@@ -108,11 +107,11 @@ async def preview_of(
         KeyError: there is no such checkpoint.
     """
     context = conversation.context
-    point = context.checkpoint_of(target.id)
+    point = context.index.checkpoint(target.id)
     place = place_of(point, context.checkpoints)
     there = segment_at(context.world_line, point)
     used, estimated = conversation.meter.used, conversation.meter.is_estimated
-    after, measured, _ = conversation.figure_before(target.id)
+    after, measured, _ = conversation.figure_before(point)
     goes = DroppedMessages(conversation, place, _returned(there, target.said), stays)
     # From here on the context may grow, or become another one; what goes was settled above.
     preview = await _preview(target, there, goes, used, min(after, used))
@@ -143,9 +142,9 @@ async def preview_of_jump(
         tokens = WorldLineTokens(line, conversation.meter.scale)
         figure = await asyncio.to_thread(tokens.before, offset)
     else:
-        point = known_checkpoint(line.index, target.id)
+        point = line.index.checkpoint(target.id)
         place, offset = place_of(point, points), point.offset
-        figure = await asyncio.to_thread(conversation.figure_of, point, line)
+        figure = await asyncio.to_thread(conversation.figure_before, point, line)
     # What is said of an end is what the newest checkpoint began.
     shown = min(place, len(points) - 1)
     there = await asyncio.to_thread(segment_at, line, points[shown]) if points else None

@@ -206,7 +206,7 @@ def _text_of(file: Path, folder: int | None = None, *, links: bool = False) -> s
 
 
 def _bounded(notes: list[Notes], *, no_keys: bool) -> list[Notes]:
-    """The same, those quoted no more that are too many."""
+    """Notes within `MAX_CHARS` characters in all; those beyond have no text and are only named. With `no_keys` without keys."""
     if no_keys:
         notes = [Notes(one.path, without_keys(one.text, find_keys(one.text))) for one in notes]
     sizes = accumulate(len(one.text) for one in notes)

@@ -54,15 +54,15 @@ log = logging.getLogger(__name__)
 
 
 GATHERED_S = 0.1
-"""For so many seconds events are gathered before they are written together."""
+"""Seconds for which events are gathered before they are written together."""
 PART_S = 1.0
-"""So long what is being streamed is in memory only: a kill loses no more."""
+"""Seconds for which a streamed text is in memory only: a kill loses no more."""
 PART_CHARS = 4096
-"""So much of it, where it comes fast."""
+"""Characters of a streamed text that are in memory only, where it comes fast."""
 END_BYTES = 1 << 18
-"""So much of the end of a file is read for somebody who waits until all of it is read."""
+"""Bytes of the end of a file that are read first, to be shown until all of it is read."""
 LARGE_END_BYTES = 1 << 22
-"""So much where that holds no step."""
+"""The same where those hold no step."""
 
 
 class Recorder:
@@ -90,7 +90,7 @@ class Recorder:
         self._task = asyncio.create_task(self._run(), name="recorder")
 
     async def flush(self) -> None:
-        """Write everything that has been published."""
+        """Write everything that has been published so far."""
         await self._take_all()
         self._close()
         await run_to_completion(self._write_out())
@@ -188,7 +188,7 @@ class Recorder:
 
 
 def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
-    """The same events, each run of text in one that bears the time of its first part and the number of its last."""
+    """Join each run of text events into one, with the time of its first part and the number of its last."""
     first: EventRecord | None = None
     pieces: list[str] = []
     for record in records:
@@ -229,7 +229,7 @@ def read_records(session: Session) -> list[EventRecord]:
 
 
 def read_stored(session: Session) -> StoredRecords:
-    """The same, and what else there is to know of it."""
+    """Read the record of a session, passing over what cannot be read."""
     decoder = Decoder()
     records: list[EventRecord] = []
     n_skipped = newest = 0
@@ -269,10 +269,10 @@ def end_of_record(session: Session) -> list[EventRecord]:
         start = session.record.tail_start(size_bytes)
         parts = list(_decoded(session.record, start))
         ended_at = parts[-1].at if parts else 0.0
-        told = list(_joined(parts))
-        if (records := _from_turn(told)) or start == 0:
+        joined = list(_joined(parts))
+        if (records := _from_turn(joined)) or start == 0:
             break
-        if records := _from_turn(told, in_turn=True):
+        if records := _from_turn(joined, in_turn=True):
             break
     return [*records, *closing_events(records, ended_at)]
 
@@ -288,11 +288,11 @@ def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
             yield record
 
 
-def _from_turn(told: Iterable[EventRecord], *, in_turn: bool = False) -> list[EventRecord]:
-    """These events from the first turn, or step (`in_turn`), from which on they depend on nothing further up."""
+def _from_turn(recorded: Iterable[EventRecord], *, in_turn: bool = False) -> list[EventRecord]:
+    """The end of some events that depends on nothing before it: from the first such turn on, or step (`in_turn`)."""
     records: list[EventRecord] = []
     known: set[str] = set()
-    for record in told:
+    for record in recorded:
         match record.event:
             case ContextReverted(uid=uid) if uid not in known:
                 records.clear()

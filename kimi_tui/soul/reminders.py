@@ -56,9 +56,9 @@ class Reminders:
         self._first_mode = "ask" if approval.mode == "plan" else approval.mode
 
     async def due(self) -> list[Message]:
-        """What to tell before the next step."""
+        """The reminders to append before the next step."""
         if self._approval.mode != self._first_mode:
-            await self._conversation.remember()
+            await self._conversation.load_memory()
         return [*self._of_mode(), *map(user_message, self._of_jobs())]
 
     async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
@@ -84,7 +84,7 @@ class Reminders:
         return [Message.model_validate({"role": "user", "content": text, "mode": mode})]
 
     def _of_jobs(self) -> Iterator[str]:
-        """What has ended since it was told last, and what runs on though it was not begun on this world line."""
+        """A text for each background command that has ended, and one for those that another world line began and that still run."""
         for job in self._jobs.take_ended():
             how = job.how_it_ended
             if self._without_keys:

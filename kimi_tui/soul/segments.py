@@ -177,7 +177,7 @@ def checkpoint_created(
 
 
 def label_of(text: str) -> str:
-    """The first line of a text that is not blank, as a checkpoint is labelled."""
+    """The label of a checkpoint from a text: its first line that is not blank, cut to `MAX_LABEL` characters."""
     # A text may be megabytes; nearly always its beginning is enough.
     for size in (_BEGINNING, len(text)):
         for line in text[:size].splitlines():
@@ -189,7 +189,7 @@ def label_of(text: str) -> str:
 
 
 def label_of_message(message: Message) -> str:
-    """The same of a message of the user; one of images alone is labelled by their names."""
+    """The label of a checkpoint that a message of the user began; one of images alone has their names."""
     return label_of(titled(message.text, [part.image_url.name or "" for part in message.images]))
 
 

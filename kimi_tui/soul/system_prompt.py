@@ -1,4 +1,4 @@
-"""The system prompt: written once, when a session begins, as its first record; `adapted` when it is sent.
+"""The system prompt: written once, when a session begins, as its first record; `adapted_prompt` when it is sent.
 
 It has what git says of the work folder: branch, changed files and the last commits. Whoever wrote the repository wrote its
 configuration too, and much of that names programs that git would run. Nothing of it is run here: no hook, file monitor,
@@ -80,7 +80,7 @@ def build_system_prompt(
     )
 
 
-def adapted(system_prompt: str, *, tools: bool, dmail: bool) -> str:
+def adapted_prompt(system_prompt: str, *, tools: bool, dmail: bool) -> str:
     """The system prompt of a session as it is sent now.
 
     What is stored never changes. Where the user has turned tools or D-Mails off (or on) since the session began, the

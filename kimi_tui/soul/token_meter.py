@@ -29,7 +29,7 @@ from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.project_notes import brought_by, notes_in
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.tools.toolset import default_toolset
-from kimi_tui.wire.events import CheckpointKind, StatusUpdate
+from kimi_tui.wire.events import SUMMARIES, CheckpointKind, StatusUpdate
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +38,13 @@ _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
-_SUMMARIES: frozenset[CheckpointKind] = frozenset({"compaction", "summary"})
 
 
 class TokenMeter:
     """The token figures of one session: of its live context, and the totals of all its calls.
 
     Args:
-        context: the live line; whoever appends to it has its messages counted by `keep_up`.
+        context: the live line; whoever appends to it has its messages counted by `count_appended`.
         system_prompt: sent with every request.
         tools: sent with every request.
 
@@ -56,7 +55,7 @@ class TokenMeter:
     def __init__(self, context: Context, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         self._context = context
         self.scale = context.scale
-        self.begins_with(system_prompt, tools)
+        self.set_fixed(system_prompt, tools)
         self._sums = TokenSums()
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
@@ -89,17 +88,17 @@ class TokenMeter:
             self._known_window = (last.limit, last.trigger, last.limit_estimated)
             if last.per_step:
                 self._growth.append((0, last.per_step))
-        guess = self.by_pattern
+        guess = self.uncorrected
         if last is not None and last.correction > 0:
             self._teach(last.correction)
         elif used and guess and last is not None and not last.estimated:
             # A record that does not say: the server's own last figure does.
             self._teach(used / guess)
 
-    def begins_with(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
+    def set_fixed(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         """Set what is sent with every request from now on."""
-        self.scale.beside = _tokens_of(tools)
-        self._system = text_tokens(system_prompt) + self.scale.beside
+        self.scale.tool_tokens = _tokens_of(tools)
+        self._system = text_tokens(system_prompt) + self.scale.tool_tokens
 
     def _teach(self, factor: float, share: float = 1.0) -> None:
         least, most = _FACTORS
@@ -107,49 +106,52 @@ class TokenMeter:
         self._taught = True
 
     @property
-    def by_pattern(self) -> int:
-        """What the next request will be by the pattern alone: no server has had a say in it."""
+    def uncorrected(self) -> int:
+        """The estimate of the next request by the pattern alone, without any figure of a server."""
         return self._system + self._sums.total()
 
     def estimate(self, texts: int | None = None) -> int:
-        """What the next request will be, without any figure of the server; with messages of so many tokens by the pattern,
-        those of the context without."""
-        return self.scale.of_texts(self.by_pattern if texts is None else self._system + texts)
+        """The corrected estimate of the next request.
+
+        Args:
+            texts: the estimate of its messages by the pattern; None for those of the context.
+        """
+        return self.scale.corrected(self.uncorrected if texts is None else self._system + texts)
 
     # -- the live context ------------------------------------------------------------------------
 
-    async def keep_up(self, pace: Pace) -> None:
-        """Count what was appended, in slices: thousands of messages in one go would hold up the event loop."""
+    async def count_appended(self, pace: Pace) -> None:
+        """Count the messages that were appended since the last time, in slices, so that thousands do not block the event loop."""
         messages = self._context.messages
         for place in range(self._sums.counted, len(messages)):
             await pace.rest()
             # Parsed and kept here; an answer with thousands of calls takes as long for that as for being counted.
             _ = messages[place]
             await pace.rest()
-            self._sums.follow(messages, place + 1)
+            self._sums.add(messages, place + 1)
 
-    async def follow(self, kept: int) -> None:
-        """Count a context that has become another one, of which no figure is known yet.
+    async def recount(self, kept: int) -> None:
+        """Count the context anew after an operation has replaced it. No figure of the server is known of it yet.
 
         Args:
-            kept: how many of its first messages are what they were; what is gone tells nothing of the steps to come.
+            kept: how many of its first messages are unchanged.
         """
         self._sums.cut(kept)
         left = [step for step in self._growth if step[0] <= kept]
         self._growth = deque(left, maxlen=_GROWTH_STEPS)
         context = self._context
         # A long one would hold up the event loop.
-        await asyncio.to_thread(self._sums.follow_index, context.index, context.messages)
+        await asyncio.to_thread(self._sums.add_sampled, context.index, context.messages)
         # The next call is no growth of the last.
         self._last_input = self._step = self._figure = None
 
     def set_figure(self, tokens: int, *, estimated: bool, count: int | None = None) -> None:
-        """So many tokens the first `count` messages take; all that there are without."""
+        """Set the tokens of the first `count` messages (None: of all), as the server or an estimate has them."""
         counted = self._sums.counted
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
 
     def begin_step(self) -> None:
-        """What was sent last is no figure of what is sent next."""
+        """A new step begins: the figures of the last call are those of another one."""
         self._step = None
 
     @property
@@ -158,12 +160,12 @@ class TokenMeter:
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
-        return tokens + self.scale.of_texts(self._sums.total(counted))
+        return tokens + self.scale.corrected(self._sums.total(counted))
 
     @property
     def fixed(self) -> int:
         """What of `used` no compaction frees: all but the messages."""
-        return self.used - self.scale.of_texts(self._sums.total())
+        return self.used - self.scale.corrected(self._sums.total())
 
     @property
     def is_estimated(self) -> bool:
@@ -173,23 +175,28 @@ class TokenMeter:
 
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
-        return self.scale.of_texts(self._sums.between(start, end)[0])
+        return self.scale.corrected(self._sums.between(start, end)[0])
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def called(self, usage: Usage, sent: int) -> None:
-        """Learn from a call that has sent all messages of the context, which are taken to hold so many tokens."""
-        self.spent(usage)
+    def add_step(self, usage: Usage, sent: int) -> None:
+        """Add a call that sent the whole context, and learn the correction from it.
+
+        Args:
+            usage: its tokens.
+            sent: the tokens that the context is taken to hold: the server's figure, or an estimate where that is none.
+        """
+        self.add_usage(usage)
         self._step = (sent, usage.output)
         # What is no figure of the server, or is one for another prompt, teaches nothing.
         if usage.estimated or usage.prompt_cut:
             return
-        guess = self.by_pattern
+        guess = self.uncorrected
         log.info(
             "tokens: estimated %d, the server says %d, difference %+d (factor %.3f)",
-            self.scale.of_texts(guess),
+            self.scale.corrected(guess),
             usage.input,
-            usage.input - self.scale.of_texts(guess),
+            usage.input - self.scale.corrected(guess),
             self.scale.factor,
         )
         if guess > 0 and usage.input > 0:
@@ -198,7 +205,7 @@ class TokenMeter:
             self._growth.append((self._sums.counted, usage.input - self._last_input))
         self._last_input = usage.input
 
-    def spent(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Add the tokens of a call to the totals, whatever it was for."""
         self.total_input += usage.input
         self.total_cached += usage.cached
@@ -262,21 +269,21 @@ class WorldLineTokens:
         since = self._stored.before(self._index, offset, self._messages) - tokens
         is_whole = count >= self._index.messages_before(offset)
         measured = is_whole and not self._index.is_estimated_before(offset)
-        return Figure(tokens + self._scale.of_texts(since), measured)
+        return Figure(tokens + self._scale.corrected(since), measured)
 
     def at(self, point: Checkpoint, kind: CheckpointKind) -> Figure:
         """What was sent at a checkpoint; where nothing was sent, what precedes it."""
         if point.tokens is None or kind in _UNSENT:
             return self.before(point.offset)
         # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
-        by_program = kind in _SUMMARIES or point.was is not None
+        by_program = kind in SUMMARIES or point.was is not None
         return Figure(
             point.tokens, not by_program and not self._index.is_estimated_behind(point.offset)
         )
 
     def _before_any(self, offset: int) -> Figure:
         """An estimate that fits the line's first figure (`row_figures`): who wrote it may have sent other tools than ours."""
-        tokens = self._scale.beside + self._stored.before(self._index, offset, self._messages)
+        tokens = self._scale.tool_tokens + self._stored.before(self._index, offset, self._messages)
         if self._first is None:
             self._first = (0, 0)
             if (first := self._index.first_usage()) is not None:
@@ -285,16 +292,16 @@ class WorldLineTokens:
                 if place >= 0:
                     offset = points[place].offset
                     texts = TokenEstimate().before(self._index, offset, self._messages)
-                    self._first = self._scale.beside + texts, first[0]
+                    self._first = self._scale.tool_tokens + texts, first[0]
         estimate, figure = self._first
         if not figure:
-            return Figure(self._scale.of_texts(tokens), measured=False)
+            return Figure(self._scale.corrected(tokens), measured=False)
         return Figure(fitted(tokens, estimate, figure), measured=False, fitted=True)
 
 
 @cache
 def _usual_scale() -> TokenScale:
-    return TokenScale(beside=_tokens_of(default_toolset().specs()))
+    return TokenScale(tool_tokens=_tokens_of(default_toolset().specs()))
 
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:

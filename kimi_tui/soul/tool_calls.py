@@ -32,17 +32,10 @@ from kimi_tui.soul.tool_results import (
     call_key,
     rejection,
 )
-from kimi_tui.tools.base import (
-    ApprovalQuestion,
-    FileVersions,
-    ToolEnv,
-    ToolOutcome,
-    ToolProblem,
-    ToolRejected,
-    failure,
-)
+from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.key_text import count_words, find_keys, key_lines, with_count, without_keys
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected, failure
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.shell import run_as_user
 from kimi_tui.wire.events import ToolOutput, ToolResult, ToolStarted
@@ -102,7 +95,7 @@ class ToolBatch:
         self._done: dict[str, CallResult] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._failures: list[BaseException] = []
-        self._runners: dict[str, _Runner] = {}
+        self._runners: dict[str, _RunningCall] = {}
         self._refused = False
         self._stopped = False
 
@@ -162,7 +155,7 @@ class ToolBatch:
         return late
 
     async def _wait(self, most: int) -> None:
-        """Wait until no more than so many calls run; what failed in the program itself is noted."""
+        """Wait until at most `most` calls run; errors of the program itself are kept in `_failures`."""
         while len(self._running) > most:
             # Not gather: it would hold up a cancel until the last of them has ended.
             done, self._running = await asyncio.wait(
@@ -171,7 +164,7 @@ class ToolBatch:
             self._failures += [error for task in done if (error := task.exception()) is not None]
 
     async def _run_one(self, call: Call) -> None:
-        runner = _Runner(self._runtime, call)
+        runner = _RunningCall(self._runtime, call)
         self._runners[call.key] = runner
         done = await runner.run()
         if done.rejected and not done.feedback:
@@ -186,7 +179,7 @@ class ToolBatch:
         if call.key in self._done:
             return
         self._done[call.key] = done
-        self._conversation.memory.took(done.outcome)
+        self._conversation.memory.update(done.outcome)
         self._conversation.wire.publish(
             ToolResult(
                 key=call.key,
@@ -202,7 +195,7 @@ class ToolBatch:
         )
 
 
-class _Runner:
+class _RunningCall:
     """One call while it runs."""
 
     def __init__(self, runtime: ToolRuntime, call: Call) -> None:
@@ -242,7 +235,7 @@ class _Runner:
             reads_only=mode == "plan",
             jobs=runtime.jobs,
             sees=conversation.model.sees,
-            renewed=self._as_of_now,
+            renewed=self._renewed,
         )
         limit_s = conversation.limits.tool_timeout_s
         # What changes something begins when it may; of the rest, what has not asked by then is running.
@@ -378,8 +371,8 @@ class _Runner:
         self._publish_started()
         return instead
 
-    def _as_of_now(self, env: ToolEnv) -> ToolEnv:
-        """The surroundings of a tool in the mode of the moment."""
+    def _renewed(self, env: ToolEnv) -> ToolEnv:
+        """The environment of a tool again, in the mode that holds now."""
         mode = self._runtime.approval.mode
         return replace(env, sandbox=self._sandbox(mode), reads_only=mode == "plan")
 

@@ -22,16 +22,9 @@ from kimi_tui import lenient_json
 from kimi_tui.images import Image
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.session.images import image_part
-from kimi_tui.soul.messages import facts_of
+from kimi_tui.soul.messages import pasted_image_block
 from kimi_tui.soul.project_notes import brought_by
-from kimi_tui.tools.base import (
-    CommandRun,
-    Effect,
-    FileEdit,
-    TodoChange,
-    TodoEntry,
-    ToolOutcome,
-)
+from kimi_tui.tools.outcome import CommandRun, Effect, FileEdit, TodoChange, TodoEntry, ToolOutcome
 from kimi_tui.wire.display import (
     BriefBlock,
     DiffBlock,
@@ -151,7 +144,7 @@ class ToolMemory:
                     self.mode = mode
         self.known = True
 
-    def took(self, outcome: ToolOutcome) -> None:
+    def update(self, outcome: ToolOutcome) -> None:
         """Take in the outcome of a call that has just ended."""
         for effect in outcome.effects:
             if isinstance(effect, TodoChange):
@@ -246,7 +239,7 @@ async def blocks_of(
 ) -> tuple[DisplayBlock, ...]:
     """The blocks of a finished call: its few words first, then what it brought, then what it changed."""
     blocks: list[DisplayBlock] = [BriefBlock(brief)] if brief else []
-    blocks += map(facts_of, images)
+    blocks += map(pasted_image_block, images)
     for effect in effects:
         match effect:
             case FileEdit():

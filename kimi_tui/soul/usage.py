@@ -283,11 +283,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
     for record in records:
         event = record.event
         sent.apply(event)
-        for uid, more in figures.apply(event).ends:
-            if (place := made.get(uid)) is not None:
-                was, figure = compactions[place], figures.left_by(uid)
-                measured = figure is not None and figure.measured
-                compactions[place] = CompactionTokens(was.before, was.after + more, measured)
+        figures.apply(event)
         if isinstance(event, TurnBegin):
             # A program that was killed in mid-turn left it open; the time until the next turn was nobody's waiting.
             clock.stop()
@@ -327,6 +323,11 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
                 compactions.append(CompactionTokens(before, after))
             case _:
                 pass
+    for uid, place in made.items():
+        # What the server has counted since, where it has.
+        if (figure := figures.left_by(uid)) is not None:
+            before = compactions[place].before
+            compactions[place] = CompactionTokens(before, figure.tokens, figure.measured)
     return Statistics(
         turns=turns,
         steps=steps,
@@ -367,7 +368,7 @@ def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> S
 
 
 def with_journal(counted: Statistics, entries: Iterable[JournalEntry]) -> Statistics:
-    """The same, with what the journal of operations knows and the record does not (it is lost, or was imported)."""
+    """Statistics completed by the journal of operations, where the record that they were counted from is lost or imported."""
     by_kind: dict[str, list[tuple[int, int]]] = {"dmail": [], "compaction": [], "rewind": []}
     for entry in entries:
         if entry.op in by_kind:

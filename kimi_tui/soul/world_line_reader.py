@@ -11,21 +11,21 @@ from typing import Literal, NamedTuple
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.prompts import INTERRUPTED
-from kimi_tui.session.context import known_checkpoint
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.history import rebuild_world_line, session_history
+from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import (
     dmail_text,
-    images_in,
+    image_blocks,
     internal_kind,
     summary_text,
     words_with_images,
 )
+from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
@@ -174,15 +174,15 @@ class RecordedFacts:
     """What only the record knows of messages: what the card of a result draws, and where a D-Mail came from.
 
     Args:
+        figures: the session's.
         records: all of it; none where that need not be known.
     """
 
-    def __init__(self, records: Sequence[EventRecord] = ()) -> None:
+    def __init__(self, figures: RowFigures, records: Sequence[EventRecord] = ()) -> None:
         self._pieces = records_by_checkpoint(records)
         self._dmails: dict[str, DMailOrigin] = {}
-        figures, sent = RowFigures(), DMailCuts()
+        sent = DMailCuts()
         for record in records:
-            figures.apply(record.event)
             sent.apply(record.event)
         for uid, cut in sent.all:
             self._dmails[uid] = DMailOrigin(cut.from_checkpoint, saved_by(uid, cut, figures))
@@ -231,7 +231,7 @@ class WorldLineReader:
             KeyError: no such world line.
         """
         line = await asyncio.to_thread(self.session.world_line, world_line)
-        return await asyncio.to_thread(_messages, line, 0, pins, RecordedFacts())
+        return await asyncio.to_thread(_messages, line, 0, pins, RecordedFacts(self.figures))
 
     async def markdown(self, target: Target) -> str:
         """A world line up to before a checkpoint of it, or all of it, as Markdown.
@@ -240,7 +240,7 @@ class WorldLineReader:
             KeyError: no such checkpoint or world line.
         """
         line = await asyncio.to_thread(self.session.world_line, target.world_line)
-        end = None if target.is_end else known_checkpoint(line.index, target.id).message_index
+        end = None if target.is_end else line.index.checkpoint(target.id).message_index
         # What is appended meanwhile does not belong to it.
         kept = line.messages[: len(line.messages) if end is None else end]
         return await asyncio.to_thread(as_markdown, kept)
@@ -255,7 +255,9 @@ class WorldLineReader:
         other = await asyncio.to_thread(self.session.world_line, world_line)
         shared = await asyncio.to_thread(shared_checkpoints, line, other)
         live, points = line.checkpoints, other.checkpoints
-        facts = await asyncio.to_thread(lambda: RecordedFacts(session_history(self.session)))
+        facts = await asyncio.to_thread(
+            lambda: RecordedFacts(self.figures, session_history(self.session))
+        )
         figure = self.figures.get(live[shared].uid) if 0 < shared < len(live) else None
         return WorldLineComparison(
             world_line=world_line,
@@ -353,7 +355,7 @@ def _shown(part: Segment, pins: Collection[Pin], facts: RecordedFacts) -> list[W
                 ),
                 calls=tuple((c.function.name, call_target(c)) for c in message.tool_calls or ()),
                 pinned=pinned,
-                display=images_in(message),
+                display=image_blocks(message),
                 sent_from=came.sent_from,
                 saved=came.saved,
             )
@@ -409,7 +411,7 @@ def as_markdown(messages: Iterable[Message]) -> str:
         if message.role == "tool":
             call = calls.pop(0) if calls else None
             outcome = outcome_of(message)
-            images = [f"[{image.label}]" for image in images_in(message)]
+            images = [f"[{image.label}]" for image in image_blocks(message)]
             texts = [outcome.message, outcome.output, *images]
             said = "\n".join(text for text in texts if text.strip())
             failed = " (failed)" if outcome.is_error else ""

@@ -25,7 +25,7 @@ from typing import Any, Literal, cast
 from unicodedata import category
 
 from kimi_tui.foreign_text import visible
-from kimi_tui.tools.base import ToolProblem
+from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.paths import holds_secrets, links_around, locate
 from kimi_tui.tools.process import (
     child_environment,

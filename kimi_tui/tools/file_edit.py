@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.filesystem import create_file, publish, sync_folder
 from kimi_tui.tools import text as texts
-from kimi_tui.tools.base import FileEdit, Tool, ToolEnv, ToolOutcome, ToolProblem
+from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
     Content,
@@ -34,6 +34,7 @@ from kimi_tui.tools.files import (
     refused,
     stat_version,
 )
+from kimi_tui.tools.outcome import FileEdit, ToolOutcome, ToolProblem
 from kimi_tui.tools.paths import (
     ResolvedPath,
     ask_to_change,

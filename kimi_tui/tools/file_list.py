@@ -15,8 +15,8 @@ from pathlib import Path
 from frizbee import Haystacks, Matcher
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tools.base import ToolProblem
 from kimi_tui.tools.grep import rg_program
+from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.process import child_environment
 
 MOST = 100_000

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kimi_tui.filesystem import open_folder
-from kimi_tui.tools.base import ToolProblem
+from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.paths import ResolvedPath
 from kimi_tui.tools.text import nearest_names
 

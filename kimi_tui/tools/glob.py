@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.filesystem import open_folder
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
+from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.files import missing, searched
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.paths import (
     ResolvedPath,
     SearchRequest,

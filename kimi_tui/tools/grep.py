@@ -27,9 +27,10 @@ from typing import ClassVar, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.filesystem import open_folder
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem
+from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.files import look, missing, parent_of, searched
 from kimi_tui.tools.glob import spread
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.paths import (
     ResolvedPath,
     SearchRequest,

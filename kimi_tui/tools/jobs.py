@@ -1,4 +1,4 @@
-"""Jobs: commands that run on beside the conversation, until they end, are stopped, or the session ends; TaskOutput, TaskStop.
+"""Jobs: commands that run on beside the conversation, until they end, are stopped, or the session ends.
 
 A `Job` has a command that was started, and what it has printed. `Jobs` are those of one session: the tools read and stop
 them, the user lists and stops them, and whoever owns the session ends them. Nothing of them is stored.
@@ -12,18 +12,14 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem, failure
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
 from kimi_tui.tools.process import CapturedText, RunningCommand
 
 MOST_RUNNING = 8
 _MOST_KEPT = 24
 _TAIL_CHARS = 32_768
-MAX_WAIT_S = 600
 
 
 class OutputTail:
@@ -85,7 +81,7 @@ class Job:
 
     @property
     def how_it_ended(self) -> str:
-        """The same in a sentence; empty while it runs."""
+        """How it ended, in a sentence; empty while it runs."""
         return self.outcome.message if self.outcome is not None else ""
 
     @property
@@ -117,12 +113,12 @@ class Jobs:
 
     @property
     def all(self) -> tuple[Job, ...]:
-        """Those that run, and the newest of those that have ended; oldest first."""
+        """The running commands and the newest of those that have ended, oldest first."""
         return tuple(self._jobs.values())
 
     @property
     def running(self) -> tuple[Job, ...]:
-        """Those that run."""
+        """The commands that run."""
         return tuple(job for job in self._jobs.values() if not job.ended)
 
     def get(self, job_id: int) -> Job | None:
@@ -185,7 +181,7 @@ class Jobs:
         return bool(waiting)
 
     def take_ended(self) -> list[Job]:
-        """Those that have ended and of which the model does not know it; from now on it does."""
+        """The commands that have ended since this was last called; the caller tells the model."""
         ended = [job for job in self._jobs.values() if job.ended and not job.is_told]
         for job in ended:
             job.is_told = True
@@ -203,90 +199,3 @@ class Jobs:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-class TaskOutputParams(BaseModel):
-    """Of which command."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: int = Field(description="The id that Shell gave.")
-    wait: int = Field(
-        default=0,
-        description="Wait for its end at most so many seconds; 0 looks at once.",
-        ge=0,
-        le=MAX_WAIT_S,
-    )
-
-
-class TaskOutput(Tool[TaskOutputParams]):
-    """Reads what a command in the background has printed."""
-
-    name: ClassVar[str] = "TaskOutput"
-    changes: ClassVar[bool] = False
-    params = TaskOutputParams
-
-    async def run(self, params: TaskOutputParams, env: ToolEnv) -> ToolOutcome:
-        """Read it, when the command has ended or the wait is over."""
-        job = _job_of(params.id, env)
-        if params.wait:
-            await asyncio.wait([job.task], timeout=params.wait)
-        return _reported(job)
-
-
-class TaskStopParams(BaseModel):
-    """Which command."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: int = Field(description="The id that Shell gave.")
-
-
-class TaskStop(Tool[TaskStopParams]):
-    """Ends a command in the background."""
-
-    name: ClassVar[str] = "TaskStop"
-    changes: ClassVar[bool] = True
-    params = TaskStopParams
-
-    async def run(self, params: TaskStopParams, env: ToolEnv) -> ToolOutcome:
-        """End it, with everything it started."""
-        job = _job_of(params.id, env)
-        was_running = not job.ended
-        if was_running and env.jobs is not None:
-            await env.jobs.stop(job)
-        outcome = _reported(job)
-        if not was_running:
-            return outcome
-        return ToolOutcome(
-            outcome.output, "It was stopped, with everything it started.", brief="stopped"
-        )
-
-
-def _job_of(job_id: int, env: ToolEnv) -> Job:
-    job = env.jobs.get(job_id) if env.jobs is not None else None
-    if job is not None:
-        return job
-    known = ", ".join(str(one.id) for one in env.jobs.running) if env.jobs is not None else ""
-    raise ToolProblem(
-        f"No command has the id {job_id}. "
-        + (f"In the background run: {known}." if known else "None runs in the background."),
-        brief="no such id",
-    )
-
-
-def _reported(job: Job) -> ToolOutcome:
-    """What it has printed since it was looked at last, and whether it still runs."""
-    ended = job.outcome
-    if ended is None:
-        fresh = job.new_output()
-        facts = [f"It still runs, for {job.ran_s:.0f} s now."]
-        if not fresh.text:
-            facts.append("Nothing new was printed.")
-        if fresh.shortened:
-            facts.append("The new output was shortened: beginning and end are kept.")
-        return ToolOutcome(fresh.text, " ".join(facts), brief="still runs")
-    # Its end is the last thing there is to say of it; the output that came with it is read once.
-    output = "" if job.is_read else job.new_output().text if job.task.cancelled() else ended.output
-    job.is_told = job.is_read = True
-    return ToolOutcome(output, f"It has ended. {ended.message}", ended.is_error, ended.brief)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import links_to
-from kimi_tui.tools.base import ApprovalQuestion, FileEdit, ToolEnv, ToolProblem
+from kimi_tui.tools.base import ApprovalQuestion, ToolEnv
+from kimi_tui.tools.outcome import FileEdit, ToolProblem
 from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
 from kimi_tui.workspace.protected_names import (
     GuardedLink,

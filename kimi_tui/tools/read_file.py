@@ -11,7 +11,7 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.images import ImageRefused, check_size, is_image, read_image
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem, failure
+from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
     content_version,
@@ -19,6 +19,7 @@ from kimi_tui.tools.files import (
     refused,
     stat_version,
 )
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
 from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate
 from kimi_tui.tools.text import (
     LINE_CHARS,

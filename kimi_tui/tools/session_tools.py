@@ -12,15 +12,8 @@ from typing import ClassVar, Literal, cast
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tools.base import (
-    ApprovalQuestion,
-    TodoChange,
-    TodoEntry,
-    Tool,
-    ToolEnv,
-    ToolOutcome,
-    failure,
-)
+from kimi_tui.tools.base import ApprovalQuestion, Tool, ToolEnv
+from kimi_tui.tools.outcome import TodoChange, TodoEntry, ToolOutcome, failure
 
 
 class SendDMailParams(BaseModel):

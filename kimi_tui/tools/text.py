@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from kimi_tui.tools.base import ToolProblem
+from kimi_tui.tools.outcome import ToolProblem
 
 PROBE_BYTES = 8192
 _BOM = "\ufeff"

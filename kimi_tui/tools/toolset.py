@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kimi_tui.llm.provider import ToolSpec
-from kimi_tui.tools.base import Tool, ToolEnv, ToolOutcome, ToolProblem, ToolRejected, failure
+from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.file_edit import StrReplaceFile, WriteFile
 from kimi_tui.tools.glob import Glob
 from kimi_tui.tools.grep import Grep
-from kimi_tui.tools.jobs import TaskOutput, TaskStop
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected, failure
 from kimi_tui.tools.read_file import ReadFile
 from kimi_tui.tools.session_tools import AskUserQuestion, ExitPlanMode, SendDMail, SetTodoList
-from kimi_tui.tools.shell import Shell
+from kimi_tui.tools.shell import Shell, TaskOutput, TaskStop
 from kimi_tui.tools.text import nearest_words
 
 AnyTool = Tool[Any]
@@ -52,7 +52,7 @@ class Toolset:
         return self._tools.get(name)
 
     def without(self, name: str) -> Toolset:
-        """The same tools but the one of that name."""
+        """A toolset without the tool of that name."""
         return Toolset(tool for tool in self._tools.values() if tool.name != name)
 
     async def run(self, name: str, arguments: str | None, env: ToolEnv) -> ToolOutcome:

@@ -47,7 +47,7 @@ from kimi_tui.tui.desktop import (
     through_tmux,
     tmux_option,
 )
-from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, started
+from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead
@@ -57,10 +57,13 @@ from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     AnswersOnce,
     ImageChosen,
+    ModelChosen,
     ModelMissing,
     OpeningFailed,
     QuitChosen,
     SessionChosen,
+    SettingsOpened,
+    ThemeChosen,
     VoidsClicks,
     sheets,
 )
@@ -80,10 +83,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kimi_tui.demo.demo import Demo
-    from kimi_tui.tui.dialogs.settings import ConfigurationFile
     from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
+    from kimi_tui.tui.prompt.command import CommandTable
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
@@ -239,7 +242,9 @@ class KimiApp(App[None], inherit_bindings=False):
         return WelcomeScreen(self.launch)
 
     def _main_screen(self) -> MainScreen:
-        screen = MainScreen(self.launch, self.size, lambda: self._key_at)
+        screen = MainScreen(
+            self.launch, self.size, self.images, self.attention, lambda: self._key_at
+        )
         self._open_screens.append(screen)
         return screen
 
@@ -260,7 +265,7 @@ class KimiApp(App[None], inherit_bindings=False):
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         if not await self._may_leave():
             for screen in before:
-                screen.keystrokes.type_ahead.stay()
+                screen.bench.type_ahead.stay()
             return
         # What is asked is settled by what holds now, not by what the program was started with.
         modes = [screen.conversation.state.mode for screen in before]
@@ -287,8 +292,8 @@ class KimiApp(App[None], inherit_bindings=False):
         following = self.screen
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
-                following.give_draft(draft)
-            await screen.keystrokes.type_ahead.hand_over()
+                following.bench.give_draft(draft)
+            await screen.bench.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
         """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""
@@ -341,21 +346,16 @@ class KimiApp(App[None], inherit_bindings=False):
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
 
-    def change_model(self, name: str, thinking: str = "", taken: tuple[str, ...] = ()) -> None:
-        """Use the model of that name at once; without one let the user choose from a list.
-
-        Args:
-            name: of the model.
-            thinking: what is set of it now, for the list.
-            taken: what the model in use takes there.
-        """
-        if name:
-            work = partial(self._use_by_name, name)
+    @on(ModelChosen)
+    def _model_chosen(self, event: ModelChosen) -> None:
+        """Use the model of that name at once; without one let the user choose from a list."""
+        if event.name:
+            work = partial(self._use_by_name, event.name)
             self.run_worker(reported(self, work), group="model", exclusive=True)
             return
         from kimi_tui.tui.first_run.screens import ModelScreen
 
-        self.push_screen(ModelScreen(self.launch, thinking, taken), self._use)
+        self.push_screen(ModelScreen(self.launch, event.thinking, event.taken), self._use)
 
     async def _use_by_name(self, name: str) -> None:
         from kimi_tui.tui.first_run.models import model_by_name
@@ -498,35 +498,13 @@ class KimiApp(App[None], inherit_bindings=False):
 
     # --- colours
 
-    async def in_terminal(self, work: Callable[[], T]) -> T:
-        """Do something that has the terminal for itself; what the agent does goes on, and is drawn afterwards.
-
-        Args:
-            work: that; called in a thread.
-
-        Raises:
-            SuspendNotSupported: there is no terminal to give away.
-        """
-        driver = self._driver
-        with self.suspend():
-            # Nothing can be written meanwhile: the thread that writes has ended.
-            if driver is not None:
-                driver.write = lambda data: None
-            with self.batch_update():
-                # Raised in here, what goes wrong would leave the terminal as it is.
-                done = started(asyncio.to_thread(work))
-                await asyncio.wait([done])
-            if driver is not None:
-                del driver.write
-        self.refresh(layout=True)
-        return done.result()
-
-    def change_theme(self, name: str) -> None:
+    @on(ThemeChosen)
+    def _theme_chosen(self, event: ThemeChosen) -> None:
         """Use the colours of that name, or the next ones, and begin with them from now on."""
-        wanted = name.strip().lower()
+        wanted = event.name.strip().lower()
         if wanted and wanted not in THEMES:
             known = f"{', '.join(THEMES[:-1])} or {THEMES[-1]}"
-            self._tell(f"There is no theme {name[:20]}.", level="warning", advice=f"{known}.")
+            self._tell(f"There is no theme {event.name[:20]}.", level="warning", advice=f"{known}.")
             return
         themes = self._themes
         current = next((one for one in OURS if themes[one].name == self.theme), OURS[-1])
@@ -553,17 +531,21 @@ class KimiApp(App[None], inherit_bindings=False):
         if self._follows:
             self.theme = self._theme_named(AUTO).name
 
-    def configuration_file(self) -> ConfigurationFile:
-        """Where the settings stand, and what goes before them."""
-        from kimi_tui.tui.dialogs.settings import ConfigurationFile
+    @on(SettingsOpened)
+    def _settings_opened(self) -> None:
+        from kimi_tui.tui.dialogs.settings import ConfigurationFile, SettingsScreen
 
         path, theirs = self.launch.config_path, kimi_cli_config_file()
         copied = theirs if not path.exists() and theirs.exists() else None
-        return ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
+        file = ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
+        preview, changed = self.show_theme, self.configuration_changed
+        self.push_screen(SettingsScreen(self.launch.config, file, self._commands, preview, changed))
 
     def configuration_changed(self, key: str, config: Config) -> None:
         """Let a setting that was changed hold, as far as it can in this run."""
         self.launch = self.launch._replace(config=config)
+        for screen in self._open_screens:
+            screen.conversation.use_config(config)
         if key == "theme":
             self.show_theme(config.theme)
         elif key == "prompt.vim":
@@ -783,11 +765,16 @@ class KimiApp(App[None], inherit_bindings=False):
         title = screen.HELP_TITLE if isinstance(screen, AnswersOnce) else ""
         if not title:
             raise SkipAction
-        from kimi_tui.tui.commands.table import COMMANDS
         from kimi_tui.tui.dialogs.help import HelpScreen
 
-        commands = next((one.commands for one in self._open_screens), COMMANDS)
-        self.push_screen(HelpScreen(commands, self.launch.config.keys, title))
+        self.push_screen(HelpScreen(self._commands, self.launch.config.keys, title))
+
+    @property
+    def _commands(self) -> CommandTable:
+        """All that can be run: with those of files where a session is open."""
+        from kimi_tui.tui.main.commands.table import COMMANDS
+
+        return next((one.commands for one in self._open_screens), COMMANDS)
 
     @on(QuitChosen)
     async def action_quit(self) -> None:

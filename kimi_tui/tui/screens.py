@@ -152,5 +152,33 @@ class SessionChosen(Message):
         self.launch = launch
 
 
+class ModelChosen(Message):
+    """Another model is to be asked.
+
+    Args:
+        name: of the model; empty where the user is to choose it from a list.
+        thinking: what is set of thinking now, for the list.
+        taken: what the model in use takes there.
+    """
+
+    def __init__(self, name: str, thinking: str = "", taken: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.name = name
+        self.thinking = thinking
+        self.taken = taken
+
+
+class ThemeChosen(Message):
+    """Other colours are to be used: those of this name, or the next where it is empty."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+class SettingsOpened(Message):
+    """The settings are to be listed, to be changed."""
+
+
 class QuitChosen(Message):
     """Posted when the user chose to quit."""

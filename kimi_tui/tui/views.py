@@ -132,6 +132,7 @@ class Views:
 
     def history_told(self) -> None:
         """Show what the history tells; whoever was reading its end goes on doing so."""
+        self.timeline.reading = ""
         untold, self._untold = self._untold, None
         if untold is None:
             return

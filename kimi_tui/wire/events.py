@@ -21,6 +21,10 @@ Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "r
 RequestKind = Literal["tool", "dmail", "plan", "question"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
+SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
+"""The operations that put another world line in the place of the live one."""
+SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
+"""The checkpoints behind which the summary of a compaction stands: of all that was before, or of a part."""
 
 
 @dataclass(frozen=True, slots=True)

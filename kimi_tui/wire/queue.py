@@ -39,15 +39,15 @@ class Subscription:
         self._ready = asyncio.Event()
         self._closed = False
         self._wake = wake
-        self._tells_more = False
-        """Whether more than figures waits."""
+        self._has_more_than_status = False
+        """Whether anything but `StatusUpdate` waits."""
 
     def put(self, record: EventRecord) -> None:
         """Queue one record (called by the wire)."""
         event = record.event
         if self._pending:
             last = self._pending[-1]
-            # That a call began is told by itself.
+            # A call that begins is an event of its own, though its arguments go on.
             if type(last.event) is type(event) and continues(last.event, event):
                 before = text_of(last.event)
                 if len(before) < _MERGED_CHARS:
@@ -58,8 +58,8 @@ class Subscription:
         self._ready.set()
         is_first = len(self._pending) == 1
         if not isinstance(event, StatusUpdate):
-            is_first |= not self._tells_more
-            self._tells_more = True
+            is_first |= not self._has_more_than_status
+            self._has_more_than_status = True
         if self._wake is not None and (is_first or isinstance(event, TurnEnd)):
             self._wake(event)
 
@@ -72,7 +72,7 @@ class Subscription:
         """All records that are waiting, in order; empty if there are none."""
         records = list(self._pending)
         self._pending.clear()
-        self._tells_more = False
+        self._has_more_than_status = False
         if not self._closed:
             self._ready.clear()
         return records
@@ -120,8 +120,8 @@ class Wire:
         before a screen listens must not be lost.
 
         Args:
-            wake: called on the loop with an event when the queue goes from empty to not empty, or from figures alone to more,
-                and at the end of a turn, for those who `drain`.
+            wake: called on the loop with the event when the queue was empty, or held nothing but `StatusUpdate` until then, and
+                at the end of a turn; for those who `drain`.
             records: it only records events and shows them to nobody; such notices do not count as seen.
         """
         subscription = Subscription(wake)

@@ -38,7 +38,7 @@ def name_line(session: Session, n: int, name: str) -> None:
 def bookmark(session: Session, checkpoint_id: int, name: str) -> None:
     async def mark() -> None:
         await session.open()
-        session.bookmark(session.context.checkpoint_of(checkpoint_id).uid, name)
+        session.bookmark(session.context.index.checkpoint(checkpoint_id).uid, name)
         await session.aclose()
 
     asyncio.run(mark())

@@ -37,7 +37,8 @@ from kimi_tui.llm.message import Message
 from kimi_tui.session.errors import SessionError
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.errors import SoulError
-from kimi_tui.soul.history import fits, rebuild_history
+from kimi_tui.soul.history import fits
+from kimi_tui.soul.rebuilt_history import rebuild_history
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind import Target
 

@@ -123,7 +123,7 @@ async def test_revert_cuts_before_the_checkpoint_and_keeps_the_old_file_whole(
     for number in range(3):
         await turn(context, f"q{number}", f"a{number}", 100 * (number + 1))
     before = (context.folder / "context.jsonl").read_bytes()
-    target = context.checkpoint_of(3)
+    target = context.index.checkpoint(3)
     done = await context.revert_to(3, reason="rewind")
     assert (context.folder / "context_1.jsonl").read_bytes() == before
     assert (context.folder / "context.jsonl").read_bytes() == before[: target.offset]

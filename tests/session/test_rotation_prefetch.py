@@ -64,7 +64,7 @@ async def test_a_prepared_revert_copies_nothing_and_is_the_same(
     whole = (folder / "context.jsonl").read_bytes()
     session.context.prepare_revert(3)
     assert await copied(session) is not None
-    keep = session.context.checkpoint_of(3).offset
+    keep = session.context.index.checkpoint(3).offset
     storage.calls.clear()
     reverted = await session.context.revert_to(3, reason="rewind", then=then)
     assert "copy_range" not in storage.calls

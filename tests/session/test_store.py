@@ -389,7 +389,7 @@ async def test_an_operation_that_is_just_happening_does_not_come_along(store: Se
     session = await made(store, HERE, "a", "b", "c")
     await session.open()
     await session.context.revert_to(2, reason="rewind")
-    point = session.context.checkpoint_of(1)
+    point = session.context.index.checkpoint(1)
     entry = JournalEntry(op="rewind", n=1, size=session.context.size_bytes, to_size=point.offset)
     session.context.journal.intend(entry)
     copy = await session.fork(1)

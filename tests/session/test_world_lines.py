@@ -162,7 +162,7 @@ async def test_the_journal_tells_more(tmp_path: Path) -> None:
         await context.checkpoint(True)
         await context.append([user_message(word)])
         await context.append([TokenCount(1_000, estimated=False)])
-    target = context.checkpoint_of(1)
+    target = context.index.checkpoint(1)
     dmail = [NewCheckpoint(), user_message("L")]
     await context.revert_to(1, reason="dmail", text="the dmail", then=dmail)
     await context.checkpoint(True)

@@ -52,7 +52,7 @@ async def turns(on: Stage) -> None:
 
 
 def uid(on: Stage, number: int) -> str:
-    return on.session.context.checkpoint_of(number).uid
+    return on.session.context.index.checkpoint(number).uid
 
 
 async def test_pinned_messages_survive_compactions(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ from support.chat_server import call, calls, gate, say, stall, status
 from support.made_images import flat, saved
 from support.soul import Stage, next_event, stage
 
-from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, ThinkPart, user_message
+from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, user_message
 from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.llm.request import SUMMARY_READ
-from kimi_tui.llm.tokens import estimate
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.compaction import (
     AskModel,
@@ -25,8 +24,8 @@ from kimi_tui.soul.compaction import (
     CompactionPlan,
     SimpleCompaction,
     compaction_named,
-    transcript,
 )
+from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.errors import NothingToCompact, UnknownCompaction
 from kimi_tui.soul.messages import internal_kind, summary_message, user_words
 from kimi_tui.soul.rewind import Target
@@ -137,41 +136,8 @@ def test_a_summary_is_summarised_again_with_what_followed() -> None:
     messages = [summary_message("S"), user_words("a"), answer("b"), user_words("c"), answer("d")]
     plan = PLAN(messages, [])
     assert list(plan.old) == messages[:3]
-    text = transcript(plan.old, 1_000)
+    text = conversation_text(plan.old, 1_000)
     assert text.startswith("[Summary of what came before]\nS")
-
-
-def test_the_transcript_shows_calls_reasoning_and_images() -> None:
-    image = ImagePart(image_url=ImageURL(url="images/x.png", name="a.png", width=9, height=8))
-    messages = [
-        Message(role="user", content=[TextPart(text="see"), image]),
-        Message(role="assistant", content=[ThinkPart(think="maybe"), TextPart(text="yes")]),
-        answer("", "ReadFile"),
-        result("<system>ERROR: no</system>"),
-        marker(3),
-    ]
-    text = transcript(messages, 1_000)
-    assert "see\n[image a.png 9x8]" in text
-    assert "(thought: maybe)" in text
-    assert '(calls ReadFile {"path": "ReadFile"})' in text
-    assert "[Result of ReadFile]\n<system>ERROR: no</system>" in text
-    assert "CHECKPOINT" not in text
-
-
-@pytest.mark.parametrize("budget", [300, 1_000, 5_000, 50_000])
-def test_the_transcript_keeps_to_its_budget(budget: int) -> None:
-    messages: list[Message] = []
-    for number in range(120):
-        messages.append(user_words(f"request {number} " + "word " * 200))
-        body = json.dumps({"path": f"file{number}.py", "content": "code " * 2_000})
-        calls_ = [{"id": "c", "function": {"name": "WriteFile", "arguments": body}}]
-        messages.append(Message.model_validate({"role": "assistant", "tool_calls": calls_}))
-        messages.append(result("output " * 4_000))
-    text = transcript(messages, budget)
-    assert estimate(text) <= budget * 1.25 + 200
-    assert "left out" in text
-    # The newest is there, and a short argument survives beside a long one.
-    assert "file119.py" in text
 
 
 async def talk(on: Stage, *texts: str) -> None:

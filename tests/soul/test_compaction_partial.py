@@ -45,7 +45,7 @@ async def test_from_here_keeps_what_precedes_byte_for_byte(tmp_path: Path) -> No
     async with stage(tmp_path) as on:
         await three_turns(on)
         whole = (on.session.dir / "context.jsonl").read_bytes()
-        cut = on.session.context.checkpoint_of(2).offset
+        cut = on.session.context.index.checkpoint(2).offset
         on.server.script(say("SUMMARY"), say("four"))
         await on.soul.compact("keep names", start=Target(2))
         asked = on.server.requests[-1].messages[-1]["content"]
@@ -105,7 +105,7 @@ async def test_up_to_here_renumbers_what_stays(tmp_path: Path) -> None:
         end = on.ear.of(ev.CompactionEnd)[0]
         # The figures of what stays are shifted by what the summary saves.
         saved = end.tokens_before - end.tokens_after
-        assert on.session.context.checkpoint_of(2).tokens == 8_130 - saved
+        assert on.session.context.index.checkpoint(2).tokens == 8_130 - saved
         assert end.tokens_before == used
         assert 0 < end.tokens_after < used
         created = on.ear.of(ev.CheckpointCreated)

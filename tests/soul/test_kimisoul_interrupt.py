@@ -28,7 +28,8 @@ from kimi_tui.llm.provider import RetryPolicy
 from kimi_tui.prompts import NOT_BEGUN
 from kimi_tui.soul.history import fits, session_history
 from kimi_tui.soul.rewind import Target
-from kimi_tui.tools.base import ToolEnv, ToolOutcome
+from kimi_tui.tools.base import ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
 

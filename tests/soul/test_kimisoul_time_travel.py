@@ -228,17 +228,6 @@ async def test_nothing_is_sent_that_the_journal_does_not_know_of(
         assert "the rewind" in await on.soul.undo()
 
 
-async def test_a_message_is_sent_to_a_checkpoint(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        await two_lines(on)
-        there = next(m for m in await on.soul.messages(1) if m.text == "second")
-        on.server.script(say("minded"))
-        await on.soul.carry(1, there.uid, there.number, to=Target(1), go_on=True)
-        last = on.sent()[-1][1]
-        assert last.startswith("first\n\notherwise\n\n")
-        assert "what the user said, at checkpoint #2 of world line 1:\n\nsecond" in last
-
-
 async def test_reading_lines(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await two_lines(on)

@@ -240,7 +240,7 @@ async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loo
         on.server.script(gate(2, say("I am at work.")))
         turn = asyncio.create_task(on.soul.run("go"))
         await on.server.at_gate.wait()
-        taken = counted(monkeypatch, ContextIndex, "_take")
+        taken = counted(monkeypatch, ContextIndex, "_add_line")
         for _ in range(2):
             seen = await on.soul.preview(Target(2, world_line=1))
             assert seen.prompt == "second"
@@ -259,7 +259,7 @@ async def test_a_long_line_is_compacted_up_to_here_away_from_the_loop(
     async with stage(tmp_path, window=10_000_000) as on:
         await long_stage(on, 300, say("SUMMARY"))
         here = threading.main_thread().name
-        taken = counted(monkeypatch, ContextIndex, "_take")
+        taken = counted(monkeypatch, ContextIndex, "_add_line")
         encoded = counted(monkeypatch, schema, "encode")
         await on.soul.compact(until=Target(6))
         assert on.ear.of(ev.CompactionEnd)[-1].error == ""

@@ -24,7 +24,8 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.runtime import open_soul
-from kimi_tui.tools.base import ToolEnv, ToolOutcome
+from kimi_tui.tools.base import ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tui.replay.source import read
 from kimi_tui.tui.state import MainState, reduce

@@ -11,7 +11,7 @@ from support.odd_files import KINDS, put
 
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import MAX_BYTES
-from kimi_tui.soul.system_prompt import adapted, build_system_prompt
+from kimi_tui.soul.system_prompt import adapted_prompt, build_system_prompt
 
 TODAY = date(2026, 3, 2)
 
@@ -94,13 +94,13 @@ def test_a_prompt_as_it_is_sent(tmp_path: Path) -> None:
     assert "D-Mail" not in plain.partition("# This session")[0]
     assert "checkpoint" not in plain.partition("# This session")[0].lower()
     # Byte for byte where nothing has to change, and the same way back.
-    assert adapted(both, tools=True, dmail=True) is both
-    assert adapted(plain, tools=True, dmail=False) is plain
-    assert adapted(both, tools=True, dmail=False) == plain
-    assert adapted(plain, tools=True, dmail=True) == both
-    none = adapted(both, tools=False, dmail=False)
-    assert adapted(plain, tools=False, dmail=False) == none
-    assert adapted(none, tools=True, dmail=True) == both
+    assert adapted_prompt(both, tools=True, dmail=True) is both
+    assert adapted_prompt(plain, tools=True, dmail=False) is plain
+    assert adapted_prompt(both, tools=True, dmail=False) == plain
+    assert adapted_prompt(plain, tools=True, dmail=True) == both
+    none = adapted_prompt(both, tools=False, dmail=False)
+    assert adapted_prompt(plain, tools=False, dmail=False) == none
+    assert adapted_prompt(none, tools=True, dmail=True) == both
     head, _, rest = none.partition("# This session")
     assert "\n# No tools\n" in head
     assert "\n# Tools\n" not in head
@@ -111,7 +111,7 @@ def test_a_prompt_as_it_is_sent(tmp_path: Path) -> None:
 
 def test_a_prompt_of_another_program_is_sent_as_it_is() -> None:
     theirs = "You are Kimi CLI.\n\n# Tools\n\nx\n\n# This session\n\ny"
-    assert adapted(theirs, tools=False, dmail=False) == theirs
+    assert adapted_prompt(theirs, tools=False, dmail=False) == theirs
 
 
 @pytest.mark.parametrize("how", ["link", "hard link", *KINDS])

@@ -54,9 +54,9 @@ def test_sums_follow_a_list_that_grows_and_is_cut(steps: list[tuple[str, int]]) 
         else:
             role = "tool" if what == "tool" else "user"
             messages.append(Message(role=role, content="word " * number, tool_call_id="x"))
-        sums.follow(messages)
+        sums.add(messages)
         fresh = TokenSums()
-        fresh.follow(messages)
+        fresh.add(messages)
         assert sums.counted == len(messages)
         assert sums.between() == fresh.between()
         assert sums.total(number) + sums.total(0, number) == sums.total()
@@ -68,33 +68,33 @@ async def test_the_factor_is_learned_and_used(
     messages = [user_message("word " * 1_000)]
     tools = [ToolSpec("T", "does", {"type": "object"})]
     meter = meter_of(tmp_path, messages, "prompt " * 100, tools)
-    await meter.keep_up(Pace())
+    await meter.count_appended(Pace())
     guess = meter.used
     with caplog.at_level(logging.INFO):
         for _ in range(6):
-            meter.called(Usage(2 * guess, 10), 2 * guess)
+            meter.add_step(Usage(2 * guess, 10), 2 * guess)
     assert meter.scale.factor == pytest.approx(2.0, abs=0.05)
     assert "the server says" in caplog.text
     meter.set_figure(2 * guess, estimated=False)
     assert (meter.used, meter.is_estimated) == (2 * guess, False)
     messages.append(user_message("word " * 500))
-    await meter.keep_up(Pace())
+    await meter.count_appended(Pace())
     assert meter.is_estimated
     assert meter.used == pytest.approx(2 * guess + 1_000, rel=0.05)
     # An estimate teaches nothing, and one odd figure cannot throw it far.
     before = meter.scale.factor
-    meter.called(Usage(50 * guess, 1, estimated=True), 50 * guess)
+    meter.add_step(Usage(50 * guess, 1, estimated=True), 50 * guess)
     assert meter.scale.factor == before
-    meter.called(Usage(1_000 * guess, 1), 1_000 * guess)
+    meter.add_step(Usage(1_000 * guess, 1), 1_000 * guess)
     assert meter.scale.factor <= 4
 
 
 async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:
     said = [user_message("hello"), Message(role="tool", content="out " * 50)]
     meter = meter_of(tmp_path, said)
-    await meter.keep_up(Pace())
+    await meter.count_appended(Pace())
     for figure in (1_000, 1_400, 2_000):
-        meter.called(Usage(figure, 100, cached=50), figure)
+        meter.add_step(Usage(figure, 100, cached=50), figure)
     meter.set_figure(2_100, estimated=False)
     status = meter.status(INFO, LoopLimits())
     assert not status.estimated
@@ -104,8 +104,8 @@ async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:
     assert (status.total_input, status.total_cached, status.total_output) == (4_400, 150, 300)
     assert (status.step_input, status.step_output) == (2_000, 100)
     # In another context the next call is no growth.
-    await meter.follow(2)
-    meter.called(Usage(9_000, 1), 9_000)
+    await meter.recount(2)
+    meter.add_step(Usage(9_000, 1), 9_000)
     assert meter.status(INFO, LoopLimits()).per_step == 500
     assert meter.status(None, LoopLimits()).limit == 0
 
@@ -115,11 +115,11 @@ async def test_what_was_taken_back_does_not_count_as_growth(tmp_path: Path) -> N
     meter = meter_of(tmp_path, messages)
     for figure in (1_000, 1_400, 1_800, 15_000):
         messages.append(user_message("more"))
-        await meter.keep_up(Pace())
-        meter.called(Usage(figure, 100), figure)
+        await meter.count_appended(Pace())
+        meter.add_step(Usage(figure, 100), figure)
     assert meter.status(INFO, LoopLimits()).per_step > 4_000
     del messages[4:]
-    await meter.follow(4)
+    await meter.recount(4)
     assert meter.status(INFO, LoopLimits()).per_step == 400
 
 
@@ -147,8 +147,8 @@ def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     data = b"".join(map(message_line, said))
     index = ContextIndex.scan(lambda size, offset: data[offset : offset + size])
     whole, skimmed = TokenSums(), TokenSums()
-    whole.follow(said)
-    skimmed.follow_index(index, said)
+    whole.add(said)
+    skimmed.add_sampled(index, said)
     assert len(data) > 2 << 20
     assert skimmed.counted == whole.counted == index.n_messages
     for counted, exact in zip(skimmed.between(), whole.between(), strict=True):

@@ -13,7 +13,8 @@ from support.soul import Tool, next_event, stage
 
 from kimi_tui.soul import tasks
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.tools.base import ApprovalQuestion, ToolEnv, ToolOutcome
+from kimi_tui.tools.base import ApprovalQuestion, ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
 

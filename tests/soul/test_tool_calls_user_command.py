@@ -13,8 +13,9 @@ from support.soul import next_event, stage
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.listing import describe
-from kimi_tui.soul.history import end_of_context, rebuild_history, session_history
+from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import ends_open
+from kimi_tui.soul.rebuilt_history import end_of_context, rebuild_history
 from kimi_tui.soul.rewind import Target
 from kimi_tui.wire import events as ev
 

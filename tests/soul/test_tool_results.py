@@ -19,7 +19,7 @@ from kimi_tui.soul.tool_results import (
     tool_message,
     was_stopped,
 )
-from kimi_tui.tools.base import CommandRun, FileEdit, TodoChange, TodoEntry, ToolOutcome
+from kimi_tui.tools.outcome import CommandRun, FileEdit, TodoChange, TodoEntry, ToolOutcome
 from kimi_tui.tools.shell import command_that_ran
 from kimi_tui.wire import display as d
 

@@ -12,6 +12,7 @@ from support.chat_server import call, say
 from support.soul import Stage, stage
 
 from kimi_tui.config.settings import ModelPrices
+from kimi_tui.projection.row_figures import RowFigures
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.usage import Cost, ModelUsage, cost_of, session_statistics, statistics
 from kimi_tui.soul.world_line_reader import RecordedFacts
@@ -217,5 +218,8 @@ def test_a_dmail_saved_what_the_server_counts_and_one_at_the_end_nothing() -> No
     )
     found = statistics(records)
     assert (found.dmails, found.dmail_tokens_saved) == (2, 244)
-    facts = RecordedFacts(records)
+    figures = RowFigures()
+    for record in records:
+        figures.apply(record.event)
+    facts = RecordedFacts(figures, records)
     assert [facts.dmail(uid).saved for uid in "de"] == [244, 0]

@@ -51,4 +51,4 @@ def still(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     time.tzset()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("KIMI_TUI_HOME", str(home))
-    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)
+    monkeypatch.setattr(MainScreen, "_open", lambda self: self.bench.views)

@@ -19,7 +19,8 @@ from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.base import Tool as BaseTool
-from kimi_tui.tools.base import ToolEnv, ToolOutcome
+from kimi_tui.tools.base import ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
 from kimi_tui.wire.queue import Subscription, Wire

@@ -18,7 +18,7 @@ from support.story import whole_story
 
 
 def _furnish(screen: MainScreen) -> None:
-    assert screen.views
+    assert screen.bench.views
 
 
 @asynccontextmanager
@@ -39,6 +39,6 @@ async def still_screen(home: Path, *, size: tuple[int, int] = (120, 40)) -> Asyn
         async with app.run_test(size=size) as pilot:
             one = Desk(app, pilot)
             one.screen.conversation._show(whole_story().records)  # pyright: ignore[reportPrivateUsage]
-            one.screen.history_told()
+            one.screen.bench.views.history_told()
             await pilot.pause()
             yield one

@@ -9,15 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kimi_tui.tools.base import (
-    ApprovalQuestion,
-    FileVersions,
-    TodoEntry,
-    ToolEnv,
-    ToolOutcome,
-    ToolRejected,
-)
+from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.jobs import Jobs
+from kimi_tui.tools.outcome import TodoEntry, ToolOutcome, ToolRejected
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
 

@@ -18,8 +18,8 @@ from support.watching import until
 
 from kimi_tui import filesystem
 from kimi_tui.tools import file_edit, files
-from kimi_tui.tools.base import FileEdit, ToolProblem, ToolRejected
 from kimi_tui.tools.file_edit import Edit, replaced
+from kimi_tui.tools.outcome import FileEdit, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import ResolvedPath, locate, protected_reason
 
 

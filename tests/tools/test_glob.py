@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from support.tool_env import Bench
 
 from kimi_tui.tools import glob
-from kimi_tui.tools.base import ApprovalQuestion, ToolRejected
+from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.glob import patterns_of
+from kimi_tui.tools.outcome import ToolRejected
 
 
 def plant(bench: Bench, *paths: str) -> None:

@@ -12,7 +12,7 @@ from support.tool_env import Bench
 from support.watching import until
 
 from kimi_tui.tools import grep
-from kimi_tui.tools.base import ToolRejected
+from kimi_tui.tools.outcome import ToolRejected
 
 
 @pytest.fixture

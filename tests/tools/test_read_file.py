@@ -19,8 +19,8 @@ from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
 from kimi_tui.tools import read_file
-from kimi_tui.tools.base import ToolRejected
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, open_for_reading
+from kimi_tui.tools.outcome import ToolRejected
 from kimi_tui.tools.paths import ResolvedPath
 from kimi_tui.tools.text import LINE_CHARS, WINDOW_BYTES, LineWindow
 

@@ -17,8 +17,8 @@ from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
 from kimi_tui.tools import process, shell
-from kimi_tui.tools.base import CommandRun, ToolRejected
 from kimi_tui.tools.command_groups import find_shfmt
+from kimi_tui.tools.outcome import CommandRun, ToolRejected
 from kimi_tui.tools.shell import command_that_ran
 
 

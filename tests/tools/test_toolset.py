@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from support.tool_env import Bench
 
-from kimi_tui.tools.base import TodoChange, TodoEntry, Tool, ToolEnv, ToolOutcome, ToolRejected
+from kimi_tui.tools.base import Tool, ToolEnv
+from kimi_tui.tools.outcome import TodoChange, TodoEntry, ToolOutcome, ToolRejected
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
 

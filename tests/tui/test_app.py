@@ -85,7 +85,7 @@ async def leave(
     await one.idle()
     before = one.screen
     if models is not None:
-        chat, timeline = before.transcript._model, before.views.timeline.model
+        chat, timeline = before.transcript._model, before.bench.views.timeline.model
         assert chat is not None
         assert timeline is not None
         models += [ref(chat), ref(timeline)]
@@ -185,7 +185,7 @@ async def test_another_session_parses_no_style_sheet_again(
             await one.ready()
             assert parsed == []
             assert one.screen.styles.background == page
-            assert one.screen.header.styles.height == before.header.styles.height
+            assert one.screen.bench.header.styles.height == before.bench.header.styles.height
         await one.say("/theme dark")
         await one.until(lambda: one.screen.styles.background != page)
 
@@ -279,7 +279,7 @@ async def test_a_click_on_what_was_just_taken_away_is_no_crash(
 ) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        header = one.screen.header
+        header = one.screen.bench.header
         at = header.region.offset + Offset(1, 0)
         await header.remove()
         with monkeypatch.context() as before_the_frame:

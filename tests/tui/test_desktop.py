@@ -166,7 +166,7 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
         await one.pilot.mouse_down(chat, offset=(4, 0))
         await one.pilot.hover(chat, offset=(15, 0))
         await one.pilot.mouse_up(chat, offset=(15, 0))
-        one.screen.focus_prompt()
+        one.screen.bench.focus_prompt()
         await one.pilot.press("ctrl+c")
         await one.sees("Copied 12 characters.")
         code = "if a:\n\tb()"
@@ -259,7 +259,7 @@ async def test_the_place_in_the_chat_is_the_same_after_a_world_line(home: Path) 
         chat = one.screen.transcript
         assert isinstance(chat, Transcript)
         # A notice takes rows from the chat until it goes by itself.
-        one.screen.chat_pane.solve()
+        one.screen.bench.chat_pane.solve()
         await one.until(lambda: not chat.is_moving)
         chat.scroll_relative(y=-20)
         await one.pilot.pause()
@@ -271,9 +271,9 @@ async def test_the_place_in_the_chat_is_the_same_after_a_world_line(home: Path) 
         await one.pilot.resize_terminal(90, 30)
         await one.pilot.resize_terminal(120, 40)
         one.screen.action_command("worldline", "")
-        await one.until(lambda: not one.screen.reading)
+        await one.until(lambda: not one.screen.bench.reading)
         await one.pilot.pause()
-        one.screen.chat_pane.solve()
+        one.screen.bench.chat_pane.solve()
         await one.until(lambda: chat.is_ready and chat.top == top)
         assert [chat.render_line(y).text for y in range(10)] == rows
 

@@ -212,9 +212,9 @@ async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
         await one.idle()
         assert one.app.is_running
         # Both turns stand on the timeline, whatever was broken.
-        timeline = one.screen.views.timeline.model
+        timeline = one.screen.bench.views.timeline.model
         assert timeline is not None
-        await one.until(lambda: len(timeline_points(one.screen.views.timeline.model)) == 5)
+        await one.until(lambda: len(timeline_points(one.screen.bench.views.timeline.model)) == 5)
         assert "2 " in shown
         # It is told of, but does not fill the log: once a fault.
         assert (home / "logs" / "kimi-tui.log").read_text().count("Traceback") == 1

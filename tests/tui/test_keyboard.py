@@ -53,7 +53,7 @@ async def test_a_bookmark_is_named_by_what_is_typed_at_once(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         soul = await a_turn(one, server)
         await one.pilot.press("ctrl+t")
-        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         # P pins, u undoes, w reads a line and p plays back, where they act on the timeline.
         at_once(one, *"jbPuwp")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))

@@ -33,7 +33,7 @@ async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(
         await one.say("Much")
         await one.sees("Paragraph 29.")
         await one.idle()
-        one.screen.tell("The disk is full.", level="error", advice="Make room.", topic="disk")
+        one.screen.bench.tell("The disk is full.", level="error", advice="Make room.", topic="disk")
         await one.until(
             lambda: all(words in one.text() for words in ("The disk is full.", "Paragraph 29."))
         )
@@ -42,7 +42,7 @@ async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(
             lambda: all(words in one.text() for words in ("The disk is full.", "▌ /undo"))
         )
         await one.pilot.press("ctrl+u")
-        one.screen.solved("disk")
+        one.screen.bench.solved("disk")
         await one.until(lambda: "The disk is full." not in one.text())
         # The rows are the chat's again, and so is the place of the menu.
         await one.pilot.press("/")
@@ -57,7 +57,9 @@ async def test_clicks_select_the_notice_and_nothing_else(home: Path) -> None:
         await one.ready()
         await one.say("Say")
         await one.sees("Words of the chat.")
-        one.screen.tell("The disk is full.", level="warning", advice="Make room.", topic="disk")
+        one.screen.bench.tell(
+            "The disk is full.", level="warning", advice="Make room.", topic="disk"
+        )
         await one.sees("Make room.")
         await one.pilot.click(Notices, offset=(8, 0), times=3)
         await one.until(lambda: one.screen.get_selected_text() == "The disk is full.\nMake room.")
@@ -92,8 +94,8 @@ async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
         await one.say("/rename Pears")
         await one.sees("This session is now called Pears.")
         await one.say("/undo")
-        await one.until(lambda: len(one.screen.told) == 2)
-        one.screen.chat_pane.solve()
+        await one.until(lambda: len(one.screen.bench.told) == 2)
+        one.screen.bench.chat_pane.solve()
         for _ in range(2):
             await one.say("/notices")
             await one.until(lambda: isinstance(one.app.screen, NoticesScreen))
@@ -105,7 +107,7 @@ async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
 async def test_nothing_was_told(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        one.screen.told.clear()
+        one.screen.bench.told.clear()
         await one.say("/notices")
         await one.sees("Nothing was told in this session.")
 

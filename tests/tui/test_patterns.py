@@ -16,8 +16,8 @@ from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
 from kimi_tui.tui import terminal_input
 from kimi_tui.tui.dialogs import settings
-from kimi_tui.tui.main import completion, drafts, image_input
-from kimi_tui.tui.prompt import image_chips
+from kimi_tui.tui.main import drafts, image_input
+from kimi_tui.tui.prompt import completion, image_chips
 from kimi_tui.tui.transcript import layout, markdown, markdown_splitter
 from kimi_tui.tui.transcript import search as transcript_search
 

@@ -42,7 +42,9 @@ async def test_a_long_session_is_shown_anew_in_slices_with_what_happens_meanwhil
         await at.ready()
         beside = asyncio.create_task(others())
         try:
-            whole = await at.screen.views.rebuild(records, lambda: later.pop(0) if later else [])
+            whole = await at.screen.bench.views.rebuild(
+                records, lambda: later.pop(0) if later else []
+            )
         finally:
             beside.cancel()
         assert whole

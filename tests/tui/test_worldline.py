@@ -29,10 +29,10 @@ async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
     """A world line on view."""
     async with still_screen(home) as one:
         view = WorldLineView(LINE, str(home))
-        reader = one.screen.reader
-        reader._reading = view  # pyright: ignore[reportPrivateUsage]
-        await one.screen.chat_pane.read(view)
-        reader.focus()
+        one.screen.bench.line = view
+        one.screen.reader._reading = view  # pyright: ignore[reportPrivateUsage]
+        await one.screen.bench.chat_pane.read(view)
+        one.screen.bench.focus_prompt()
         await view.show(whole_story().records, -1)
         yield one, view
 
@@ -67,7 +67,7 @@ async def test_what_cannot_be_shown_is_left_out_and_told(
         assert view.transcript.blocks
         assert "cannot be drawn" in caplog.text
         await one.pilot.press("escape")
-        await one.until(lambda: not one.screen.reading)
+        await one.until(lambda: not one.screen.bench.reading)
 
 
 def test_which_message_a_block_shows() -> None:

@@ -1,6 +1,7 @@
 """One session as the main screen uses it: what the user says goes to the engine, what the engine tells comes back.
 
-It holds the frame's state and no widget: the screen draws what it is told, and calls it for what the user does.
+It draws what happens in chat, timeline, gauge, prompt and header, and tells the screen in messages what that has to decide.
+The screen calls it for what the user does.
 """
 
 from __future__ import annotations
@@ -8,35 +9,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from textual.message import Message
+
+from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
+from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import Feed
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
+    from kimi_tui.config.settings import Config
     from kimi_tui.demo.demo import Demo
+    from kimi_tui.images import Image
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.tools.file_list import FileList
     from kimi_tui.tui.main.drafts import Drafts
-    from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.main.session_setup import EarlierSession, Opened
-    from kimi_tui.tui.prompt.history import History
+    from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
 log = logging.getLogger(__name__)
@@ -46,18 +50,20 @@ OPENING = "opening"
 PROBE_S = 3.0
 """For how long `/thinking` waits for what the server tells of the model."""
 WAY_BACK_TITLE_CELLS = 40
-LISTED_S = 0.3
-"""After so many seconds it is said that files are being listed; before, it would flicker."""
 
 
 class Conversation:
     """A session on the screen.
 
+    Args:
+        launch: how it is begun.
+        bench: where it is shown; its screen gets the messages.
+
     Attributes:
         soul: the engine; None before it is open, and when it is closed.
+        launch: how a session that is begun from this one starts.
         state: what the frame shows.
         allows_all: to allow all was chosen in words, and is among the modes that follow one another.
-        history: what was sent before; None until it is loaded.
         follow_ups: what waits for the end of the turn, oldest first.
         drafts: keeps what was written and not sent; None before the session is open.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
@@ -65,25 +71,51 @@ class Conversation:
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
 
-    def __init__(self, launch: Launch, screen: MainScreen) -> None:
-        self._launch = launch
-        self._screen = screen
-        self._report = report_of(screen)
-        self._operations = Callbacks(self._tell_failure)
+    class Told(Message, bubble=False):
+        """This happened, and is drawn."""
+
+        def __init__(self, records: Sequence[EventRecord]) -> None:
+            super().__init__()
+            self.records = records
+
+    class StateChanged(Message, bubble=False):
+        """What the frame shows is other than it was told last, and is drawn there."""
+
+        def __init__(self, old: MainState, new: MainState) -> None:
+            super().__init__()
+            self.old = old
+            self.new = new
+
+    class FollowUpDue(Message, bubble=False):
+        """The turn has ended for which this waited: it is sent now."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Suggested(Message, bubble=False):
+        """The demo offers to say this next; nothing at its end."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class OpenWanted(Message, bubble=False):
+        """Something needs the session, which the disk may have refused to open."""
+
+    def __init__(self, launch: Launch, bench: Workbench) -> None:
+        self.launch = launch
+        self._bench = bench
+        self._report = report_of(bench.screen)
         self.soul: KimiSoul | None = None
         # Timeline and gauge are imported after the first paint.
-        settle = lambda: screen.views.settle_history()  # noqa: E731, PLW0108
+        settle = lambda: bench.views.settle_history()  # noqa: E731, PLW0108
         self._feed = Feed(self._show, self._caught_up, settle, self._report)
         self._early: list[Queued] = []
         """Said before the session was open."""
         self._n_early = 0
         self.drafts: Drafts | None = None
         self.follow_ups: list[str] = []
-        self._files: FileList | None = None
-        self.lists_files = False
-        """Whether the files of the folder are not known yet, and listing them takes a while."""
-        self._files_stale = True
-        self._scans_files = False
         self._is_open = asyncio.Event()
         self._live = False
         self._n_told = 0
@@ -99,7 +131,6 @@ class Conversation:
         self._told = self.state
         self._since: list[EventRecord] | None = None
         """What was told while the history is read again; None while it is not."""
-        self.history: History | None = None
         self.kept = ""
         self.not_kept = ""
         self.way_back = ""
@@ -130,7 +161,7 @@ class Conversation:
         Raises:
             CannotOpen: with one line for the user.
         """
-        if self._launch.resume is not None:
+        if self.launch.resume is not None:
             COLLECTOR.hold()
         try:
             return await self._open()
@@ -144,7 +175,7 @@ class Conversation:
         from kimi_tui.tui.main.session_setup import open_session
 
         try:
-            opened = await open_session(self._launch, self._found)
+            opened = await open_session(self.launch, self._found)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -153,61 +184,71 @@ class Conversation:
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
         self._provider = opened.provider
-        self.history = opened.past
+        self._bench.prompt.area.past = opened.past
         self._change(
             self.state._replace(
                 title=opened.title, model=model_words(opened.provider), mode=opened.soul.mode
             )
         )
-        self.start(self._prepare(opened.soul, opened.provider))
-        self.start(self._learn_folder(opened.soul))
+        self._bench.start(self._prepare(opened.soul, opened.provider))
+        self._bench.start(self._learn_folder(opened.soul))
         from kimi_tui.tui.main.drafts import Drafts
 
-        self.drafts = Drafts(self._screen, opened.soul, keeps_draft=not self._launch.demo)
-        self.start(self.drafts.give_back())
+        self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
+        self._bench.start(self.drafts.give_back())
         self._n_told = len(opened.history)
         self._feed.follow(opened.soul.wire, opened.history)
         self._is_open.set()
         return opened
 
     def _found(self, found: EarlierSession) -> None:
+        """Show what is known of the session, until all of it is there."""
+        bench = self._bench
         self._session_id = found.session_id
         self._change(self.state._replace(title=found.title))
-        self._screen.found(found)
-        self._screen.show_waiting(self._early)
+        folder = short(found.folder)
+        bench.header.heading = bench.header.heading._replace(folder=folder, branch=found.branch)
+        bench.transcript.work_dir = str(found.folder)
+        if found.end:
+            bench.views.glance(found.end)
+        else:
+            count = f", {found.n_messages:,} messages" if found.n_messages else ""
+            bench.transcript.reading = f"Reading {found.title}{count}"
+        self._show_waiting(self._early)
+
+    def _show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
+        """Show at the end of the chat what waits for the session to be open."""
+        if not waiting and not gone:
+            return
+        from kimi_tui.projection.blocks import UserBlock
+        from kimi_tui.wire.events import EventRecord, SteerQueued, SteerTaken
+
+        transcript, now = self._bench.transcript, time.time()
+        shown = {block.steer for block in transcript.blocks if isinstance(block, UserBlock)}
+        events = [
+            *(SteerTaken(one.id, one.text, withdrawn=True) for one in gone),
+            *(SteerQueued(one.id, one.text) for one in waiting if one.id not in shown),
+        ]
+        transcript.apply([EventRecord(0, now, event) for event in events])
 
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
         """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
         if not self._is_open.is_set():
-            self._screen.open_again()
+            self._tell_screen(self.OpenWanted())
             if not quietly:
                 words = "The session is still being opened; that is done then."
-                self._screen.tell(words, topic=OPENING)
+                self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
-            self._screen.solved(OPENING)
+            self._bench.solved(OPENING)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 
-    def start(
-        self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None
-    ) -> asyncio.Task[None]:
-        """Run something that the user set off, and call `then` behind it; it is awaited at the end, its failure told."""
-        return self._operations.start(work, then)
+    def _tell_screen(self, message: Message) -> None:
+        self._bench.screen.post_message(message)
 
-    def _tell_failure(self, error: Exception) -> None:
-        match error:
-            case KeyError():
-                words = str(error.args[0]) if error.args else str(error)
-            case OSError():
-                log.warning("operation failed", exc_info=error)
-                reason = f"The disk refused: {error.strerror or error}."
-                words = f"{error if is_user_facing(error) else reason} Nothing was changed."
-            case _ if is_user_facing(error):
-                words = str(error)
-            case _:
-                log.error("operation failed", exc_info=error)
-                words = "That failed, and the log file says why. Nothing was lost."
-        self._screen.tell(words, level="warning")
+    def _prompt_changed(self) -> None:
+        """What is offered in the prompt, or said over it, may be other by now."""
+        self._bench.prompt.area.post_message(PromptArea.OffersChanged())
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
         """Let the provider find out what its server says of the model; the window may be another one then."""
@@ -218,7 +259,7 @@ class Conversation:
             # Half a second of importing that the first message would wait for.
             await asyncio.to_thread(preload)
             for words in await provider.prepare():
-                self._screen.tell(words, level="warning")
+                self._bench.tell(words, level="warning")
             soul.publish_status()
             self._show_model()
 
@@ -230,7 +271,7 @@ class Conversation:
     async def _learn_folder(self, soul: KimiSoul) -> None:
         facts = await soul.files_ready()
         if not self.state.has_messages:
-            self._screen.transcript.facts = facts
+            self._bench.transcript.facts = facts
 
     def use(self, launch: Launch, holds: str = "", thinking: str | None = None) -> None:
         """Go on with another model.
@@ -240,7 +281,7 @@ class Conversation:
             holds: for how long, in a sentence.
             thinking: what was set for it; None leaves what holds.
         """
-        self.start(self._use(launch, holds, thinking))
+        self._bench.start(self._use(launch, holds, thinking))
 
     async def _use(self, launch: Launch, holds: str, thinking: str | None) -> None:
         soul = await self.opened()
@@ -249,18 +290,18 @@ class Conversation:
         if thinking is not None:
             self._thinking = thinking
             self._keep_thinking(thinking)
-        launch = self._launch = self._thinking_likewise(launch)
+        launch = self.launch = self._thinking_likewise(launch)
         provider = await provider_of(launch, soul.session.id)
         soul.set_provider(provider)
         self._provider = provider
         self._change(self.state._replace(model=model_words(provider), tools=True))
         name = provider.info.model
         later = f"The agent uses {name} from its next call on."
-        self._screen.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
+        self._bench.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
         await self._prepare(soul, provider)
         self._tell_other_thinking(provider)
-        if "image_in" not in provider.info.capabilities and self._screen.transcript.has_images:
-            self._screen.tell(
+        if "image_in" not in provider.info.capabilities and self._bench.transcript.has_images:
+            self._bench.tell(
                 f"{name} sees no images: it is told of those in this conversation by name.",
                 level="warning",
                 advice=holds,
@@ -268,7 +309,7 @@ class Conversation:
 
     def _thinking_likewise(self, launch: Launch) -> Launch:
         """That launch, with what holds of thinking now."""
-        before, choice = self._launch.choice, launch.choice
+        before, choice = self.launch.choice, launch.choice
         if not isinstance(before, Choice) or not isinstance(choice, Choice):
             return launch
         return launch._replace(choice=choice._replace(thinking=before.thinking))
@@ -282,14 +323,18 @@ class Conversation:
             try:
                 provider.set_thinking(self._thinking)
             except LLMError as error:
-                self._screen.tell(f"Thinking: {error.message}", level="warning")
+                self._bench.tell(f"Thinking: {error.message}", level="warning")
+
+    def use_config(self, config: Config) -> None:
+        """Go on with other settings, as far as they can hold in this session."""
+        self.launch = self.launch._replace(config=config)
 
     # --- what may follow a command
 
     @property
     def values(self) -> Values:
         """The models and settings of thinking that are known now."""
-        models = self._launch.config.models
+        models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
         thinking = self._provider.thinking_choices if self._provider is not None else ()
@@ -298,17 +343,17 @@ class Conversation:
     @property
     def thinking(self) -> tuple[str, tuple[str, ...]]:
         """What was set of thinking (empty: nothing), and what the model takes."""
-        choice = self._launch.choice
+        choice = self.launch.choice
         return choice.thinking if isinstance(choice, Choice) else "", self.values.thinking
 
     def learn_models(self) -> None:
         """Ask the server in the background which models it has; once, as long as it can be asked at all."""
-        choice = self._launch.choice
-        if self._launch.demo or not isinstance(choice, Choice):
+        choice = self.launch.choice
+        if self.launch.demo or not isinstance(choice, Choice):
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice
-            self.start(self._learn_models(choice))
+            self._bench.start(self._learn_models(choice))
 
     async def _learn_models(self, choice: Choice) -> None:
         # Half a second of importing that no key should wait for.
@@ -329,7 +374,7 @@ class Conversation:
         if _is_same_server(choice, self._asked_for_models):
             # What cannot be typed cannot be completed.
             self._listed = tuple(model.id for model in found if model.id == one_line(model.id))
-            self._screen.follow_prompt()
+            self._prompt_changed()
 
     def stop_feed(self) -> None:
         """Show nothing more: the screen is gone."""
@@ -344,17 +389,17 @@ class Conversation:
         """
         self.stop_feed()
         COLLECTOR.release()
-        if self._session_id and not self._launch.demo:
+        if self._session_id and not self.launch.demo:
             self.way_back = way_back(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
         if self.drafts is not None:
             await self.drafts.close()
-        if not self._launch.demo:
+        if not self.launch.demo:
             from kimi_tui.tui.main.drafts import words_not_kept
 
             early = [queued.text for queued in self._early]
-            self.not_kept = words_not_kept(early, self._screen.draft, self.drafts)
+            self.not_kept = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -374,7 +419,7 @@ class Conversation:
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
                 self.way_back = ""  # there is nothing to go on with
-        await self._operations.close()
+        await self._bench.tasks.close()
         return lost
 
     # --- what the user does
@@ -387,14 +432,14 @@ class Conversation:
         if soul is None or not self._live:
             self._n_early += 1
             self._early.append(Queued(f"early-{self._n_early}", text))
-            self._screen.show_waiting(self._early)
-            self._screen.open_again()
+            self._show_waiting(self._early)
+            self._tell_screen(self.OpenWanted())
         elif soul.takes_steers and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
             is_first = not soul.running and not self._n_coming
             self._n_coming += 1
-            saying = self.start(self._say(soul, text))
+            saying = self._bench.start(self._say(soul, text))
             self._turn = saying if is_first else self._turn
 
     async def _say(self, soul: KimiSoul, text: str) -> None:
@@ -415,16 +460,16 @@ class Conversation:
                 if not soul.running:
                     self._turn = asyncio.current_task()
 
-            images = await self._screen.images_of(text)
+            images = await self._images_of(text) if in_text(text) else ()
             if images is None:
-                self._screen.keep(text)
+                self._bench.keep(text)
                 return
             try:
                 if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
                     # Another began a moment before: the text goes into that one.
                     soul.steer(text, images)
             except (ModelCannotSee, StorageTrouble):
-                self._screen.keep(text)
+                self._bench.keep(text)
                 raise
 
     async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -443,12 +488,40 @@ class Conversation:
             else:
                 return True
 
+    async def _images_of(self, text: str) -> tuple[Image, ...] | None:
+        """The images that the chips of a message stand for; None where one is not there, and the user was told so."""
+        found: list[Image] = []
+        lost = self._bench.images.lost(text)
+        for chip, known in self._bench.images.of(text).items():
+            image = known.image or await self._stored_image(known.facts)
+            if image is None:
+                lost.append(chip)
+            else:
+                found.append(image)
+        if not lost:
+            return tuple(found)
+        self._bench.tell(
+            f"{lost[0][1:-1].capitalize()} is not here any more: nothing was sent.",
+            level="warning",
+            advice="Paste it again, or delete it from the message.",
+        )
+        return None
+
+    async def _stored_image(self, facts: ImageBlock) -> Image | None:
+        soul = await self.opened(quietly=True)
+        return await soul.image(facts)
+
+    async def load_image(self, facts: ImageBlock) -> bytes | None:
+        """The file of an image; None where it is not there any more."""
+        image = self._bench.images.by_hash(facts.sha256) or await self._stored_image(facts)
+        return image.data if image is not None else None
+
     def _came(self) -> None:
         self._n_coming -= 1
 
     def run_command(self, command: str, *, told: bool) -> None:
         """Run a shell command of the user's own."""
-        self.start(self._run_command(command, told=told))
+        self._bench.start(self._run_command(command, told=told))
 
     async def _run_command(self, command: str, *, told: bool) -> None:
         soul = await self.opened()
@@ -464,15 +537,20 @@ class Conversation:
         self._follow_ups_changed()
 
     def _follow_ups_changed(self) -> None:
-        self._screen.follow_prompt()
+        self._prompt_changed()
+        self._keep_waiting()
+
+    def _keep_waiting(self) -> None:
+        """A program that is ended loses nothing of what waits."""
         if self.drafts is not None:
-            self.start(self.drafts.keep_follow_ups())
+            self.drafts.waiting = self.waiting
+            self._bench.start(self.drafts.keep_follow_ups())
 
     def _give_back_follow_ups(self) -> bool:
         """What waits for the end of a turn is the user's to send; False where nothing does."""
         texts, self.follow_ups = self.follow_ups, []
         if texts:
-            self._screen.give_back(texts)
+            self._bench.give_back(texts)
             self._follow_ups_changed()
         return bool(texts)
 
@@ -481,55 +559,23 @@ class Conversation:
         """What was sent and is not in the context: before the next step it goes in, or after the turn."""
         return (*(queued.text for queued in self.state.queued), *self.follow_ups)
 
-    def files_like(self, query: str, count: int) -> list[str]:
-        """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
-        if self.soul is None:
-            return []  # what is needed for it is being imported
-        if self._files is None:
-            from kimi_tui.tools.file_list import FileList
-
-            # A session may be of another folder than the one that the program was started in.
-            self._files = FileList(Path(self._screen.transcript.work_dir), os.environ)
-        if self._files_stale and not self._scans_files:
-            self._files_stale = False
-            self._scans_files = True
-            self.start(self._scan_files(self._files))
-        return self._files.matching(query, count)
-
-    async def _scan_files(self, files: FileList) -> None:
-        late = self._operations.call_later(LISTED_S, partial(self._tell_files_listed, files))
-        try:
-            await files.scan()
-        finally:
-            late.cancel()
-            self._scans_files = self.lists_files = False
-        self._screen.follow_prompt()
-
-    def _tell_files_listed(self, files: FileList) -> None:
-        self.lists_files = not files.paths
-        self._screen.follow_prompt()
-
-    def mark_files_stale(self) -> None:
-        """The files of the folder may be others by now: they are listed anew when a path is typed next."""
-        self._files_stale = True
-
     def go_on(self) -> None:
         """Try now instead of waiting, or go on from here without a message."""
         soul = self.soul
         if soul is None or not self._live:
             self._began_early = True
-            self._screen.open_again()
+            self._tell_screen(self.OpenWanted())
             return
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
-            self._turn = self.start(soul.resume())
+            self._turn = self._bench.start(soul.resume())
 
     def resume(self) -> None:
         """Have the agent begin a turn without a new message, as after a D-Mail; nothing while one runs."""
         soul = self.soul
         if soul is not None and not soul.running:
-            self._turn = self.start(soul.resume())
+            self._turn = self._bench.start(soul.resume())
 
     async def use_tools(self, on: bool) -> None:
         """Let the model call tools, or go on without: for a server that refuses them."""
@@ -558,7 +604,7 @@ class Conversation:
             if word:
                 soul.set_thinking(word)
         except LLMError as error:
-            self._screen.tell(error.message, level="warning")
+            self._bench.tell(error.message, level="warning")
             return
         if word:
             self._thinking = word.strip().lower()
@@ -567,7 +613,7 @@ class Conversation:
             self._keep_thinking(self._thinking)
             self._show_model()
         info = provider.info
-        self._screen.tell(
+        self._bench.tell(
             thinking_in_words(
                 model_name(info.model), info.thinking, info.effort, provider.thinking_choices
             ),
@@ -578,34 +624,34 @@ class Conversation:
         """Keep for this folder what was set of thinking; a sentence on for how long it holds."""
         from kimi_tui.config.model_choice import keep_folder_thinking
 
-        if self._launch.demo:
+        if self.launch.demo:
             return ""
         try:
-            await asyncio.to_thread(keep_folder_thinking, self._launch.work_dir, self._thinking)
+            await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, self._thinking)
         except OSError as error:
             return f"It could not be saved, and holds for this session: {error.strerror or error}."
         return "It holds in this folder from now on."
 
     def _keep_thinking(self, word: str) -> None:
         """A session that is begun from this one thinks likewise."""
-        choice = self._launch.choice
+        choice = self.launch.choice
         if isinstance(choice, Choice):
             changed = choice._replace(thinking=word)
-            self._launch = self._launch._replace(choice=changed)
+            self.launch = self.launch._replace(choice=changed)
 
     def stop(self) -> bool:
         """Stop what runs, or let nothing wait for the end of a turn that is over; False where there is neither."""
         soul = self.soul
         if soul is None or not soul.running:
             return self._give_back_follow_ups()
-        self.start(soul.interrupt())
+        self._bench.start(soul.interrupt())
         return True
 
     async def compact(self, instructions: str) -> None:
         """Compact now, or when the running turn has ended."""
         soul = await self.opened()
         if soul.running:
-            self._screen.tell("The conversation is compacted when this turn ends.")
+            self._bench.tell("The conversation is compacted when this turn ends.")
         await self._turn_ended()
         await soul.compact(instructions)
 
@@ -622,7 +668,7 @@ class Conversation:
             return text
         if self._early:
             last = self._early.pop()
-            self._screen.show_waiting(self._early, (last,))
+            self._show_waiting(self._early, (last,))
             return last.text
         return self._take_back_steer()
 
@@ -642,13 +688,6 @@ class Conversation:
         """Answer an approval request."""
         if self.soul is not None:
             self.soul.answer(request_id, answer, feedback)
-
-    def remember(self, text: str) -> None:
-        """Keep a message for the arrows, here and in the file; what the demo says is no one's own."""
-        if self.history is not None and text.strip():
-            self.history.add(text)
-            if not self._launch.demo:
-                self.start(asyncio.to_thread(self._keep, text))
 
     def set_title(self, title: str) -> None:
         """Show another title."""
@@ -677,7 +716,7 @@ class Conversation:
 
     def new_launch(self) -> Launch:
         """The launch of a new session in the same folder."""
-        return self._launch._replace(
+        return self.launch._replace(
             resume=None, fork=False, in_demo=None, notices=(), prompt="", offers_files=False
         )
 
@@ -691,7 +730,7 @@ class Conversation:
         """
         # It looks the same as what it was made from, so it is said.
         words = f"This is a fork; the session it was made from is as it was.{more}"
-        return self._launch._replace(
+        return self.launch._replace(
             resume=session_id,
             fork=False,
             in_demo=self.demo,
@@ -701,19 +740,21 @@ class Conversation:
             offers_files=False,
         )
 
-    def _keep(self, text: str) -> None:
-        from kimi_tui.app_paths import data_dir
-        from kimi_tui.tui.prompt.history import append_history, history_file
-
-        append_history(history_file(data_dir(), self._launch.work_dir), text)
-
     # --- what the engine tells
 
     def _show(self, records: Sequence[EventRecord]) -> None:
         from kimi_tui.tui.state import reduce
-        from kimi_tui.wire.events import Notice, StatusUpdate, TurnBegin, TurnEnd
+        from kimi_tui.wire.events import Notice, StatusUpdate, SteerTaken, TurnBegin, TurnEnd
 
-        self._screen.draw(records, live=self._live)
+        bench = self._bench
+        bench.views.apply(records, live=self._live)
+        for record in records:
+            event = record.event
+            if isinstance(event, (TurnBegin, SteerTaken)) and event.images:
+                # A rewind, or the arrows, may bring the message back into the prompt.
+                bench.images.with_chips(event.text, event.images)
+        if self._live:
+            self._tell_screen(self.Told(records))
         if self._since is not None:
             self._since += records
         state, ended, usage = self.state, None, None
@@ -743,16 +784,16 @@ class Conversation:
         if ended is not None:
             if self._is_unnamed and ended.reason == "done" and not state.own_command:
                 self._is_unnamed = False
-                self._naming = self.start(self._name())
+                self._naming = self._bench.start(self._name())
             if self.demo is not None:
                 self.demo.suggestions.ended(is_done=ended.reason == "done")
             if not state.can_resume:
                 # Where a turn can be gone on with, Enter in the empty prompt is for that.
                 self._suggest()
             if state.queued:
-                self.start(self._deliver(said_all=ended.reason == "done"))
+                self._bench.start(self._deliver(said_all=ended.reason == "done"))
             elif self.follow_ups and ended.reason == "done":
-                self.start(self._say_follow_up())
+                self._bench.start(self._say_follow_up())
             if ended.reason in ("interrupted", "rejected"):
                 # After an error Enter tries again, and what waits comes after that.
                 self._give_back_follow_ups()
@@ -764,13 +805,13 @@ class Conversation:
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
-            self._screen.solved(notice.topic)
+            self._bench.solved(notice.topic)
         stands_in_chat = notice.level != "info" and not notice.topic and not notice.solved
-        if stands_in_chat and self._screen.sees_end:
+        if stands_in_chat and self._bench.sees_end:
             return
         # What will be solved stays until then; that it is solved is worth a few seconds.
         topic = "" if notice.solved else notice.topic
-        self._screen.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
+        self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
     async def _deliver(self, *, said_all: bool) -> None:
         """What was queued too late for the turn is said now; after a stop or an error it is left to the user."""
@@ -781,14 +822,14 @@ class Conversation:
         if texts and said_all:
             self.say("\n\n".join(texts))
         elif texts:
-            self._screen.give_back(texts)
+            self._bench.give_back(texts)
 
     async def _say_follow_up(self) -> None:
         await self._turn_ended()
         if self.follow_ups and not self.running:
             text = self.follow_ups.pop(0)
             self._follow_ups_changed()
-            self._screen.send(text)
+            self._tell_screen(self.FollowUpDue(text))
 
     def _caught_up(self) -> None:
         """The history is shown; what comes now happens now."""
@@ -797,12 +838,12 @@ class Conversation:
 
         self._live = True
         COLLECTOR.release(self._n_told)
-        self._screen.history_told()
-        self.start(asyncio.to_thread(give_back))
+        self._bench.views.history_told()
+        self._bench.start(asyncio.to_thread(give_back))
         self._change(settled(self.state, running=self.running))
         if self._early:
             # Behind the commands that wait, as they were given.
-            self.start(self._say_early())
+            self._bench.start(self._say_early())
         elif self._began_early and (suggestion := self._suggestion):
             self.say(suggestion)
         else:
@@ -810,15 +851,15 @@ class Conversation:
 
     async def _say_early(self) -> None:
         early, self._early = self._early, []
-        self._screen.show_waiting((), early)
+        self._show_waiting((), early)
         self.say("\n\n".join(queued.text for queued in early))
 
     def give_back_early(self) -> None:
         """What waited for the session stands in the prompt again."""
         early, self._early = self._early, []
-        self._screen.show_waiting((), early)
+        self._show_waiting((), early)
         if early:
-            self._screen.give_back([queued.text for queued in early])
+            self._bench.give_back([queued.text for queued in early])
 
     @property
     def _suggestion(self) -> str:
@@ -827,7 +868,7 @@ class Conversation:
 
     def _suggest(self) -> None:
         if self.demo is not None:
-            self._screen.suggest(self._suggestion)
+            self._tell_screen(self.Suggested(self._suggestion))
 
     def cost_words(self) -> str:
         """What the session has cost so far; empty where no prices are set."""
@@ -841,7 +882,7 @@ class Conversation:
         soul = self.soul
         if soul is not None and self._since is None:
             self._since = []
-            self.start(self._rebuild(soul))
+            self._bench.start(self._rebuild(soul))
 
     async def _rebuild(self, soul: KimiSoul) -> None:
         try:
@@ -852,16 +893,26 @@ class Conversation:
                 told, self._since = self._since or [], []
                 return [record for record in told if record.seq > last]
 
-            await self._screen.redraw(history, since)
+            self._bench.is_whole = await self._bench.views.rebuild(history, since)
         finally:
             self._since = None
 
     def _change(self, state: MainState) -> None:
         old, self.state, self._told = self._told, state, state
         if old.queued != state.queued and self.drafts is not None and self.drafts.is_given_back:
-            self.start(self.drafts.keep_follow_ups())
-        if old != state:
-            self._screen.state_changed(old, state)
+            self._keep_waiting()
+        if old == state:
+            return
+        bench = self._bench
+        bench.prompt.state = state
+        model = state.model if state.tools or not state.model else f"{state.model} without tools"
+        bench.header.heading = bench.header.heading._replace(
+            title=state.title or ("" if state.ready else bench.opening),
+            mode=state.mode,
+            model=model or bench.header.heading.model,
+            unsaved=state.unsaved,
+        )
+        self._tell_screen(self.StateChanged(old, state))
 
 
 def _is_same_server(choice: Choice, other: Choice | None) -> bool:

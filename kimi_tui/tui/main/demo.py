@@ -13,10 +13,10 @@ from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.hints import known
+from kimi_tui.tui.main.workbench import Workbench
 
 if TYPE_CHECKING:
     from kimi_tui.launch import Launch
-    from kimi_tui.tui.main.screen import MainScreen
 
 PAUSE_S = 1.5
 PER_LETTER_S = 0.04
@@ -43,15 +43,13 @@ class DemoPlayer:
     """Plays the demo.
 
     Args:
-        screen: where.
+        bench: where.
         launch: whether it is played, and how fast.
         last_key_at: tells when a key was last pressed, in monotonic time.
     """
 
-    def __init__(
-        self, screen: MainScreen, launch: Launch, last_key_at: Callable[[], float]
-    ) -> None:
-        self._screen = screen
+    def __init__(self, bench: Workbench, launch: Launch, last_key_at: Callable[[], float]) -> None:
+        self._bench = bench
         self._plays = launch.demo and launch.plays
         self._pace = 1 / launch.speed
         self._last_key_at = last_key_at
@@ -61,25 +59,24 @@ class DemoPlayer:
         """Whether it types and sends the next message of the story itself; an empty one is its end."""
         if not self._goes_on():
             return False
-        self._screen.run_worker(
-            reported(self._screen, partial(self._play, text)), name="play the demo"
-        )
+        screen = self._bench.screen
+        screen.run_worker(reported(screen, partial(self._play, text)), name="play the demo")
         return True
 
     def _goes_on(self) -> bool:
         """Whether nobody has pressed a key since the demo began to play."""
         if self._plays and self._last_key_at() > self._since:
             self._plays = False
-            self._screen.tell("The keys are yours now.", advice=DEMO_END)
+            self._bench.tell("The keys are yours now.", advice=DEMO_END)
         return self._plays
 
     async def _play(self, text: str) -> None:
         """Type a message for the viewer, at a pace to be read, and send it; after the last one say how to go on."""
         if not text:
             self._plays = False
-            self._screen.tell("That was the demo.", advice=DEMO_END, topic="demo")
+            self._bench.tell("That was the demo.", advice=DEMO_END, topic="demo")
             return
-        area = self._screen.prompt.area
+        area = self._bench.prompt.area
         await asyncio.sleep(PAUSE_S * self._pace)
         for end in range(1, len(text) + 1):
             if not self._goes_on():

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, cast
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import clean, clean_pasted
 from kimi_tui.image_names import CHIP
+from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import Draft, chip_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kimi_tui.images import Image
     from kimi_tui.session.session import Session
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.tui.main.screen import MainScreen
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +63,20 @@ class Drafts:
     """Keeps what was written in one session and not sent, and gives it back when that is opened again.
 
     Args:
-        screen: has the draft in its prompt, and what waits in its conversation; both get back what was kept.
+        bench: has the draft in its prompt, which gets back what was kept.
         soul: of the session.
         keeps_draft: the draft is kept, too, and the images that are named; false for a demo.
 
     Attributes:
+        waiting: what was sent and is not in the context, oldest first.
         is_given_back: whether the draft that was kept is in the prompt.
         kept_draft: the one that is on the disk.
         trouble: why what was not sent is not kept; empty where it is.
     """
 
-    def __init__(self, screen: MainScreen, soul: KimiSoul, *, keeps_draft: bool) -> None:
-        self._screen = screen
+    def __init__(self, bench: Workbench, soul: KimiSoul, *, keeps_draft: bool) -> None:
+        self._bench = bench
+        self.waiting: Sequence[str] = ()
         self._soul = soul
         self._keeps_draft = keeps_draft
         self._is_closed = False
@@ -89,7 +91,7 @@ class Drafts:
 
     async def give_back(self) -> None:
         """What was written and not sent when the program ended is the user's again."""
-        session, screen, chips = self._soul.session, self._screen, self._screen.kimi.images
+        session, bench, chips = self._soul.session, self._bench, self._bench.images
         texts = await asyncio.to_thread(read_follow_ups, session.dir)
         if self._keeps_draft:
             if not session.context.index.n_messages:
@@ -100,15 +102,15 @@ class Drafts:
             draft = draft._replace(text=chips.again(draft.text, images))
             texts = [chips.again(text, images) for text in texts]
             self.is_given_back = True
-            screen.give_draft(draft)
+            bench.give_draft(draft)
             self.draft_changed()
         if texts:
-            screen.give_back(texts)
+            bench.give_back(texts)
         if texts or self._images:
             await self.keep_follow_ups()
-        if lost := chips.lost(screen.prompt.area.text):
+        if lost := chips.lost(bench.prompt.area.text):
             # Of a draft that was too large, or that another program kept, only the words are there.
-            screen.tell(
+            bench.tell(
                 f"Not kept with the draft: {', '.join(lost)}.",
                 level="warning",
                 advice="Paste it again, or delete it from the message.",
@@ -118,21 +120,21 @@ class Drafts:
         """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
         if not self._keeps_draft:
             return
-        if not self._screen.draft.text:
+        if not self._bench.prompt.area.draft.text:
             self._draft_is_due()
         elif self._due is None:
-            self._due = self._screen.set_timer(DRAFT_S, self._draft_is_due)
+            self._due = self._bench.screen.set_timer(DRAFT_S, self._draft_is_due)
 
     def _draft_is_due(self) -> None:
         if self._due is not None:
             self._due.stop()
             self._due = None
-        self._screen.conversation.start(self._keep_draft())
+        self._bench.start(self._keep_draft())
 
     async def _keep_draft(self) -> None:
         """A program that is killed loses hardly anything of what is being written."""
         async with self._keeping:
-            draft = self._screen.draft
+            draft = self._bench.prompt.area.draft
             if self.is_given_back and not self._is_closed and draft != self.kept_draft:
                 with self._refusing():
                     await self._keep_images()
@@ -145,15 +147,15 @@ class Drafts:
             if not self._is_closed:
                 with self._refusing():
                     await self._keep_images()
-                    waiting = self._screen.conversation.waiting
+                    waiting = self.waiting
                     await asyncio.to_thread(write_follow_ups, self._soul.session.dir, waiting)
 
     async def _keep_images(self) -> None:
         """Nor does it lose the images that are named in what waits and in what is written."""
         if not self.is_given_back:
             return
-        chips, waiting = self._screen.kimi.images, self._screen.conversation.waiting
-        texts = (self._screen.draft.text, *waiting)
+        chips = self._bench.images
+        texts = (self._bench.prompt.area.draft.text, *self.waiting)
         named = {chip: known for text in texts for chip, known in chips.of(text).items()}
         if named.keys() == self._images:
             return
@@ -174,7 +176,7 @@ class Drafts:
             reason = error.strerror or type(error).__name__
             if not self.trouble:
                 log.warning("what is not sent yet cannot be kept", exc_info=error)
-                self._screen.tell(
+                self._bench.tell(
                     f"What stands in the prompt cannot be kept: {reason}.",
                     level="warning",
                     advice="It would be lost with a program that is killed.",
@@ -184,7 +186,7 @@ class Drafts:
         else:
             if self.trouble:
                 self.trouble = ""
-                self._screen.solved(NOT_KEPT)
+                self._bench.solved(NOT_KEPT)
 
     async def close(self) -> None:
         """Keep the draft as it is now, and nothing more: the session is released."""

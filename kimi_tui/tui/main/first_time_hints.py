@@ -19,11 +19,12 @@ from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY
 from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.wire import events as wire
 
 if TYPE_CHECKING:
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.prompt.bar import PromptBar
 
 log = logging.getLogger(__name__)
@@ -75,15 +76,17 @@ def keep_seen(path: Path, seen: FirstTime) -> None:
 
 
 class FirstTimeHints:
-    """Shows the hints of a screen.
+    """Shows the hints of a session.
 
     Args:
-        screen: over whose prompt they stand, or in whose question.
+        bench: over whose prompt they stand, or in whose question.
+        conversation: whose settings say whether there are any.
         file: says which were shown.
     """
 
-    def __init__(self, screen: MainScreen, file: Path) -> None:
-        self._screen = screen
+    def __init__(self, bench: Workbench, conversation: Conversation, file: Path) -> None:
+        self._bench = bench
+        self._conversation = conversation
         self._file = file
         self._seen: set[FirstTime] | None = None
         """None until the file was read: until then nothing is shown."""
@@ -106,9 +109,7 @@ class FirstTimeHints:
                 self.happened("steered")
             case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
                 self.happened("refused")
-            case wire.TurnEnd(reason="interrupted") if (
-                not self._screen.conversation.state.own_command
-            ):
+            case wire.TurnEnd(reason="interrupted") if not self._conversation.state.own_command:
                 self.happened("stopped")
             case wire.TurnEnd(reason="done"):
                 if not self.happened("turn"):
@@ -123,23 +124,23 @@ class FirstTimeHints:
             what: that.
             panel: the question in which the hint stands; None for over the prompt, where that is on view.
         """
-        screen = self._screen
-        is_free = screen.is_current and screen.prompt.display and not screen.reading
-        place = screen.prompt if panel is None and is_free else panel
-        if place is None or not screen.kimi.launch.config.hints:
+        bench = self._bench
+        is_free = bench.screen.is_current and bench.prompt.display and not bench.reading
+        place = bench.prompt if panel is None and is_free else panel
+        if place is None or not self._conversation.launch.config.hints:
             return False
         if self._seen is None or what in self._seen or self._place is not None:
             return False
         words = ""
         for said, action, *_ in Formatter().parse(WORDS[what]):
-            key = key_of(action, screen.keys) if action else ""
+            key = key_of(action, bench.keys) if action else ""
             if action and not key:
                 return False
             words += said + key
         self._seen.add(what)
         self._place, self._shown_at = place, time.monotonic()
         place.hint = words
-        screen.conversation.start(asyncio.to_thread(keep_seen, self._file, what))
+        bench.start(asyncio.to_thread(keep_seen, self._file, what))
         return True
 
     def key_pressed(self) -> None:

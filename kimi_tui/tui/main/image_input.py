@@ -1,4 +1,4 @@
-"""Images for the prompt: pasted paths, files chosen behind `@` and the clipboard become chips, and chips images again.
+"""Images for the prompt: pasted paths, files chosen behind `@` and the clipboard become chips.
 
 What is read takes a while, and what is typed meanwhile stays in its order: the path, or some words, stands in the field
 until its chip takes its place, and a message that was sent with it waits for that. It is imported with the first of these.
@@ -12,9 +12,8 @@ import re
 import shlex
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kimi_tui.filesystem import open_regular, read_regular
@@ -30,12 +29,9 @@ from kimi_tui.images import (
     read_image,
 )
 from kimi_tui.tui.desktop import read_clipboard
+from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import IMAGE_ENDINGS, may_be_path
-from kimi_tui.tui.screens import ImageChosen
-
-if TYPE_CHECKING:
-    from kimi_tui.tui.main.screen import MainScreen
-    from kimi_tui.wire.display import ImageBlock
+from kimi_tui.tui.screens import app_of
 
 MOST = 10
 """So many paths are taken from one paste."""
@@ -44,11 +40,15 @@ _WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
 
 
 class ImageInput:
-    """Reads images for the prompt of a screen."""
+    """Reads images for the prompt.
 
-    def __init__(self, screen: MainScreen) -> None:
-        self._screen = screen
-        self._chips = screen.kimi.images
+    Args:
+        bench: that has it.
+    """
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._chips = bench.images
         self._reading: set[asyncio.Task[None]] = set()
         self._order = asyncio.Lock()
         self._n_sent = 0
@@ -79,17 +79,17 @@ class ImageInput:
         self._start(self._read_clipboard(written))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._reading.add(self._screen.conversation.start(work))
+        self._reading.add(self._bench.start(work))
 
     async def _read_path(self, written: str, pasted: str) -> None:
-        folder = Path(self._screen.transcript.work_dir)
+        folder = Path(self._bench.transcript.work_dir)
         images = await self._made(lambda: images_at(pasted, folder, Path.home()))
         if images:
             self._exchange(written, " ".join(map(self._chips.add, images)))
 
     async def _read_clipboard(self, written: str) -> None:
-        screen = self._screen
-        folders = [Path(screen.transcript.work_dir)]
+        bench = self._bench
+        folders = [Path(bench.transcript.work_dir)]
         clipping = await asyncio.to_thread(read_clipboard, dict(os.environ), folders)
         text = clean_pasted(clipping.text)
         if clipping.image:
@@ -97,9 +97,9 @@ class ImageInput:
             text = " ".join(map(self._chips.add, images))
         elif not text:
             # What was copied in the program itself is known without any other.
-            text = clean_pasted(screen.kimi.clipboard)
+            text = clean_pasted(app_of(bench.screen).clipboard)
             if not text:
-                screen.tell(clipping.trouble)
+                bench.tell(clipping.trouble)
         self._exchange(written, text)
         if clipping.text and may_be_path(text):
             self.read_path(text, text)
@@ -108,15 +108,15 @@ class ImageInput:
         try:
             return await asyncio.to_thread(make)
         except ImageRefused as error:
-            self._screen.tell(str(error), level="warning")
+            self._bench.tell(str(error), level="warning")
         except OSError as error:
-            self._screen.tell(
+            self._bench.tell(
                 f"The image cannot be read: {error.strerror or error}.", level="warning"
             )
         return ()
 
     def _exchange(self, written: str, text: str) -> None:
-        if not self._screen.prompt.area.exchange(written, text):
+        if not self._bench.prompt.area.exchange(written, text):
             self._late.append((written, text))
 
     async def settled(self, text: str) -> str:
@@ -135,40 +135,6 @@ class ImageInput:
             self._n_sent -= 1
             if not self._n_sent:
                 self._late.clear()
-
-    # --- from chips to images
-
-    async def images_of(self, text: str) -> tuple[Image, ...] | None:
-        """The images that the chips of a message stand for; None where one is not there, and the user was told so."""
-        found: list[Image] = []
-        lost = self._chips.lost(text)
-        for chip, known in self._chips.of(text).items():
-            image = known.image or await self._stored(known.facts)
-            if image is None:
-                lost.append(chip)
-            else:
-                found.append(image)
-        if not lost:
-            return tuple(found)
-        self._screen.tell(
-            f"{lost[0][1:-1].capitalize()} is not here any more: nothing was sent.",
-            level="warning",
-            advice="Paste it again, or delete it from the message.",
-        )
-        return None
-
-    async def _stored(self, facts: ImageBlock) -> Image | None:
-        soul = await self._screen.conversation.opened(quietly=True)
-        return await soul.image(facts)
-
-    async def load(self, facts: ImageBlock) -> bytes | None:
-        """The file of an image; None where it is not there any more."""
-        image = self._chips.by_hash(facts.sha256) or await self._stored(facts)
-        return image.data if image is not None else None
-
-    def open(self, facts: ImageBlock) -> None:
-        """Show an image on a screen of its own."""
-        self._screen.post_message(ImageChosen(facts, partial(self.load, facts)))
 
 
 def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:

@@ -13,16 +13,13 @@ What is typed behind a key that opens something waits for that: `TypeAhead`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from textual import events
 
-from kimi_tui.tui.keyboard import CursorLetters, LetterGate, TypeAhead, key_of, keys_of
-from kimi_tui.tui.prompt.area import may_be_path
-from kimi_tui.tui.screens import app_of
-
-if TYPE_CHECKING:
-    from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.keyboard import CursorLetters, LetterGate, key_of, keys_of
+from kimi_tui.tui.main.reader import Reader
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.prompt.area import PromptArea, may_be_path
 
 APART_S = 0.5
 """Seconds between two keys behind which what is written elsewhere begins another word in the prompt."""
@@ -34,18 +31,19 @@ class Keystrokes:
     """Sees every key and paste before the focus has it.
 
     Args:
-        screen: where they are typed.
+        bench: where they are typed.
+        reader: what is on view in the place of now.
         last_key_at: tells when a key was last pressed, in monotonic time.
 
     Attributes:
-        type_ahead: holds back what is typed behind a key that opens something.
         written_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
     """
 
-    def __init__(self, screen: MainScreen, last_key_at: Callable[[], float]) -> None:
-        self._screen = screen
+    def __init__(self, bench: Workbench, reader: Reader, last_key_at: Callable[[], float]) -> None:
+        self._bench = bench
+        self._reader = reader
         self._last_key_at = last_key_at
-        self.type_ahead = TypeAhead(screen, self._hand_on)
+        screen = bench.screen
         self._letters = LetterGate(screen, self._write_here, self._act, self._tell_no_key)
         self._cursor_letters = CursorLetters(
             screen, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
@@ -60,77 +58,74 @@ class Keystrokes:
         So it lands in the prompt in its order, and acts on nothing that was not opened for it. The prompt gets the keys
         where they would be lost.
         """
-        screen = self._screen
+        bench, screen = self._bench, self._bench.screen
         if event.is_forwarded:
             return False  # on its way back from what it was handed on to
-        view = screen.on_view
+        view = bench.on_view
         is_copying = screen.is_current and screen.focused is view and view.is_copying
         if is_copying and isinstance(event, events.Key):
             return await self._cursor_letters.takes(event)
-        if not self.type_ahead.is_holding and screen.is_active and await self._takes_text(event):
+        if not bench.type_ahead.is_holding and screen.is_active and await self._takes_text(event):
             return True
-        if self.type_ahead.takes(event):
+        if bench.type_ahead.takes(event):
             return True
-        if screen.is_current and screen.focused is None and screen.prompt.area.display:
-            screen.focus_prompt()
+        if screen.is_current and screen.focused is None and bench.prompt.area.display:
+            bench.focus_prompt()
         return False
 
     async def _takes_text(self, event: events.Key | events.Paste) -> bool:
         """Whether this is taken as text, or waits whether it is, where only keys are expected."""
-        screen = self._screen
-        focused, view, panel = screen.focused, screen.on_view, screen.question
+        bench = self._bench
+        focused, view, panel = bench.screen.focused, bench.on_view, bench.question
         asks = panel is not None and (focused is None or focused is panel)
-        if not (asks or focused is view or screen.timeline_pane.acts):
+        if not (asks or focused is view or bench.timeline_pane.acts):
             return False
         if isinstance(event, events.Paste):
             from kimi_tui.foreign_text import clean_pasted
 
             self.write_on(event.text, tells=False)
             if may_be_path(event.text):
-                screen.image_input.read_path(clean_pasted(event.text), event.text)
+                pasted = PromptArea.PathPasted(clean_pasted(event.text), event.text)
+                bench.prompt.area.post_message(pasted)
             return True
         if panel is not None and asks:
             return await panel.takes(event)
         if panel is not None and event.key == "enter" and self._writes_behind:
             return True  # the end of what waits behind the question, however late
         is_text = event.character and event.is_printable
-        if is_text and screen.reading and screen.reader.comes_early(event):
-            screen.prompt.area.write(event.character or "")
+        if is_text and self._reader.comes_early(event):
+            bench.prompt.area.write(event.character or "")
             return True
-        is_behind = screen.reading or not screen.prompt.display
+        is_behind = bench.reading or not bench.prompt.display
         if event.key == "slash" and focused is view and is_behind:
-            screen.search("")  # no command can begin there
+            bench.search("")  # no command can begin there
             return True
         if await self._letters.takes(event):
             return True
         self._writes_behind = False
         return False
 
-    async def _hand_on(self, event: events.Key | events.Paste) -> None:
-        await app_of(self._screen).on_event(event)
-
     # --- what letters do
 
     async def _act(self, event: events.Key) -> None:
         """Do what a letter does that has waited whether it begins a word."""
-        screen = self._screen
-        view = screen.on_view
-        if event.key in keys_of("chat.copy_mode", screen.keys) and screen.focused is view:
+        bench, view = self._bench, self._bench.on_view
+        if event.key in keys_of("chat.copy_mode", bench.keys) and bench.screen.focused is view:
             # At once: the keys behind it are those of the cursor.
             view.action_copy_mode()
         else:
-            await self._hand_on(event)
+            await bench.hand_on(event)
 
     def _cursor_action(self, key: str) -> str:
-        return self._screen.on_view.copy_action(key)
+        return self._bench.on_view.copy_action(key)
 
     def _act_on_cursor(self, action: str) -> None:
-        self._screen.on_view.act_on_cursor(action)
+        self._bench.on_view.act_on_cursor(action)
 
     def _tell_no_key(self, letter: str) -> None:
         """A letter was typed there alone that does nothing."""
-        key = key_of("help", self._screen.keys)
-        self._screen.tell(
+        key = key_of("help", self._bench.keys)
+        self._bench.tell(
             f"{letter} is no key here.",
             advice=f"{key or '/help'} lists the keys; a word goes into the prompt.",
         )
@@ -146,22 +141,22 @@ class Keystrokes:
         """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
         from kimi_tui.foreign_text import clean_pasted
 
-        screen, area = self._screen, self._screen.prompt.area
+        bench, area = self._bench, self._bench.prompt.area
         text, before = clean_pasted(text), area.typed
         is_apart = (at := self._last_key_at()) - self.written_at > APART_S
         joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
         area.write(f" {text}" if is_apart and joins else text)
         self.written_at = max(self.written_at, at)  # before it is heard that the text has changed
-        panel = screen.question
+        panel = bench.question
         if panel is None:
-            screen.return_to_now()
+            self._reader.return_to_now()
             if tells:
-                screen.tell("Nothing was done: what you write goes into the prompt.")
+                bench.tell("Nothing was done: what you write goes into the prompt.")
             return
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
         self._letters.run.go_on(self._last_key_at())
-        if screen.focused is None or panel.has_focus_within:
-            screen.set_focus(screen.on_view)
+        if bench.screen.focused is None or panel.has_focus_within:
+            bench.screen.set_focus(bench.on_view)
         words = "Nothing was done: what you write waits behind the question."
-        screen.tell(words, topic=BEHIND)
+        bench.tell(words, topic=BEHIND)

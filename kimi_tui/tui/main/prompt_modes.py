@@ -13,22 +13,24 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 
 from kimi_tui.app_paths import short
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
-from kimi_tui.tui.main.completion import typed_mention
-
-if TYPE_CHECKING:
-    from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.faults import started
+from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.prompt.completion import typed_mention
+from kimi_tui.tui.screens import app_of
 
 NOTES = "AGENTS.md"
+T = TypeVar("T")
 
 
 def is_command(text: str) -> bool:
@@ -45,11 +47,13 @@ class PromptModes:
     """What the text in the prompt is besides a message or a command: a shell command, a note for the agent.
 
     Args:
-        screen: whose prompt it is.
+        bench: whose prompt it is.
+        conversation: runs the commands, and has what waits.
     """
 
-    def __init__(self, screen: MainScreen) -> None:
-        self._screen = screen
+    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+        self._bench = bench
+        self._conversation = conversation
         self._to_note = ""
         """The line that was asked about."""
         self._edits = False
@@ -59,7 +63,7 @@ class PromptModes:
 
     def waiting(self) -> list[str]:
         """What waits for the end of the turn, in rows that stand over the field."""
-        conversation = self._screen.conversation
+        conversation = self._conversation
         rows = [f"after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]]
         if (more := len(conversation.follow_ups) - len(rows)) > 0:
             rows.insert(0, f"after the turn: {more} more")
@@ -67,25 +71,27 @@ class PromptModes:
 
     def writing(self) -> str:
         """What the text will be, in a row that stands over the field; empty for a message."""
-        area = self._screen.prompt.area
+        area = self._bench.prompt.area
         if area.text.strip() not in ("", self._to_note):
             self._to_note = ""
-        if words := self._screen.completion.search_words:
-            return words
+        completion = area.completion
+        if completion is not None and area.is_searching:
+            return completion.search_words(area.text)
         if (chip := area.chip) is not None and area.selection.end[1] < chip[2]:
             what = "the image" if chip[0].startswith(BEGINS) else "what was pasted"
             return f"Enter or Space opens {what}, Backspace removes it"
-        work_dir = Path(self._screen.transcript.work_dir)
+        work_dir = Path(self._bench.transcript.work_dir)
         where = short(work_dir)
-        if self._screen.conversation.lists_files and typed_mention(area.typed) is not None:
+        is_listing = completion is not None and completion.files.is_listing
+        if is_listing and typed_mention(area.typed) is not None:
             return f"Listing the files of {where} …"
         if is_command(area.text):
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
-            later = " after the turn" if self._screen.conversation.state.running else ""
+            later = " after the turn" if self._conversation.state.running else ""
             return f"Your own command{later}, in no sandbox; {told}. It runs in {where}"
         if is_note(area.text):
             return f"Adds a line to {short(work_dir / NOTES)}"
-        state = self._screen.conversation.state
+        state = self._conversation.state
         if state.running and area.text and not area.text.startswith("/"):
             if state.waits_for_own:
                 return "Enter sends it after your command"
@@ -105,54 +111,54 @@ class PromptModes:
         return True
 
     def _run(self, text: str) -> None:
-        screen = self._screen
+        bench = self._bench
         told = not text.startswith("!!")
         command = text[1 if told else 2 :].strip()
         if not command:
-            screen.tell("A command follows the !", advice="!! keeps it from the agent.")
-            screen.keep(text)
+            bench.tell("A command follows the !", advice="!! keeps it from the agent.")
+            bench.keep(text)
             return
-        if screen.conversation.state.running:
-            screen.conversation.follow_up(text)
+        if self._conversation.state.running:
+            self._conversation.follow_up(text)
         else:
-            screen.conversation.remember(text)
-            screen.transcript.scroll_to_end()
-            screen.conversation.run_command(command, told=told)
+            bench.remember(text)
+            bench.transcript.scroll_to_end()
+            self._conversation.run_command(command, told=told)
 
     def _note(self, text: str) -> None:
-        screen = self._screen
-        path = Path(screen.transcript.work_dir) / NOTES
+        bench = self._bench
+        path = Path(bench.transcript.work_dir) / NOTES
         note = text[1:].strip()
         if not note:
-            screen.tell("A note follows the #", advice=f"It becomes a line of {short(path)}.")
-            screen.keep(text)
+            bench.tell("A note follows the #", advice=f"It becomes a line of {short(path)}.")
+            bench.keep(text)
             return
         if self._to_note != text:
             self._to_note = text
-            screen.tell(
+            bench.tell(
                 f"Add this line to {short(path)}?",
                 advice="Enter adds it; a blank before the # sends it as a message.",
             )
-            screen.keep(text)
+            bench.keep(text)
             return
         self._to_note = ""
-        screen.conversation.remember(text)
-        screen.start(self._write_note(path, note))
+        bench.remember(text)
+        bench.start(self._write_note(path, note))
 
     async def _write_note(self, path: Path, note: str) -> None:
         try:
             await asyncio.to_thread(append_note, path, note)
         except OSError as error:
-            self._screen.tell(f"{short(path)}: {error.strerror or error}.", level="error")
-            self._screen.keep(f"#{note}")
+            self._bench.tell(f"{short(path)}: {error.strerror or error}.", level="error")
+            self._bench.keep(f"#{note}")
             return
-        self._screen.tell(f"Noted in {short(path)}. The agent reads it when a session begins.")
+        self._bench.tell(f"Noted in {short(path)}. The agent reads it when a session begins.")
 
     # --- the editor
 
     async def edit(self) -> None:
         """Write what stands in the prompt in the user's editor."""
-        screen = self._screen
+        bench = self._bench
         if self._edits:
             return  # its keys were pressed twice; two editors cannot share a terminal
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
@@ -161,27 +167,54 @@ class PromptModes:
         except ValueError:
             argv = []
         if not argv:
-            screen.tell("No editor is set.", advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.")
+            bench.tell("No editor is set.", advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.")
             return
         self._edits = True
         try:
-            text = await screen.kimi.in_terminal(lambda: edited(argv, screen.prompt.area.message))
+            text = await in_terminal(
+                app_of(bench.screen), lambda: edited(argv, bench.prompt.area.message)
+            )
         except SuspendNotSupported:
-            screen.tell("An editor needs a terminal of its own.", level="warning")
+            bench.tell("An editor needs a terminal of its own.", level="warning")
             return
         except OSError as error:
-            screen.tell(f"{argv[0]}: {error.strerror or error}.", level="error")
+            bench.tell(f"{argv[0]}: {error.strerror or error}.", level="error")
             return
         finally:
             self._edits = False
         if text is None:
-            screen.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
+            bench.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
         else:
-            if not text.strip() and (draft := screen.prompt.area.message).strip():
-                screen.conversation.remember(draft)
-                screen.tell("The file was empty, and so the prompt is. Up brings the draft back.")
-            screen.prompt.area.put(text)
-        screen.focus_prompt()
+            if not text.strip() and (draft := bench.prompt.area.message).strip():
+                bench.remember(draft)
+                bench.tell("The file was empty, and so the prompt is. Up brings the draft back.")
+            bench.prompt.area.put(text)
+        bench.focus_prompt()
+
+
+async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
+    """Do something that has the terminal for itself; what the agent does goes on, and is drawn afterwards.
+
+    Args:
+        app: which has it.
+        work: that; called in a thread.
+
+    Raises:
+        SuspendNotSupported: there is no terminal to give away.
+    """
+    driver = app._driver  # pyright: ignore[reportPrivateUsage]
+    with app.suspend():
+        # Nothing can be written meanwhile: the thread that writes has ended.
+        if driver is not None:
+            driver.write = lambda data: None
+        with app.batch_update():
+            # Raised in here, what goes wrong would leave the terminal as it is.
+            done = started(asyncio.to_thread(work))
+            await asyncio.wait([done])
+        if driver is not None:
+            del driver.write
+    app.refresh(layout=True)
+    return done.result()
 
 
 def append_note(path: Path, note: str) -> None:

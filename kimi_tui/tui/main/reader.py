@@ -1,28 +1,36 @@
-"""A world line in the place of the chat, while the live line goes on behind it: read, or glanced at from the timeline."""
+"""What is on view in the place of now: a world line, read or glanced at from the timeline, while the live line goes on behind
+it; and what a rewind would leave, in chat and gauge.
+
+What a world line is drawn with is imported when one is shown.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from kimi_tui.projection.world_lines import LiveLineActivity, news_after
 from kimi_tui.tui.faults import reported, started
 from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
-from kimi_tui.tui.worldline import WorldLineView, message_of, news_spans
+from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.screens import add_sheets
+from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from textual import events
     from textual.worker import Worker
 
+    from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
-    from kimi_tui.tui.main.screen import MainScreen
     from kimi_tui.tui.transcript.transcript import Transcript
+    from kimi_tui.tui.worldline import WorldLineView
     from kimi_tui.wire.events import EventRecord
 
 
@@ -31,17 +39,19 @@ GLANCE_DELAY_S = 0.1
 
 
 class Reader:
-    """Shows a world line in the place of the chat, and returns to the live line.
+    """Shows a world line in the place of the chat, or what going somewhere would leave, and returns to now.
 
     Args:
-        screen: where it is shown.
+        bench: where it is shown.
+        conversation: whose it is.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
     """Seconds without a key before one does something with the line; 0 for none."""
 
-    def __init__(self, screen: MainScreen) -> None:
-        self._screen = screen
+    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+        self._bench = bench
+        self._conversation = conversation
         self._quiet = QuietKeyboard(0.0, 0.0)
         self._from_timeline = False
         self._reading: WorldLineView | None = None
@@ -52,7 +62,11 @@ class Reader:
         self._coming: Worker[None] | None = None
         self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
         """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
-        self._news = LiveLineActivity()
+        self._news: LiveLineActivity | None = None
+        self._looked: Prospect | None = None
+        """What going to the selected row of the timeline would leave, as it told last; None while none is looked at."""
+        self._foreseen: Prospect | None = None
+        """What chat and gauge show."""
 
     @property
     def world_line(self) -> int:
@@ -78,10 +92,10 @@ class Reader:
         """Whether a key was typed for the prompt while the line was coming on view."""
         return bool(self.QUIET_S) and self.has_keys and not self._quiet.accepts(event.time)
 
-    def focus(self) -> None:
+    def _focus(self) -> None:
         """Give the line on view the keys."""
         if self._reading is not None:
-            self._screen.set_focus(self._reading.transcript)
+            self._bench.screen.set_focus(self._reading.transcript)
 
     async def open(
         self,
@@ -107,7 +121,7 @@ class Reader:
                 self._from_timeline = from_timeline
                 self._read(shown)
             shown.transcript.show_checkpoint(checkpoint_id)
-            self.focus()
+            self._focus()
             return
         self._from_timeline = from_timeline
         self._stop_coming()
@@ -115,7 +129,7 @@ class Reader:
         reading = await self._put(info)
         self._read(reading)
         await reading.show(records, checkpoint_id)
-        reading.transcript.pins = self._screen.transcript.pins
+        reading.transcript.pins = self._bench.transcript.pins
 
     def glance(self, soul: KimiSoul, world_line: int, checkpoint_id: int) -> None:
         """Show a line while one of its rows is selected on the timeline; one that is read stays.
@@ -131,8 +145,8 @@ class Reader:
         if (shown := self._shown(world_line)) is not None:
             shown.transcript.show_dropped(checkpoint_id)
         elif before != world_line:
-            work = reported(self._screen, partial(self._glance_at, soul, world_line))
-            self._coming = self._screen.run_worker(work, group="glance", exclusive=True)
+            work = reported(self._bench.screen, partial(self._glance_at, soul, world_line))
+            self._coming = self._bench.screen.run_worker(work, group="glance", exclusive=True)
 
     async def _glance_at(self, soul: KimiSoul, world_line: int) -> None:
         await asyncio.sleep(GLANCE_DELAY_S)
@@ -150,7 +164,7 @@ class Reader:
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
-        reading.transcript.pins = self._screen.transcript.pins
+        reading.transcript.pins = self._bench.transcript.pins
         reading.transcript.show_dropped(self._wanted[1])
 
     def end_glance(self) -> None:
@@ -186,47 +200,58 @@ class Reader:
 
     async def _put(self, info: WorldLineInfo, glance: Literal["", "coming"] = "") -> WorldLineView:
         """Put a line in the place of the chat."""
-        screen = self._screen
+        from kimi_tui.projection.world_lines import LiveLineActivity
+        from kimi_tui.tui.worldline import WorldLineView
+
+        bench = self._bench
+        add_sheets(bench.screen, "worldline")
         self._take_away()
         self._glance = glance
-        reading = self._reading = WorldLineView(info, screen.transcript.work_dir)
-        reading.transcript.keys = screen.keys
-        reading.transcript.load_image = screen.transcript.load_image
+        reading = self._reading = WorldLineView(info, bench.transcript.work_dir)
+        bench.line = None if glance else reading
+        reading.transcript.keys = bench.keys
+        reading.transcript.load_image = bench.transcript.load_image
         reading.banner.offer(read=not glance)
         self._news = LiveLineActivity()
         self.tell_news()
-        await screen.chat_pane.read(reading)
+        await bench.chat_pane.read(reading)
         return reading
 
     def _read(self, reading: WorldLineView) -> None:
         """Give the line in the place of the chat the keys."""
-        screen = self._screen
+        bench = self._bench
         self._glance = ""
-        screen.transcript.end_search()
+        bench.line = reading
+        bench.transcript.end_search()
         reading.banner.offer(read=True)
         reading.transcript.show_dropped(None)
-        screen.prompt.reading = reading.info.n
+        bench.prompt.reading = reading.info.n
         self._head(READ_ONLY)
-        screen.views.gauge.viewed = reading.info.tokens_before or None
+        bench.views.gauge.viewed = reading.info.tokens_before or None
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
-        self.focus()
+        self._focus()
 
     def hear(self, records: Sequence[EventRecord]) -> None:
         """Something happened on the live line meanwhile."""
-        if self._reading is not None:
+        if self._reading is not None and self._news is not None:
+            from kimi_tui.projection.world_lines import news_after
+
             for record in records:
                 self._news = news_after(self._news, record.event)
             self.tell_news()
 
     def tell_news(self) -> None:
         """Have the banner say what the line is called now, and what happens on the live one."""
-        if self._reading is not None:
-            name = self._screen.views.timeline.model.line_name(self._reading.info.n)
-            state, glyphs = self._screen.conversation.state, glyphs_of(self._screen)
+        bench = self._bench
+        if self._reading is not None and self._news is not None:
+            from kimi_tui.tui.worldline import news_spans
+
+            name = bench.views.timeline.model.line_name(self._reading.info.n)
+            state, glyphs = self._conversation.state, glyphs_of(bench.screen)
             asks = bool(state.approvals)
             said = news_spans(self._news, glyphs, running=state.running, asks=asks)
             self._reading.banner.tell(name, said)
-            self._screen.prompt.line_name = name
+            bench.prompt.line_name = name
 
     def leave(self, *, back: bool = False) -> bool:
         """Return to now; False where that is shown already.
@@ -234,28 +259,36 @@ class Reader:
         Args:
             back: the user is done reading, and goes on where the line was opened from.
         """
+        bench = self._bench
         if not self.world_line:
             return False
         self._take_away()
-        self._screen.prompt.reading = 0
+        bench.prompt.reading = 0
         self._head("")
-        self._screen.views.gauge.viewed = None
+        bench.views.gauge.viewed = None
         if back and self._from_timeline:
-            self._screen.timeline_pane.open()
+            bench.timeline_pane.open()
         else:
-            self._screen.return_to_prompt()
+            bench.return_to_prompt()
         return True
 
+    def return_to_now(self) -> None:
+        """Give the prompt the keys, and show the live line where another one was on view."""
+        if not self.leave():
+            self._bench.return_to_prompt()
+
     def _head(self, words: str) -> None:
-        header = self._screen.header
+        header = self._bench.header
         header.heading = header.heading._replace(words=words)
 
     def _take_away(self) -> None:
+        bench = self._bench
         reading, self._reading = self._reading, None
+        bench.line = None
         if reading is not None:
             if not self._glance:
-                self._screen.set_focus(None)
-            self._screen.chat_pane.end_reading(reading)
+                bench.screen.set_focus(None)
+            bench.chat_pane.end_reading(reading)
         self._glance = ""
 
     @property
@@ -273,5 +306,50 @@ class Reader:
         """The chosen one of the messages of this line; None where none is chosen, or it is none of them."""
         if self._reading is None:
             return None
+        from kimi_tui.tui.worldline import message_of
+
         transcript = self._reading.transcript
         return message_of(transcript.chosen, transcript.blocks, messages)
+
+    # --- what a rewind would leave
+
+    def look(self, prospect: Prospect | None) -> None:
+        """Show what going to the row that is looked at on the timeline would leave; None for now."""
+        self._looked = prospect
+        self.foresee(prospect)
+
+    def look_away(self) -> None:
+        """No row is looked at on the timeline any more, where that has not the keys."""
+        if self._looked is not None and not self._bench.timeline_pane.has_keys:
+            self._bench.views.timeline.look_away()
+
+    @contextmanager
+    def foreseen(self, prospect: Prospect) -> Generator[None]:
+        """In this context chat and gauge show what going there would take and leave.
+
+        While the timeline has the keys they go on to follow its selected row, but for a D-Mail: the timeline does not know
+        what that would take.
+        """
+        looked, on_timeline = self._looked, self._bench.timeline_pane.has_keys
+        if on_timeline and not prospect.words_stay:
+            yield
+            return
+        if prospect != self._foreseen:
+            self.foresee(prospect)
+        try:
+            yield
+        finally:
+            # The timeline may have let go of it meanwhile, and the screen may be gone.
+            if self._bench.frame.views is not None:
+                self.foresee(looked if on_timeline and looked is self._looked else None)
+
+    def foresee(self, prospect: Prospect | None) -> None:
+        """Show what would be left of the conversation in chat and gauge, and a world line in place of the chat; None for now."""
+        if prospect is not None or self._foreseen is not None:
+            self._bench.views.foresee(prospect)
+        self._foreseen = prospect
+        soul = self._conversation.soul
+        if prospect is not None and prospect.target.world_line and soul is not None:
+            self.glance(soul, prospect.target.world_line, prospect.target.id)
+        else:
+            self.end_glance()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -21,78 +19,61 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
-from kimi_tui.tui.commands import marks, rewind, world_lines
-from kimi_tui.tui.commands.table import COMMANDS
-from kimi_tui.tui.faults import report_of
-from kimi_tui.tui.frame import Footer, SessionFrame, branch_of, heading_of
-from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
-from kimi_tui.tui.main.completion import Completion
+from kimi_tui.tui.main.commands import marks, rewind, world_lines
+from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
-from kimi_tui.tui.main.hints import (
-    HELP_TITLES,
-    MODES,
-    Place,
-    first_hints,
-    hints,
-)
+from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
-from kimi_tui.tui.notices import STAYS_S, Notice, NoticeDetails
+from kimi_tui.tui.main.parts import MainParts
+from kimi_tui.tui.main.prompt_modes import PromptModes
+from kimi_tui.tui.main.reader import Reader
+from kimi_tui.tui.main.workbench import READING, Workbench
+from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.prompt.area import Draft, PromptArea
-from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
-from kimi_tui.tui.prompt.image_chips import in_text
+from kimi_tui.tui.prompt.completion import Completion, FolderFiles, Written
+from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
-    AnswersOnce,
     CannotOpen,
     DiskRefuses,
+    ImageChosen,
     ModelMissing,
     NoModelNamed,
     OpeningFailed,
     QuitChosen,
-    SessionChosen,
-    add_sheets,
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MainState, Prospect, Queued
+from kimi_tui.tui.state import MainState
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
-    from textual.widget import Widget
     from textual.worker import Worker
 
     from kimi_tui.demo.demo import Demo
-    from kimi_tui.images import Image
-    from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.desktop import Attention
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
-    from kimi_tui.tui.main.prompt_modes import PromptModes
-    from kimi_tui.tui.main.reader import Reader
-    from kimi_tui.tui.main.session_setup import EarlierSession
+    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.tui.views import Views
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import EventRecord, LineChanged
 
 T = TypeVar("T")
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
 """Where somebody waits for the last page of a session."""
-OPENING = "Opening the session"
 NOT_OPEN = "The session is not open"
 REFUSED = "refused"
 """Topic of the notice that the disk let no session be opened."""
-READING = "Reading the session"
 WARNED_S = 10.0
 TWICE_S = 1.0
-TOLD_LIMIT = 200
-"""Notices that are kept to be read again."""
 OFFERED = 50
 """Checkpoints, or world lines, that are offered behind a command."""
 QUIT = "quit"
@@ -107,15 +88,17 @@ class MainScreen(Screen[None]):
     Args:
         launch: how to start.
         size: of the terminal.
+        images: what stands in prompts for images.
+        attention: what the terminal shows besides the screen.
         last_key_at: tells when a key was last pressed, in monotonic time.
 
     Attributes:
-        commands: all that can be run here.
-        keys: those of the configuration, by action.
+        bench: the places, notices and questions of it, and who has the keys.
+        parts: all that a command acts on.
         conversation: the session that is shown.
+        reader: a world line in the place of the chat.
         keystrokes: where what is typed lands.
-        n_changes: how many operations have changed what is live or its files since the session was opened.
-        told: the newest notices, oldest first.
+        commands: all that can be run here.
         first_time_hints: None before the session is open, and in a demo.
     """
 
@@ -136,84 +119,77 @@ class MainScreen(Screen[None]):
         ),
     ]
 
-    def __init__(self, launch: Launch, size: Size, last_key_at: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        size: Size,
+        images: ImageChips,
+        attention: Attention,
+        last_key_at: Callable[[], float],
+    ) -> None:
         super().__init__()
-        self.keys = launch.config.keys
-        hints, question = first_hints(self.keys), ""
+        keys = launch.config.keys
+        hints, question = first_hints(keys), ""
         if launch.demo:
-            hints = demo_hints(self.keys, plays=launch.plays)
+            hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
+        self._launch = launch
+        self._attention = attention
         self.commands = CommandTable(*COMMANDS)
         self._learned = asyncio.Event()
         """Whether the commands of files are among them."""
-        self._launch = launch
-        self._opening = OPENING if launch.resume is not None else ""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        self.transcript.keys = self.keys
-        self.transcript.reading = READING if launch.resume is not None else ""
-        self.n_changes = 0
-        self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
-        self.conversation = Conversation(launch, self)
-        heading = heading_of(launch)._replace(title=self._opening)
-        self._frame = SessionFrame(self, launch, size, heading, self.transcript)
-        self.header = self._frame.header
-        self.chat_pane = self._frame.chat_pane
-        self.timeline_pane = self._frame.timeline_pane
-        self.prompt = PromptBar(key_of("send", self.keys))
-        self.completion = self.prompt.area.completion = Completion(self)
-        self.footer = Footer()
-        self.keystrokes = Keystrokes(self, last_key_at)
-        self._approvals = ApprovalSlot(self, last_key_at)
-        self._demo = DemoPlayer(self, launch, last_key_at)
-        self._reader: Reader | None = None
-        self._prompt_modes: PromptModes | None = None
+        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
+        self.prompt = bench.prompt
+        self.conversation = Conversation(launch, bench)
+        files = FolderFiles(self.prompt.area, bench.tasks)
+        self.completion = Completion(self.commands, keys, self.values, files)
+        self.prompt.area.completion = self.completion
+        self.reader = Reader(bench, self.conversation)
+        self.keystrokes = Keystrokes(bench, self.reader, last_key_at)
+        self._prompt_modes = PromptModes(bench, self.conversation)
+        self._approvals = ApprovalSlot(
+            bench, self.conversation, self.reader, self.keystrokes, last_key_at
+        )
+        self._demo = DemoPlayer(bench, launch, last_key_at)
+        self.parts = MainParts(
+            bench, self.conversation, self.reader, self.keystrokes, self._prompt_modes
+        )
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
-        self._returned = rewind.ReturnedMessages()
+        self._followed: Written | None = None
+        """What stood in the prompt when it was followed last."""
+        self._begun: Command | None = None
+        """The command whose argument is being typed."""
         self._uses: list[str] = []
         """What was sent and the menu is not ordered by yet."""
-        self._is_whole = True
-        """Whether all that happened could be shown when it was last drawn anew."""
-        self._is_left = False
-        """Whether another session was chosen to take its place."""
         self._is_looking = False
         """Whether the branch is being looked at."""
-        self._timeline_from: Widget | None = None
-        """What had the keys before the timeline."""
-        self._chat_from: Widget | None = None
-        """What had the keys before the chat, and gets them back; None for the prompt."""
-        self._search_from: Widget | None = None
-        """What had the keys before the search."""
         self._warned_at = -WARNED_S
+        self._says_above = False
+        """Whether something was ever said over the prompt."""
         self._escaped_at = 0.0
-        self._looked: Prospect | None = None
-        """What going to the selected row of the timeline would leave, as it told last; None while none is looked at."""
-        self._foreseen: Prospect | None = None
-        """What chat and gauge show."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
-        self._of_line: AnswersOnce[Any] | None = None
-        """The question of `ask_of_line`; None while there is none."""
         self._quits_at: float | None = None
         """When it was said that the key quits if it is pressed again; None when it does not."""
 
     def compose(self) -> ComposeResult:
         """The parts, from the top."""
-        yield from self._frame.compose()
+        yield from self.bench.frame.compose()
         yield self.prompt
-        yield self.footer
+        yield self.bench.footer
 
     def on_mount(self) -> None:
         """Prepare the prompt; the rest comes when the first picture stands."""
-        self.prompt.area.images = self.kimi.images
-        self.transcript.load_image = self._load_image
+        self.transcript.load_image = self.conversation.load_image
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
         if self._launch.prompt:
             self.prompt.area.put_sent(self._launch.prompt)
         # Before the first picture, which would else be followed by another one.
-        self._update_footer()
+        self.bench.update_footer()
         # A moment after the first picture: importing straight after it would hold up the first key.
         delay_s = OPEN_DELAY_S if self._launch.resume is None else RESUME_DELAY_S
         self.call_after_refresh(self.set_timer, delay_s, self._open)
@@ -221,29 +197,19 @@ class MainScreen(Screen[None]):
     def on_unmount(self) -> None:
         """Let go of what the session is drawn from: Textual holds the very first screen as long as the program runs."""
         self.conversation.stop_feed()
-        self._frame.views = self._reader = None
-
-    @property
-    def views(self) -> Views:
-        """Chat, timeline and gauge. The latter two are imported and put in their places when they are first needed."""
-        views = self._frame.views
-        if views is None:
-            views = self._frame.furnish("approval", broken=self._view_broken)
-            views.timeline.reading = READING if self.transcript.reading else ""
-            views.gauge.cost_words = self.conversation.cost_words
-        return views
+        self.bench.frame.views = None
 
     def text_select_all(self) -> None:
         """A third click on a row of the frame selects that row, as the second did, and not all that is on the screen."""
 
     def on_resize(self, event: events.Resize) -> None:
         """Other sizes have other places for the timeline and less air."""
-        self._frame.fit(event.size)
+        self.bench.frame.fit(event.size)
 
     # --- beginning and end
 
     def _open(self) -> None:
-        if not self._is_left:
+        if not self.bench.is_left:
             self._opener = self.run_worker(self._open_session, name="open the session")
 
     async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
@@ -251,7 +217,7 @@ class MainScreen(Screen[None]):
 
         Textual ends the screen's workers with the screen, after it has taken away what they would work on.
         """
-        self._is_left = True
+        self.bench.is_left = True
         if self._opener is not None:
             self._opener.cancel()
         return await self.conversation.close(clean=clean, goes_on=goes_on) or self._refused
@@ -262,7 +228,8 @@ class MainScreen(Screen[None]):
             await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
         if not self.is_attached:
             return  # the program is ended already
-        assert self.views  # in their places before anything happens
+        # In their places before anything happens.
+        self.bench.views.gauge.cost_words = self.conversation.cost_words
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
@@ -274,25 +241,25 @@ class MainScreen(Screen[None]):
         except CannotOpen as error:
             self.post_message(OpeningFailed(str(error), error.code))
             return
-        self.header.heading = self.header.heading._replace(
-            folder=short(opened.folder), branch=opened.branch
-        )
+        header = self.bench.header
+        header.heading = header.heading._replace(folder=short(opened.folder), branch=opened.branch)
         self.transcript.work_dir = str(opened.folder)
-        self.prompt.area.past = opened.past
+        self.completion.files.folder = opened.folder
         # A file may be named already, and can be offered now.
-        self.follow_prompt()
-        self.start(self._learn_commands(opened.past.entries))
+        self._follow_prompt()
+        self.bench.start(self._learn_commands(opened.past.entries))
         self.transcript.reading = ""
         if notices := (*self._launch.notices, *opened.notices):
             # As one list: each would else cover the one before.
-            self.tell(notices[0], level="warning", more=notices[1:])
+            self.bench.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files:
-            self.start(rewind.offer_files(self))
+            self.bench.start(rewind.offer_files(self.parts))
         if not self._launch.demo:
             from kimi_tui.app_paths import hints_file
             from kimi_tui.tui.main.first_time_hints import FirstTimeHints
 
-            self.first_time_hints = FirstTimeHints(self, hints_file(data_dir()))
+            file = hints_file(data_dir())
+            self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
             await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
@@ -300,14 +267,15 @@ class MainScreen(Screen[None]):
         self._refused = words
         self.transcript.reading = NOT_OPEN
         self.conversation.give_back_early()
-        advice = f"What is written stays here. {key_of('send', self.keys)} tries it again."
-        self.tell(words, level="error", advice=advice, topic=REFUSED)
+        advice = f"What is written stays here. {key_of('send', self.bench.keys)} tries it again."
+        self.bench.tell(words, level="error", advice=advice, topic=REFUSED)
 
-    def open_again(self) -> None:
+    @on(Conversation.OpenWanted)
+    def _open_again(self) -> None:
         """Try again to open the session, where the disk refused it."""
-        if self._refused and not self._is_left:
+        if self._refused and not self.bench.is_left:
             self._refused = ""
-            self.solved(REFUSED)
+            self.bench.solved(REFUSED)
             self.transcript.reading = READING
             self._open()
 
@@ -320,12 +288,12 @@ class MainScreen(Screen[None]):
             return True
         self._warned_at = now
         if words:
-            self.tell(
+            self.bench.tell(
                 words, level="error", advice="Do it again to leave without what is not saved."
             )
         else:
             run = "1 command runs" if jobs == 1 else f"{jobs} commands run"
-            self.tell(
+            self.bench.tell(
                 f"{run} in the background and would end with this session.",
                 level="warning",
                 advice="Do it again to end it all; /jobs lists them.",
@@ -338,209 +306,82 @@ class MainScreen(Screen[None]):
         """Run a command of the table; one that needs an argument and has none is begun in the prompt."""
         command = self.commands[name]
         if command.needs_argument and not argument:
-            self.focus_prompt()
-            self.keep(f"/{name} ")
-            self.tell(f"{command.usage}: {command.help}")
-        elif (work := command.handler(self, argument)) is not None:
-            self.start(work, opens=command.opens)
-
-    def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> None:
-        """Carry out what a key, a click or a command has set off, as a task of the session; its failure is told.
-
-        Args:
-            work: that.
-            opens: it opens a screen or a field, which what is typed until then is meant for.
-        """
-        self.conversation.start(work, self.keystrokes.type_ahead.opening() if opens else None)
-
-    @contextmanager
-    def leaving(self) -> Generator[None]:
-        """Hold keys back in this context: for the session that it calls `leave_for` with, or if it calls for none, for this one."""
-        self.keystrokes.type_ahead.leave()
-        self._is_left = False
-        try:
-            yield
-        finally:
-            if not self._is_left:
-                self.keystrokes.type_ahead.stay()
-
-    def leave_for(self, launch: Launch) -> None:
-        """Let another session take the place of this one."""
-        self._is_left = True
-        self.keystrokes.type_ahead.leave()
-        self.post_message(SessionChosen(launch))
-
-    async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
-        """Ask about an operation on the conversation as it is; None also when another operation changes that first."""
-        self._of_line = question
-        try:
-            return await self.ask(question)
-        finally:
-            self._of_line = None
-
-    def _line_changed(self) -> None:
-        self.n_changes += 1
-        question = self._of_line
-        if question is not None and question.is_current:
-            if question.armed:
-                self.tell("The conversation is another one now.", advice="Choose again.")
-            question.dismiss(None)
-
-    async def ask(self, question: Screen[T | None]) -> T | None:
-        """Show a screen over this one; its answer, None where the user stays where they are."""
-        answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
-
-        def take(answer: T | None) -> None:
-            if not answered.done():
-                answered.set_result(answer)
-
-        app_of(self).push_screen(question, take)
-        return await answered
-
-    @property
-    def kimi(self) -> KimiApp:
-        """The app, for what only it can do: other sessions, models and themes."""
-        return cast("KimiApp", app_of(self))
-
-    # --- notices and faults
-
-    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
-        """Show a notice for a few seconds; with a topic, until that is solved; with `more`, several that came at once."""
-        here, there = self.chat_pane, self.timeline_pane
-        if self.timeline_pane.floats and not details.get("topic"):
-            # It would cover what is said in the chat; what stays until solved is there afterwards.
-            here, there = there, here
-        there.solve()
-        self.told.append(here.tell(text, **details))
-
-    def solved(self, topic: str) -> None:
-        """Take the notice of a topic away."""
-        self.chat_pane.solve(topic)
-
-    def _view_broken(self, error: Exception) -> None:
-        """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
-        report_of(self)(error)
-        if self._is_whole:
-            self.conversation.rebuild()
+            self.bench.focus_prompt()
+            self.bench.keep(f"/{name} ")
+            self.bench.tell(f"{command.usage}: {command.help}")
+        elif (work := command.handler(self.parts, argument)) is not None:
+            self.bench.start(work, opens=command.opens)
 
     # --- what the conversation tells
 
-    def draw(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        """Show what happened in chat, timeline and gauge."""
-        from kimi_tui.wire.events import (
-            LineChanged,
-            SteerTaken,
-            ToolResult,
-            TurnBegin,
-            TurnEnd,
-        )
+    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+        """Show a notice for a few seconds."""
+        self.bench.tell(text, level=level, advice=advice)
 
-        self.views.apply(records, live=live)
-        for record in records:
-            event = record.event
-            if isinstance(event, (TurnBegin, SteerTaken)) and event.images:
-                # A rewind, or the arrows, may bring the message back into the prompt.
-                self.kimi.images.with_chips(event.text, event.images)
-        for record in records if live else ():
+    @on(Conversation.Told)
+    def _told(self, told: Conversation.Told) -> None:
+        """Do what follows from what happens, besides that it is drawn."""
+        from kimi_tui.wire.events import LineChanged, ToolResult, TurnBegin, TurnEnd
+
+        for record in told.records:
             if self.first_time_hints is not None:
                 self.first_time_hints.hear(record.event)
             match record.event:
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
-                    self.show_marks()
+                    self._show_marks()
                     # A message that came back to the chat is no longer in the prompt, and the other way round.
-                    text = self._returned.changed(changed, self.prompt.area.message)
+                    text = self.bench.returned.changed(changed, self.prompt.area.message)
                     if text is not None:
                         self.prompt.area.put_sent(text)
-                    self._line_changed()
+                    self.bench.line_changed()
                 case TurnBegin():
-                    self._returned.said()
+                    self.bench.returned.said()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
-                    self.conversation.mark_files_stale()
+                    self.completion.files.mark_stale()
                     self._follow_branch()
                 case _:
                     pass
-        if live and self._reader is not None:
-            self._reader.hear(records)
-
-    def found(self, found: EarlierSession) -> None:
-        """Show what is known of the session, until all of it is there."""
-        self.header.heading = self.header.heading._replace(
-            folder=short(found.folder), branch=found.branch
-        )
-        self.transcript.work_dir = str(found.folder)
-        if found.end:
-            self.views.glance(found.end)
-        else:
-            count = f", {found.n_messages:,} messages" if found.n_messages else ""
-            self.transcript.reading = f"Reading {found.title}{count}"
-
-    def show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
-        """Show at the end of the chat what waits for the session to be open."""
-        if not waiting and not gone:
-            return
-        from kimi_tui.projection.blocks import UserBlock
-        from kimi_tui.wire.events import EventRecord, SteerQueued, SteerTaken
-
-        now = time.time()
-        shown = {block.steer for block in self.transcript.blocks if isinstance(block, UserBlock)}
-        events = [
-            *(SteerTaken(one.id, one.text, withdrawn=True) for one in gone),
-            *(SteerQueued(one.id, one.text) for one in waiting if one.id not in shown),
-        ]
-        self.transcript.apply([EventRecord(0, now, event) for event in events])
-
-    @property
-    def sees_end(self) -> bool:
-        """Whether the end of the conversation is on the screen."""
-        return not self.reading and self.transcript.follows
+        self.reader.hear(told.records)
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
-        if (panel := self.question) is not None:
+        if (panel := self.bench.question) is not None:
             panel.wait_anew()
 
-    def history_told(self) -> None:
-        """The history was read: show all of it."""
-        self.views.timeline.reading = ""
-        self.views.history_told()
-
-    async def redraw(
-        self, records: Sequence[EventRecord], since: Callable[[], Sequence[EventRecord]]
-    ) -> None:
-        """Show these events, and what has happened since, in place of what is shown."""
-        self._is_whole = await self.views.rebuild(records, since)
-
-    def state_changed(self, old: MainState, new: MainState) -> None:
-        """Pass the state on to the parts that draw it."""
-        self.prompt.state = new
-        model = new.model if new.tools or not new.model else f"{new.model} without tools"
-        self.header.heading = self.header.heading._replace(
-            title=new.title or ("" if new.ready else self._opening),
-            mode=new.mode,
-            model=model or self.header.heading.model,
-            unsaved=new.unsaved,
-        )
+    @on(Conversation.StateChanged)
+    def _state_changed(self, event: Conversation.StateChanged) -> None:
+        """Do what follows from another state, besides that prompt and header show it."""
+        old, new = event.old, event.new
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
             if not new.approvals:
-                self.solved(BEHIND)
+                self.bench.solved(BEHIND)
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
         if new.running != old.running:
-            self.follow_prompt()
+            self._follow_prompt()
         if new.ready and not old.ready:
-            self.show_marks()
-        if self._reader is not None:
-            self._reader.tell_news()
-        self._update_footer()
+            self._show_marks()
+        self.reader.tell_news()
+        self.bench.update_footer()
         self._attract(old, new)
+
+    @on(Conversation.FollowUpDue)
+    def _follow_up_due(self, event: Conversation.FollowUpDue) -> None:
+        self.send(event.text)
+
+    @on(Conversation.Suggested)
+    def _suggested(self, event: Conversation.Suggested) -> None:
+        """Put it into the prompt, if that is empty; while the demo plays by itself it is typed and sent."""
+        if not self._demo.takes(event.text) and event.text and not self.prompt.area.text:
+            self.prompt.area.put(event.text)
 
     def _attract(self, old: MainState, new: MainState) -> None:
         """Have the window's title follow, and tell whoever looks elsewhere that the agent asks, or is done."""
-        attention, app = self.kimi.attention, app_of(self)
+        attention, app = self._attention, app_of(self)
         folder = Path(self.transcript.work_dir).name
         attention.follow(
             folder=folder,
@@ -559,29 +400,30 @@ class MainScreen(Screen[None]):
         """What the agent does may change the branch, and others may while it rests."""
         if not self._is_looking:
             self._is_looking = True
-            self.conversation.start(self._look_for_branch())
+            self.bench.start(self._look_for_branch())
 
     async def _look_for_branch(self) -> None:
         self._is_looking = False
         branch = await asyncio.to_thread(branch_of, Path(self.transcript.work_dir))
-        self.header.heading = self.header.heading._replace(branch=branch)
+        header = self.bench.header
+        header.heading = header.heading._replace(branch=branch)
 
-    def show_marks(self) -> None:
+    def _show_marks(self) -> None:
         """Show the names and pins that were kept."""
         soul = self.conversation.soul
         if soul is not None and (soul.bookmarks or soul.pins):
-            self.views.mark(soul.bookmarks, soul.pins)
+            self.bench.views.mark(soul.bookmarks, soul.pins)
 
     # --- what is written in the prompt
 
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
-        self.chat_pane.solve()
+        self.bench.chat_pane.solve()
         if event.chosen:
             self._run_entry(event.chosen)
         elif self._image_input is not None and self._image_input.reads_for(event.text):
-            self.start(self._send_when_read(event.text))
+            self.bench.start(self._send_when_read(event.text))
         else:
             self.send(event.text)
 
@@ -595,13 +437,15 @@ class MainScreen(Screen[None]):
         if not text:
             self.conversation.go_on()
             return
-        if written[0] in "!#" and self.prompt_modes.takes(written):
+        if written[0] in "!#" and self._prompt_modes.takes(written):
             return
         if written.rstrip() == "/":
-            self.tell("A command follows the slash.", advice="The arrows choose one of the list.")
-            self.keep(text)
+            self.bench.tell(
+                "A command follows the slash.", advice="The arrows choose one of the list."
+            )
+            self.bench.keep(text)
             return
-        behind = self._returned.command_behind(text)
+        behind = self.bench.returned.command_behind(text)
         if behind and self.commands.parse(behind).command is not None:
             # The message waits on, for whoever edits it and for an undo, which takes it away again.
             self.prompt.area.put_sent(text.removesuffix(behind).rstrip())
@@ -609,14 +453,14 @@ class MainScreen(Screen[None]):
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
-            self.start(self._send_when_learned(written))
+            self.bench.start(self._send_when_learned(written))
         elif parsed.command is not None:
             self._run_written(parsed.command, parsed.argument, text)
         elif parsed.unknown:
             self._say_unknown(parsed)
-            self.keep(text)
+            self.bench.keep(text)
         else:
-            self.conversation.remember(text)
+            self.bench.remember(text)
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
@@ -625,15 +469,15 @@ class MainScreen(Screen[None]):
         self.send(await self.image_input.settled(written))
 
     async def _learn_commands(self, sent: Sequence[str]) -> None:
-        from kimi_tui.tui.commands import custom
+        from kimi_tui.tui.main.commands import custom
 
         try:
-            await custom.learn(self)
+            await custom.learn(self.parts)
         finally:
             self._learned.set()
             # Of what was sent before: now the commands of files are known, too.
             self._learn_uses(sent)
-        self.follow_prompt()
+        self._follow_prompt()
 
     async def _send_when_learned(self, written: str) -> None:
         await self._learned.wait()
@@ -654,28 +498,28 @@ class MainScreen(Screen[None]):
     def _run_written(self, command: Command, argument: str, text: str) -> None:
         """Run a command that was written; one with words behind it that it does not take stays in the prompt."""
         if argument and not command.argument:
-            self.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
-            self.keep(text)
+            self.bench.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
+            self.bench.keep(text)
             return
         if argument or not command.needs_argument:
-            self.conversation.remember(text)
+            self.bench.remember(text)
             self._learn_uses((text,))
         self.action_command(command.name, argument)
 
     def _say_unknown(self, parsed: ParsedLine) -> None:
         said = f"There is no command /{parsed.unknown}."
         if parsed.meant is not None:
-            self.tell(f"{said} Did you mean /{parsed.meant.name}?", advice=AS_MESSAGE)
+            self.bench.tell(f"{said} Did you mean /{parsed.meant.name}?", advice=AS_MESSAGE)
             return
-        key = key_of("help", self.keys)
+        key = key_of("help", self.bench.keys)
         lists = f"{key} lists all of them." if key else "/help lists all of them."
-        self.tell(said, advice=f"{lists} {AS_MESSAGE}")
+        self.bench.tell(said, advice=f"{lists} {AS_MESSAGE}")
 
     @on(PromptArea.Changed)
     def _typed(self, event: PromptArea.Changed) -> None:
         """A slash opens the menu of commands; whoever writes will want an answer drawn."""
         self.transcript.warm_up()
-        self._look_away()
+        self.reader.look_away()
         area = self.prompt.area
         self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
@@ -684,62 +528,58 @@ class MainScreen(Screen[None]):
             self.first_time_hints.happened("pasted")
         # Unless the cursor was heard of before, which a letter moves as well.
         self._cursor_moved()
-        if self._frame.views is not None:
-            self._frame.views.gauge.to_send = area.chip_tokens
+        if self.bench.frame.views is not None:
+            self.bench.frame.views.gauge.to_send = area.chip_tokens
         if (drafts := self.conversation.drafts) is not None:
             drafts.draft_changed()
+        command = self.commands.argument_of(area.text)
+        if command is not self._begun and command is self.commands["model"]:
+            self.conversation.learn_models()
+        self._begun = command
 
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        if self.completion.is_behind:
-            self.follow_prompt()
+        if self._followed != self.prompt.area.written:
+            self._follow_prompt()
 
-    def follow_prompt(self) -> None:
+    @on(PromptArea.MenuMade)
+    def _menu_made(self, event: PromptArea.MenuMade) -> None:
+        self.bench.chat_pane.put_menu(event.menu)
+
+    @on(FolderFiles.Listed)
+    @on(PromptArea.OffersChanged)
+    def _follow_prompt(self) -> None:
         """Offer what fits the text in the prompt, and say over it what it will be."""
-        self.completion.follow()
-        text, waits = self.prompt.area.text, self.conversation.follow_ups
+        area = self.prompt.area
+        self._followed = area.written
+        area.offer()
+        text, waits = area.text, self.conversation.follow_ups
         is_busy = bool(text) and self.conversation.state.running
         is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
-        if self._prompt_modes or is_busy or waits or is_other or self.completion.is_searching:
-            self.prompt.show_above(self.prompt_modes.waiting(), self.prompt_modes.writing())
-
-    @property
-    def prompt_modes(self) -> PromptModes:
-        """What is written besides messages and commands. Imported when it is first needed."""
-        if self._prompt_modes is None:
-            from kimi_tui.tui.main.prompt_modes import PromptModes
-
-            self._prompt_modes = PromptModes(self)
-        return self._prompt_modes
+        if self._says_above or is_busy or waits or is_other or area.is_searching:
+            self._says_above = True
+            self.prompt.show_above(self._prompt_modes.waiting(), self._prompt_modes.writing())
 
     @property
     def image_input(self) -> ImageInput:
-        """What reads images for the prompt, and for the chat. Imported when it is first needed."""
+        """What reads images for the prompt. Imported when it is first needed."""
         if self._image_input is None:
             from kimi_tui.tui.main.image_input import ImageInput
 
-            self._image_input = ImageInput(self)
+            self._image_input = ImageInput(self.bench)
         return self._image_input
-
-    async def images_of(self, text: str) -> Sequence[Image] | None:
-        """The images that a message names by their chips; None where one is gone, and the user was told so."""
-        return await self.image_input.images_of(text) if in_text(text) else ()
-
-    async def _load_image(self, facts: ImageBlock) -> bytes | None:
-        return await self.image_input.load(facts)
 
     def values(self) -> Values:
         """What may follow the commands now."""
-        timeline = self.views.timeline.model
+        timeline = self.bench.views.timeline.model
         live, lines = timeline.tree.live, timeline.tree.lines
         return self.conversation.values._replace(
             checkpoints=tuple(
                 (str(one.id), one.bookmark or one.words) for one in reversed(live[-OFFERED:])
             ),
             world_lines=tuple(
-                (str(n), self.views.timeline.model.line_name(n))
-                for n in sorted(lines, reverse=True)[:OFFERED]
+                (str(n), timeline.line_name(n)) for n in sorted(lines, reverse=True)[:OFFERED]
             ),
         )
 
@@ -748,14 +588,14 @@ class MainScreen(Screen[None]):
         """From the empty prompt go to the chat; while the agent works, queue what stands there for after the turn."""
         area = self.prompt.area
         if not area.text:
-            self.focus_chat()
+            self.bench.focus_chat()
         elif self.conversation.state.running and area.text.strip():
             self.conversation.follow_up(area.take())
 
     @on(PromptArea.ModeChanged)
     def _mode_changed(self) -> None:
         """The footer names what keys mean now."""
-        self._update_footer()
+        self.bench.update_footer()
 
     @on(PromptArea.PathPasted)
     def _path_pasted(self, event: PromptArea.PathPasted) -> None:
@@ -767,11 +607,11 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.ImageOpened)
     def _chip_opened(self, event: PromptArea.ImageOpened) -> None:
-        self.image_input.open(self.kimi.images[event.chip].facts)
+        self._open_image(self.bench.images[event.chip].facts)
 
     def on_command_menu_clicked(self) -> None:
         """A row of the menu was clicked."""
-        if chosen := self.completion.click():
+        if chosen := self.prompt.area.take_clicked():
             self._run_entry(chosen)
 
     @on(PromptArea.RecallPressed)
@@ -798,113 +638,40 @@ class MainScreen(Screen[None]):
             self.post_message(QuitChosen())
             return
         if event.stops and not self.conversation.stop() and self.prompt.area.text:
-            self.conversation.remember(self.prompt.area.take())
+            self.bench.remember(self.prompt.area.take())
         self._quits_at = time.monotonic()
-        self.tell(f"{event.key} again quits.", topic=QUIT)
+        self.bench.tell(f"{event.key} again quits.", topic=QUIT)
         self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
 
     def _quit_no_more(self, since: float | None = None) -> None:
         """Another key came, or none for long: the next Ctrl+C means what the first one did."""
         if self._quits_at is not None and since in (None, self._quits_at):
             self._quits_at = None
-            self.solved(QUIT)
-
-    # --- what is put into the prompt
-
-    def suggest(self, text: str) -> None:
-        """Put a message into the prompt, if it is empty; while the demo plays by itself it is typed and sent."""
-        if not self._demo.takes(text) and text and not self.prompt.area.text:
-            self.prompt.area.put(text)
-
-    def give_back(self, texts: Sequence[str]) -> None:
-        """Put messages that were not sent into the prompt, before what stands there."""
-        parts = [part for text in (*texts, self.prompt.area.message) if (part := sent_text(text))]
-        # Several are one message, also where the first of them was a command.
-        if len(parts) > 1 and parts[0].startswith(("!", "#", "/")):
-            parts[0] = f" {parts[0]}"
-        self.prompt.area.put_sent(*parts)
-
-    @property
-    def draft(self) -> Draft:
-        """What the user has written and not sent."""
-        searched = self.completion.draft
-        return self.prompt.area.draft if searched is None else searched
+            self.bench.solved(QUIT)
 
     def take_draft(self) -> Draft:
         """The draft, which is meant for another session: here there is none any more."""
-        draft = self.draft
+        draft = self.prompt.area.draft
         self.prompt.area.take()
         return draft
 
-    def give_draft(self, draft: Draft) -> None:
-        """Put a draft into the prompt; where something stands there, Up brings it."""
-        if not draft.text:
-            return
-        if self.prompt.area.text:
-            self.conversation.remember(draft.text)
-        else:
-            self.prompt.area.put_draft(draft)
-
-    def keep(self, text: str) -> None:
-        """Put what was not done back into the prompt; where something was typed meanwhile, Up brings it back."""
-        if self.prompt.area.text:
-            self.conversation.remember(text)
-        else:
-            self.prompt.area.put_sent(text)
-
-    def return_message(self, change: LineChanged | None, text: str) -> None:
-        """Put a message into the prompt that a rewind or a jump left out of the chat; `change` told of that.
-
-        A draft that stood there can be had back with Up.
-        """
-        self.conversation.remember(self.prompt.area.message)
-        self.prompt.area.put_sent(text)
-        if change is not None:
-            self._returned.gave(change, self.prompt.area.message)
-
     # --- the chat, and a world line in its place
-
-    @property
-    def reader(self) -> Reader:
-        """The world line that is read in the place of the chat. Imported when one is read."""
-        if self._reader is None:
-            from kimi_tui.tui.main.reader import Reader
-
-            add_sheets(self, "worldline")
-            self._reader = Reader(self)
-        return self._reader
-
-    @property
-    def reading(self) -> int:
-        """The number of the world line on view; 0 where now is shown."""
-        return self._reader.world_line if self._reader is not None else 0
-
-    @property
-    def question(self) -> ApprovalPanel | None:
-        """The question in the place of the prompt; None where nothing is asked."""
-        return self._approvals.panel
-
-    @property
-    def on_view(self) -> Transcript:
-        """The chat, or the world line in its place."""
-        transcript = self._reader.transcript if self._reader is not None else None
-        return transcript or self.transcript
 
     def on_transcript_checkpoint_clicked(self, event: Transcript.CheckpointClicked) -> None:
         """A checkpoint was chosen in the chat or in a world line on view: preview a rewind, or read its summary."""
         from kimi_tui.soul.rewind import Target
 
         is_now = event.transcript is self.transcript
-        point = self.views.live_point(event.id) if is_now else None
+        point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:
-            self.start(marks.read_summary(self, point.uid), opens=True)
+            self.bench.start(marks.read_summary(self.parts, point.uid), opens=True)
         else:
             target = Target(event.id, 0 if is_now else self.reader.on_view, event.said)
-            self.start(rewind.preview(self, target), opens=True)
+            self.bench.start(rewind.preview(self.parts, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
         """Pin a message of the chat, or no longer."""
-        self.start(marks.pin_message(self, event.uid, event.number))
+        self.bench.start(marks.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
@@ -912,37 +679,34 @@ class MainScreen(Screen[None]):
 
     @on(Transcript.ImageOpened)
     def _image_opened(self, event: Transcript.ImageOpened) -> None:
-        self.image_input.open(event.image)
+        self._open_image(event.image)
+
+    def _open_image(self, facts: ImageBlock) -> None:
+        self.post_message(ImageChosen(facts, partial(self.conversation.load_image, facts)))
 
     @on(Transcript.Copied)
     def _copied(self, event: Transcript.Copied) -> None:
-        # Here, not in the app: posted while a handler of the screen runs (`/copy`), it goes no further than the screen.
+        # Handed on by itself: posted while a handler of the screen runs (`/copy`), it goes no further than the screen.
         event.stop()
-        self.kimi.copy_to_clipboard(event.text, event.words)
+        app_of(self).post_message(Transcript.Copied(event.transcript, event.text, event.words))
 
     @on(Transcript.NothingCopied)
     def _nothing_copied(self, event: Transcript.NothingCopied) -> None:
         event.stop()
-        self.tell(event.words)
+        self.bench.tell(event.words)
 
     @on(Transcript.CopyModeChanged)
     def _copy_mode_changed(self) -> None:
         """The footer lists the keys of the cursor."""
-        self._update_footer()
+        self.bench.update_footer()
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
         self.conversation.rebuild()
 
-    def end_search(self) -> bool:
-        """End the search of what is on view; False where there is none."""
-        is_searched = self.on_view.is_searched
-        self.on_view.end_search()
-        return is_searched
-
     def on_transcript_search_ended(self) -> None:
         """The search is over: the keys go back to where they were, and the footer lists them."""
-        self._go_back(self._search_from)
+        self.bench.leave_search()
         self.on_descendant_focus()
 
     def on_world_line_transcript_action_chosen(
@@ -951,11 +715,13 @@ class MainScreen(Screen[None]):
         """A key of the world line on view."""
         match event.action:
             case "jump":
-                self.start(world_lines.jump_to_chosen(self), opens=True)
+                self.bench.start(world_lines.jump_to_chosen(self.parts), opens=True)
             case "send":
-                self.start(world_lines.send_chosen(self), opens=True)
+                self.bench.start(world_lines.send_chosen(self.parts), opens=True)
             case "compare":
-                self.start(world_lines.compare_with_live(self, self.reading), opens=True)
+                self.bench.start(
+                    world_lines.compare_with_live(self.parts, self.bench.reading), opens=True
+                )
             case _:
                 self.reader.leave(back=True)
 
@@ -963,59 +729,29 @@ class MainScreen(Screen[None]):
 
     def on_timeline_checkpoint_chosen(self, event: Timeline.CheckpointChosen) -> None:
         """Preview a rewind to a row."""
-        self.start(rewind.preview(self, event.target), opens=True)
+        self.bench.start(rewind.preview(self.parts, event.target), opens=True)
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        self._looked = event.prospect
-        self.foresee(event.prospect)
-
-    @contextmanager
-    def foreseen(self, prospect: Prospect) -> Generator[None]:
-        """In this context chat and gauge show what going there would take and leave.
-
-        While the timeline has the keys they go on to follow its selected row, but for a D-Mail: the timeline does not know
-        what that would take.
-        """
-        looked, on_timeline = self._looked, self.timeline_pane.has_keys
-        if on_timeline and not prospect.words_stay:
-            yield
-            return
-        if prospect != self._foreseen:
-            self.foresee(prospect)
-        try:
-            yield
-        finally:
-            # The timeline may have let go of it meanwhile, and the screen may be gone.
-            if self._frame.views is not None:
-                self.foresee(looked if on_timeline and looked is self._looked else None)
-
-    def foresee(self, prospect: Prospect | None) -> None:
-        """Show what would be left of the conversation in chat and gauge, and a world line in place of the chat; None for now."""
-        if prospect is not None or self._foreseen is not None:
-            self.views.foresee(prospect)
-        self._foreseen = prospect
-        soul = self.conversation.soul
-        if prospect is not None and prospect.target.world_line and soul is not None:
-            self.reader.glance(soul, prospect.target.world_line, prospect.target.id)
-        elif self._reader is not None:
-            self._reader.end_glance()
+        self.reader.look(event.prospect)
 
     def on_timeline_row_acted(self, event: Timeline.RowActed) -> None:
         """A key acts on a row; an `id` of -1 is a whole line."""
         target, uid = event.target, event.uid
         if event.action == "read":
-            self.start(world_lines.open_line(self, target.world_line, target.id), opens=True)
+            self.bench.start(
+                world_lines.open_line(self.parts, target.world_line, target.id), opens=True
+            )
         elif event.action == "bookmark" and target.id < 0 and uid:
-            self.start(marks.name_line(self, target.world_line), opens=True)
+            self.bench.start(marks.name_line(self.parts, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
-            self.tell("That needs a step.", advice="Space unfolds the line.")
+            self.bench.tell("That needs a step.", advice="Space unfolds the line.")
         elif event.action == "bookmark":
-            self.start(marks.name_checkpoint(self, target, uid), opens=True)
+            self.bench.start(marks.name_checkpoint(self.parts, target, uid), opens=True)
         elif event.action == "pin":
-            self.start(marks.pin_message(self, uid))
+            self.bench.start(marks.pin_message(self.parts, uid))
         elif event.action == "summary":
-            self.start(marks.read_summary(self, uid), opens=True)
+            self.bench.start(marks.read_summary(self.parts, uid), opens=True)
 
     def on_timeline_undo_pressed(self) -> None:
         """Reverse the newest operation."""
@@ -1031,12 +767,12 @@ class MainScreen(Screen[None]):
 
     def on_timeline_left(self) -> None:
         """The user is done with the timeline."""
-        self._go_back(self._timeline_from)
+        self.bench.leave_timeline()
 
     def on_timeline_filter_changed(self) -> None:
         """The keys of the timeline mean other things while it is filtered."""
-        self.timeline_pane.name_keys()
-        self._update_footer()
+        self.bench.timeline_pane.name_keys()
+        self.bench.update_footer()
 
     # --- where the keys go
 
@@ -1051,126 +787,57 @@ class MainScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
         self.transcript.uncovered()
-        self._look_away()
-        if (panel := self.question) is not None:
-            panel.wait_anew()
-
-    def _look_away(self) -> None:
-        if self._looked is not None and not self.timeline_pane.has_keys:
-            self.views.timeline.look_away()
+        self.reader.look_away()
+        self.woken()
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
-        self.keystrokes.type_ahead.screen_opened()
-
-    def focus_timeline(self) -> None:
-        """Open the timeline and give it the keys; or close it where it has them."""
-        if self.timeline_pane.has_keys:
-            self.return_to_prompt()
-        elif self.views:
-            self._timeline_from, self._chat_from = self.focused, None
-            self.timeline_pane.open()
-
-    def search(self, query: str) -> None:
-        """Look for a text in what is on view; an empty one is asked for."""
-        if not self.on_view.is_searched:
-            self._search_from = self.focused
-        self.timeline_pane.close()
-        self.on_view.begin_search(query)
-
-    def focus_chat(self) -> None:
-        """Give the chat the keys, or the world line in its place: its keys act on the chosen block then."""
-        self._chat_from = None
-        self.timeline_pane.close()
-        self.on_view.enter()
-
-    def read_chat(self, checkpoint_id: int) -> None:
-        """Give the chat the keys, at a checkpoint (-1: at its end)."""
-        # First: what was on view before a row was looked at comes back with this.
-        self.foresee(None)
-        came_from = self.views.timeline if self.timeline_pane.has_keys else None
-        self.focus_chat()
-        self._chat_from = came_from
-        if checkpoint_id < 0:
-            self.transcript.scroll_to_end()
-        else:
-            self.transcript.show_checkpoint(checkpoint_id)
-
-    def focus_prompt(self) -> None:
-        """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
-        panel = self.question
-        if panel is None and self.reading:
-            self.reader.focus()
-        else:
-            # At once: on its way the focus must not come by a neighbour.
-            self.set_focus(panel or self.prompt.area)
-
-    def return_to_prompt(self) -> None:
-        """Close the timeline where it floats, with nothing selected on it, and give the prompt the keys."""
-        if self.timeline_pane.has_keys:
-            self.views.timeline.select(None)
-        self.timeline_pane.close()
-        self.focus_prompt()
-
-    def _go_back(self, came_from: Widget | None) -> None:
-        """Give the keys to what had them before, where that is on view still; else to the prompt."""
-        if came_from is not None and came_from is self.on_view:
-            self.timeline_pane.close()
-            self.set_focus(came_from)
-        elif came_from is not None and came_from is self.views.timeline:
-            self.timeline_pane.open()
-        else:
-            self.return_to_prompt()
-
-    def return_to_now(self) -> None:
-        """Give the prompt the keys, and show the live line where another one was on view."""
-        if not self.reading or not self.reader.leave():
-            self.return_to_prompt()
+        self.bench.type_ahead.screen_opened()
 
     def on_click(self, event: events.Click) -> None:
         """A click in the chat leaves the timeline, where keys act on its rows."""
-        if self.timeline_pane.has_keys and self.transcript.region.contains(
+        if self.bench.timeline_pane.has_keys and self.transcript.region.contains(
             event.screen_x, event.screen_y
         ):
             # Where the timeline floats over the chat, the pointer is on that.
             widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
             if widget is self.transcript:
-                self.return_to_prompt()
+                self.bench.return_to_prompt()
 
     def action_go_round(self, step: int) -> None:
         """Give the keys to the next of prompt, chat and timeline, as far as they are on the screen, or to the one before."""
-        asks = self.question is not None and self.question.has_focus
-        if asks or (self.timeline_pane.has_keys and step < 0):
-            self.focus_chat()
-        elif self.on_view.has_focus and step > 0 and not self.has_class("-overlay"):
-            self.focus_timeline()
+        bench = self.bench
+        asks = bench.question is not None and bench.question.has_focus
+        if asks or (bench.timeline_pane.has_keys and step < 0):
+            bench.focus_chat()
+        elif bench.on_view.has_focus and step > 0 and not self.has_class("-overlay"):
+            bench.focus_timeline()
         else:
-            self.return_to_prompt()
+            bench.return_to_prompt()
 
     def action_escape(self) -> None:
         """Close the menu; from the chat go back to the prompt; there stop what runs.
 
         Twice in an idle, empty prompt: the timeline, to go back to a step.
         """
-        if self.completion.escape():
+        if self.prompt.area.end_offers():
             return
         if self.transcript.has_focus:
-            if not self.end_search():
-                came_from, self._chat_from = self._chat_from, None
-                self._go_back(came_from)
+            if not self.bench.end_search():
+                self.bench.leave_chat()
             return
-        self._look_away()
-        if self.conversation.stop() or (self.reading and self.reader.leave(back=True)):
+        self.reader.look_away()
+        if self.conversation.stop() or self.reader.leave(back=True):
             return
-        if self.end_search():
+        if self.bench.end_search():
             return
         area = self.prompt.area
         now = time.monotonic()
         if not area.has_focus:
-            self.focus_prompt()
+            self.bench.focus_prompt()
         elif not area.text:
             if now - self._escaped_at < TWICE_S:
-                self.focus_timeline()
+                self.bench.focus_timeline()
             self._escaped_at = now
 
     def action_leave_or_copy(self, key: str) -> None:
@@ -1180,8 +847,8 @@ class MainScreen(Screen[None]):
 
     def on_descendant_focus(self) -> None:
         """The footer lists the keys of what has the focus; notices leave the row of a search free."""
-        self.chat_pane.set_class(self.on_view.is_searched, "-searched")
-        self._update_footer()
+        self.bench.chat_pane.set_class(self.bench.on_view.is_searched, "-searched")
+        self.bench.update_footer()
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Pass an answer on."""
@@ -1190,42 +857,8 @@ class MainScreen(Screen[None]):
     def on_approval_panel_too_early(self) -> None:
         """Say why nothing happened, in the question itself."""
         if self.first_time_hints is not None:
-            self.first_time_hints.happened("early", self.question)
+            self.first_time_hints.happened("early", self.bench.question)
 
     def on_approval_panel_keys_changed(self) -> None:
         """The footer lists the keys of the question."""
-        self._update_footer()
-
-    def _update_footer(self) -> None:
-        panel = self.question
-        if panel is not None and (panel.has_focus_within or self.focused is None):
-            self.footer.hints = panel.hints
-            return
-        place = self._place()
-        app = app_of(self)
-        found = hints(place, self.conversation.state, self.keys, glyphs_of(app), time.time())
-        mode = self.prompt.area.mode if place == "prompt" else None
-        if mode is not None:
-            found = (MODES[mode], *found)
-        if mode is not None and (name := self.prompt.area.recording):
-            found = ((f"recording @{name}", "q: end"), *found)
-        self.footer.hints = found
-
-    @property
-    def help_title(self) -> str:
-        """What stands in the help over the keys that count now."""
-        panel = self.question
-        if panel is not None and (panel.has_focus_within or self.focused is None):
-            return "Approvals"
-        return HELP_TITLES.get(self._place(), "")
-
-    def _place(self) -> Place:
-        """Where the keys go."""
-        place: Place = self.timeline_pane.place if self.timeline_pane.has_keys else "prompt"
-        if place == "prompt" and self.on_view.is_searched and not self.prompt.area.has_focus:
-            place = "matches" if self.on_view.has_focus else "search"
-        elif self.reading and place == "prompt":
-            place = "line"
-        elif place == "prompt" and self.transcript.has_focus:
-            place = "chat"
-        return "copy" if self.on_view.is_copying else place
+        self.bench.update_footer()

@@ -192,7 +192,7 @@ def _end(session: Session) -> Sequence[EventRecord]:
     try:
         end = end_of_record(session)
         if not end:
-            from kimi_tui.soul.history import end_of_context
+            from kimi_tui.soul.rebuilt_history import end_of_context
 
             end = end_of_context(session)
         import_for(end)

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from textual._text_area_theme import TextAreaTheme
     from textual.document._document import Location
 
-    from kimi_tui.tui.main.completion import Completion
+    from kimi_tui.tui.prompt.completion import Completion, Written
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.tui.prompt.image_chips import ImageChips
+    from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
     from kimi_tui.tui.prompt.vim import Mode, VimKeys
 
 HELD_S = 0.7
@@ -192,6 +193,16 @@ class PromptArea(TextArea):
             super().__init__()
             self.chip = chip
 
+    class MenuMade(Message):
+        """Something is offered for the first time: the menu is to stand over the field."""
+
+        def __init__(self, menu: CommandMenu) -> None:
+            super().__init__()
+            self.menu = menu
+
+    class OffersChanged(Message):
+        """What is offered for what stands here, or said over it, may be other by now."""
+
     class ModeChanged(Message):
         """Keys mean something else now, as in vim."""
 
@@ -215,6 +226,8 @@ class PromptArea(TextArea):
         self.past: History | None = None
         self.images: ImageChips | None = None
         self.completion: Completion | None = None
+        self._before_search: Draft | None = None
+        """What stood here before what was sent was searched; None while it is not."""
         self._vim: VimKeys | None = None
         self._mode: tuple[Mode | None, str] = (None, "")
         """The mode that was told last, and the macro that was recorded then."""
@@ -320,37 +333,13 @@ class PromptArea(TextArea):
         """Replace what stands in the field; it cannot be undone."""
         super().load_text(text)
         if self._vim is not None:
-            self._vim.replaced()
-
-    def change(self, text: str) -> None:
-        """Make this of what stands in the field, as one change that can be undone."""
-        before = self.text
-        if text == before:
-            return
-        start, most = 0, min(len(text), len(before))
-        while start < most and text[start] == before[start]:
-            start += 1
-        end = 0
-        while end < most - start and text[-1 - end] == before[-1 - end]:
-            end += 1
-        self.history.checkpoint()
-        self.replace(
-            text[start : len(text) - end],
-            self.place_in(before, start),
-            self.place_in(before, len(before) - end),
-            maintain_selection_offset=False,
-        )
-        self.history.checkpoint()
-
-    @staticmethod
-    def place_in(text: str, at: int) -> Location:
-        """Row and column of a character of a text."""
-        return text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1
+            self._vim.replaced(self.chips)
+            self.mode_changed()
 
     def write(self, text: str) -> None:
         """Take a text that was typed elsewhere and is meant for here; what follows is written, too."""
         if self._vim is not None:
-            self._vim.write()
+            self._vim.write(self.chips)
             self.mode_changed()
         self.insert(text)
 
@@ -361,10 +350,28 @@ class PromptArea(TextArea):
         if on and self._vim is None:
             from kimi_tui.tui.prompt.vim import VimKeys
 
-            self._vim = VimKeys(self)
+            self._vim = VimKeys(self, self.chips)
         elif not on:
             self._vim = None
         self.mode_changed()
+
+    def _takes_vim(self, event: events.Key) -> bool:
+        """Whether a key is a command of vim, and was carried out."""
+        vim = self._vim
+        if vim is None:
+            return False
+        is_choosing, is_searching = self._is_choosing, self.is_searching
+        outcome = vim.takes(event, self.chips, is_choosing=is_choosing, is_searching=is_searching)
+        if outcome == "write":
+            self.write("/")  # so that `:q` does what it does in vim, and resumes no turn
+        elif outcome == "earlier":
+            self.action_earlier()
+            vim.follow(self.chips)
+        elif outcome == "later":
+            self.action_later()
+            vim.follow(self.chips)
+        self.mode_changed()
+        return bool(outcome)
 
     @property
     def mode(self) -> Mode | None:
@@ -422,6 +429,8 @@ class PromptArea(TextArea):
     @property
     def draft(self) -> Draft:
         """What the user has written here and not sent; what was sent before and is only looked at is none."""
+        if self._before_search is not None:
+            return self._before_search
         text = self.past.draft if self.past is not None and self.is_recalled else self.text
         return Draft(text, {chip: kept for chip, kept in self._pastes.items() if chip in text})
 
@@ -446,7 +455,7 @@ class PromptArea(TextArea):
                 del self._sent[next(iter(self._sent))]
         self._pastes.clear()
         if self._vim is not None:
-            self._vim.write()
+            self._vim.write(self.chips)
         self.load_text("")
         if self._vim is not None:
             self.mode_changed()
@@ -469,8 +478,7 @@ class PromptArea(TextArea):
             event.stop()
             event.prevent_default()
             return
-        is_taken = self._vim is not None and self._vim.takes(event)
-        if is_taken or self._takes_chip(event.key, writes=writes):
+        if self._takes_vim(event) or self._takes_chip(event.key, writes=writes):
             event.stop()
             event.prevent_default()
             return
@@ -502,12 +510,7 @@ class PromptArea(TextArea):
 
     def _ends_offers(self, key: str) -> bool:
         """Whether a key, which is the screen's, is about what is offered for what stands here."""
-        offered = self.completion
-        return (
-            key == "escape"
-            and offered is not None
-            and (offered.is_searching or offered.is_choosing)
-        )
+        return key == "escape" and (self.is_searching or self._is_choosing)
 
     async def _on_paste(self, event: events.Paste) -> None:
         from kimi_tui.foreign_text import clean_pasted
@@ -607,12 +610,12 @@ class PromptArea(TextArea):
         if self._is_answer:
             self.post_message(self.Sent(self.text))
             return
-        offered = self.completion
-        if offered is not None and (offered.take() or offered.is_searching):
+        if self._take_offer() or self.is_searching:
             return
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
-        chosen = offered.pick() if offered is not None else ""
+        command = self.completion.command if self.completion is not None else None
+        chosen = command.name if command is not None else ""
         self.post_message(self.Sent(self.take(), chosen))
 
     def action_newline(self) -> None:
@@ -693,7 +696,7 @@ class PromptArea(TextArea):
 
     def action_earlier(self) -> None:
         """The line above, or from the first one what was sent before."""
-        if self.completion is not None and self.completion.choose(-1):
+        if self._choose(-1):
             return
         if self.cursor_location[0] > 0 or self._is_wrapped_above():
             self.action_cursor_up()
@@ -704,7 +707,7 @@ class PromptArea(TextArea):
 
     def action_later(self) -> None:
         """The line below, or from the last one what was sent after."""
-        if self.completion is not None and self.completion.choose(1):
+        if self._choose(1):
             return
         past = self.past
         at_end = self.cursor_location[0] == self.document.line_count - 1
@@ -748,8 +751,117 @@ class PromptArea(TextArea):
 
     def action_complete(self) -> None:
         """Complete what is being typed."""
-        if self.completion is None or not self.completion.complete():
+        if self._take_offer():
+            return
+        words = self.completion.written_out if self.text and self.completion is not None else ""
+        if words:
+            self.put(words)
+        else:
             self.post_message(self.TabPressed())
+
+    # --- what is offered
+
+    @property
+    def written(self) -> Written:
+        """What stands here, for what may be offered for it."""
+        from kimi_tui.tui.prompt.completion import Written
+
+        sent = self.past.entries if self.is_searching and self.past is not None else ()
+        return Written(
+            self.text, self.typed, self.selection, self.is_recalled, self.is_searching, sent
+        )
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether what is typed looks for what was sent before."""
+        return self._before_search is not None
+
+    @property
+    def _is_choosing(self) -> bool:
+        return self.completion is not None and self.completion.is_choosing
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether for what stands here nothing was offered yet."""
+        return self.completion is not None and self.completion.is_behind(self.written)
+
+    def offer(self) -> None:
+        """Offer what fits what stands here now."""
+        offered = self.completion
+        if offered is not None and offered.follow(self.written) and offered.menu is not None:
+            self.post_message(self.MenuMade(offered.menu))
+
+    def _keep_up(self) -> None:
+        if self.is_behind:
+            self.offer()
+
+    def _choose(self, step: int) -> bool:
+        self._keep_up()
+        return self.completion is not None and self.completion.choose(step)
+
+    def _take_offer(self) -> bool:
+        """Put the chosen file, or what was sent before, here; False where it stands here, or none is chosen."""
+        if self.completion is None:
+            return False
+        self._keep_up()
+        offer = self.completion.taken(self.written)
+        if offer is not None:
+            self._put_offer(offer)
+        return offer is not None
+
+    def _put_offer(self, offer: MenuOffer) -> None:
+        """Put an offer here: in the place of the path that is being typed, else of all of it."""
+        from kimi_tui.tui.prompt.completion import typed_mention
+
+        row, column = self.selection.end
+        found = typed_mention(self.typed)
+        if offer.is_path and found is not None:
+            self.replace(offer.text, (row, found[0]), (row, column))
+            self.move_cursor((row, found[0] + len(offer.text)))
+            if may_be_path(offer.shown):
+                self.post_message(self.PathPasted(offer.text.rstrip(), offer.shown))
+        elif self.is_searching:
+            self._before_search = None
+            self.put_sent(offer.text)
+            self.offer()
+        else:
+            self.put(offer.text)
+
+    def take_clicked(self) -> str:
+        """The row of the menu under the pointer was chosen: the name of the command to run, which stands here no more, or empty."""
+        offered = self.completion
+        if offered is not None and offered.offer is not None:
+            self._put_offer(offered.offer)
+        elif offered is not None and offered.command is not None:
+            name = offered.command.name
+            self.take()
+            return name
+        return ""
+
+    def search_sent(self) -> bool:
+        """Begin to search what was sent in this folder; False while that is done: then the one before is chosen."""
+        if self.is_searching:
+            self._choose(1)
+            return False
+        self._before_search = self.draft
+        self.put("")
+        self.write("")
+        if self.completion is not None:
+            self.completion.open()
+        self.offer()
+        return True
+
+    def end_offers(self) -> bool:
+        """End the search of what was sent, or close the menu; False where there is neither."""
+        if self._before_search is not None:
+            draft, self._before_search = self._before_search, None
+            self.put_draft(draft)
+            self.offer()
+            return True
+        if self._is_choosing and self.has_focus and self.completion is not None:
+            self.completion.close(self.text)
+            return True
+        return False
 
     @property
     def is_recalled(self) -> bool:

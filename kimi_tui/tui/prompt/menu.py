@@ -1,6 +1,6 @@
 """A list to choose from with the arrows, and the command palette.
 
-Over the prompt it lists commands, values behind one, files, or what was sent before; `main.completion` says what, and when.
+Over the prompt it lists commands, values behind one, files, or what was sent before; `completion.py` says what, and when.
 """
 
 from __future__ import annotations

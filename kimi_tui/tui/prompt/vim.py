@@ -19,14 +19,18 @@ from kimi_tui.tui.keyboard import CHORDS
 from kimi_tui.tui.prompt.vim_text import WHOLES, Kind, TextRange, VimText
 
 if TYPE_CHECKING:
-    from textual import events
+    from collections.abc import Collection
 
-    from kimi_tui.tui.prompt.area import PromptArea
+    from textual import events
+    from textual.document._document import Location
+    from textual.widgets import TextArea
 
 
 Mode = Literal["insert", "replace", "normal", "visual", "lines"]
 Outcome = Literal["", "earlier", "later", "escape"]
 """What a key asks of whoever has the text: another one of what was sent, or what Esc does where nothing is under way."""
+Taken = Literal["", "done", "earlier", "later", "write"]
+"""Of a key: not a command; carried out; asks for another one of what was sent; is a slash, to be written."""
 _Keys = Generator[None, str, None]
 
 END_OF_LINE = 1 << 30
@@ -1055,20 +1059,22 @@ _OPERATORS = ("d", "c", "y", *_CASES)
 
 
 class VimKeys:
-    """Feeds the keys of a prompt to `Vim`, and shows its state in the field.
+    """Feeds the keys of a text field to `Vim`, and shows its state there.
 
     Args:
-        area: the field.
+        field: that.
+        chips: what may stand in it and is one character to vim, as it is written.
     """
 
-    def __init__(self, area: PromptArea) -> None:
-        self._area = area
+    def __init__(self, field: TextArea, chips: Collection[str]) -> None:
+        self._field = field
+        self._chips = chips
         self._vim = Vim()
         self._wholes: dict[str, str] = {}
         """The characters that stand for chips."""
         self._shown: tuple[str, Selection] | None = None
         """What stands in the field since the last command."""
-        self._take_over()
+        self._take_over(chips)
 
     @property
     def mode(self) -> Mode:
@@ -1088,84 +1094,92 @@ class VimKeys:
         start, end = self._vim.selected
         return self._written(self._vim.text[start:end])
 
-    def replaced(self) -> None:
+    def replaced(self, chips: Collection[str]) -> None:
         """Another text was put into the field."""
-        self._take_over()
+        self._take_over(chips)
         self._vim.forget()
-        self._area.mode_changed()
 
-    def write(self) -> None:
+    def write(self, chips: Collection[str]) -> None:
         """What comes next is written."""
         if self.mode != "insert":
-            self._take_over()
+            self._take_over(chips)
             self._vim.begin_insert()
             self._shown = None
 
-    def takes(self, event: events.Key) -> bool:
-        """Whether a key is a command, and was carried out."""
-        area, vim, key = self._area, self._vim, event.key
-        offered = area.completion
-        is_choosing = offered is not None and offered.is_choosing
-        is_searching = offered is not None and offered.is_searching
+    def takes(
+        self, event: events.Key, chips: Collection[str], *, is_choosing: bool, is_searching: bool
+    ) -> Taken:
+        """Carry out a key that is a command.
+
+        Args:
+            event: the key.
+            chips: what may stand in the field.
+            is_choosing: something is offered for what stands there, and has the arrows and Esc.
+            is_searching: what stands there is looked for.
+
+        Returns:
+            What it was taken as, or that it was not.
+        """
+        field, vim, key = self._field, self._vim, event.key
         if self.mode in ("insert", "replace"):
             # Most terminals send Esc and a letter right behind it as that letter with Alt.
             letter = event.character if key.startswith("alt+") and event.is_printable else None
             if is_choosing or is_searching or not (letter or key == "escape"):
-                return self.mode == "replace" and self._types_over(event)
-            self._take_over()
+                return self._type_over(event, chips) if self.mode == "replace" else ""
+            self._take_over(chips)
             vim.leave_insert()
             self._act(letter)
-            return True
+            return "done"
         typed = event.character if event.is_printable and not key.startswith(CHORDS) else None
         if is_choosing and (key in ("up", "down", "escape")):
-            return False
-        if typed in WRITTEN and not area.text:
-            self.write()
-            return False
-        if typed == ":" and not area.text:
-            area.write("/")  # so that `:q` does what it does in vim, and resumes no turn
-            return True
+            return ""
+        if typed in WRITTEN and not field.text:
+            self.write(chips)
+            return ""
+        if typed == ":" and not field.text:
+            return "write"
         if typed is None and key not in NAMED and key not in ("escape", "ctrl+r"):
-            return False
-        if self._shown != (area.text, area.selection):
-            self._take_over()
+            return ""
+        if self._shown != (field.text, field.selection):
+            self._take_over(chips)
         return self._act(key if key in NAMED or typed is None else typed)
 
-    def _types_over(self, event: events.Key) -> bool:
-        """Whether a key was written in replace mode."""
-        area, key = self._area, event.key
+    def _type_over(self, event: events.Key, chips: Collection[str]) -> Taken:
+        """Write a key in replace mode."""
+        field, key = self._field, event.key
         typed = event.character if event.is_printable and not key.startswith(CHORDS) else None
-        if not (typed or key == "backspace") or (typed in WRITTEN and not area.text):
-            return False  # a new line takes no character's place: the field begins it
-        if self._shown != (area.text, area.selection):
-            self._take_over()
+        if not (typed or key == "backspace") or (typed in WRITTEN and not field.text):
+            return ""  # a new line takes no character's place: the field begins it
+        if self._shown != (field.text, field.selection):
+            self._take_over(chips)
         return self._act(typed or key)
 
-    def _act(self, key: str | None) -> bool:
-        """Carry out a key and show what came of it; False for one that is left to others."""
+    def _act(self, key: str | None) -> Taken:
+        """Carry out a key and show what came of it."""
         outcome = self._vim.press(key) if key else ""
         if outcome == "escape":
-            return False
-        if outcome == "earlier":
-            self._area.action_earlier()
-            self._take_over()
-        elif outcome == "later":
-            self._area.action_later()
-            self._take_over()
+            return ""
+        if outcome:
+            return outcome
         self._show()
-        return True
+        return "done"
+
+    def follow(self, chips: Collection[str]) -> None:
+        """Take over what the field holds since a command asked for something else to stand there."""
+        self._take_over(chips)
+        self._show()
 
     # --- the field and the model
 
-    def _take_over(self) -> None:
+    def _take_over(self, chips: Collection[str]) -> None:
         """Have the model hold what stands in the field."""
-        area = self._area
-        for chip in area.chips:
+        field, self._chips = self._field, chips
+        for chip in chips:
             self._wholes.setdefault(chip, chr(WHOLES + len(self._wholes)))
-        text = area.text
-        row, column = area.selection.end
+        text = field.text
+        row, column = field.selection.end
         at = sum(len(line) + 1 for line in text.split("\n")[:row]) + column
-        for chip in area.chips:
+        for chip in chips:
             start = text.find(chip)
             if 0 <= start < at < start + len(chip):
                 at = start
@@ -1174,7 +1188,7 @@ class VimKeys:
 
     def _folded(self, text: str) -> str:
         for chip, char in self._wholes.items():
-            if chip in self._area.chips:
+            if chip in self._chips:
                 text = text.replace(chip, char)
         return text
 
@@ -1186,9 +1200,9 @@ class VimKeys:
 
     def _show(self) -> None:
         """Have the field show what the model holds."""
-        area, vim = self._area, self._vim
+        field, vim = self._field, self._vim
         text = self._written(vim.text)
-        area.change(text)
+        self._change(text)
         at = len(self._written(vim.text[: vim.at]))
         first = last = at
         if vim.mode in ("visual", "lines"):
@@ -1198,7 +1212,32 @@ class VimKeys:
                 first, last = (start, end) if vim.at >= vim.anchor else (end, start)
             else:
                 first = start if vim.at >= vim.anchor else end
-        area.selection = Selection(area.place_in(text, first), area.place_in(text, last))
-        area.record_cursor_width()
-        self._shown = (area.text, area.selection)
-        area.mode_changed()
+        field.selection = Selection(_place_in(text, first), _place_in(text, last))
+        field.record_cursor_width()
+        self._shown = (field.text, field.selection)
+
+    def _change(self, text: str) -> None:
+        """Make this of what stands in the field, as one change that can be undone."""
+        field = self._field
+        before = field.text
+        if text == before:
+            return
+        start, most = 0, min(len(text), len(before))
+        while start < most and text[start] == before[start]:
+            start += 1
+        end = 0
+        while end < most - start and text[-1 - end] == before[-1 - end]:
+            end += 1
+        field.history.checkpoint()
+        field.replace(
+            text[start : len(text) - end],
+            _place_in(before, start),
+            _place_in(before, len(before) - end),
+            maintain_selection_offset=False,
+        )
+        field.history.checkpoint()
+
+
+def _place_in(text: str, at: int) -> Location:
+    """Row and column of a character of a text."""
+    return text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1

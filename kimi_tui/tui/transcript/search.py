@@ -1,8 +1,8 @@
 """Searching the transcript: what matches, how many matches each block holds, and going from one to the next.
 
 A match is looked for in what the user reads (rows, unfolded), not in its source: `**so**` is found as `so`. Counting is
-a generator that gives way often, so that the search of a huge conversation holds up no key. Imported with the first
-search.
+a generator that gives way often, so that the search of a huge conversation holds up no key. What is found is told to the
+widget that is searched in messages, and that shows it. Imported with the first search.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.message import Message
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -30,7 +32,6 @@ from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
     from kimi_tui.tui.painter import Painter
-    from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.transcript.viewport import Flow, View
 
 import re
@@ -421,14 +422,33 @@ class Search:
     """A search that is under way: its bar, the marks in the rows, and the match that was gone to.
 
     Args:
-        transcript: what is searched.
+        searched: the widget whose rows are searched; it gets the messages, and no other one does.
+        blocks: what it shows.
+        flow: where these stand; None where there is none yet.
 
     Attributes:
+        searched: as above.
         found: how far it is.
     """
 
-    def __init__(self, transcript: Transcript) -> None:
-        self._transcript = transcript
+    class Reached(Message, bubble=False):
+        """A match is to be shown: `blocks_to_toggle` are folded or unfolded for it, then `reach` says where it is.
+
+        `steps` where the user went to it from another one.
+        """
+
+        def __init__(self, place: FoundMatch, *, steps: bool) -> None:
+            super().__init__()
+            self.place = place
+            self.steps = steps
+
+    class Left(Message, bubble=False):
+        """The user is done with the search."""
+
+    def __init__(self, searched: ScrollView, blocks: Sequence[Block], flow: Flow | None) -> None:
+        self.searched = searched
+        self._blocks = blocks
+        self._flow = flow
         self._bar = SearchBar(self)
         self.found = SearchCount()
         self._finder: Finder | None = None
@@ -438,16 +458,11 @@ class Search:
         self._scanning: Worker[None] | None = None
         self._changed = False
 
-    @property
-    def transcript(self) -> Transcript:
-        """What is searched."""
-        return self._transcript
-
     def open(self, query: str = "") -> None:
         """Show the bar under the rows and give it the keys; a query that is given is looked for at once."""
-        pane = self._transcript.parent
+        pane = self.searched.parent
         if not self._bar.is_attached and isinstance(pane, Widget):
-            add_sheets(self._transcript, "search")
+            add_sheets(self.searched, "search")
             pane.mount(self._bar)
             pane.add_class("-searched")
         self._bar.ask(query)
@@ -456,25 +471,29 @@ class Search:
         """Take the bar and the marks away; what was gone to stays on view."""
         self._stop_scanning()
         self._finder = None
-        if isinstance(self._transcript.parent, Widget):
-            self._transcript.parent.remove_class("-searched")
+        if isinstance(self.searched.parent, Widget):
+            self.searched.parent.remove_class("-searched")
         self._bar.remove()
 
     def look_for(self, query: str) -> None:
         """Look for another text, from where the user was when the search began."""
-        old, flow = self._finder, self._transcript.flow
+        old, flow = self._finder, self._flow
         if old is not None and old.query == query:
             return
         if self._origin is None and flow is not None:
-            index, row = flow.find(self._transcript.top)
+            index, row = flow.find(round(self.searched.scroll_y))
             gap = flow.views[index].gap if flow.views else 0
             self._origin = Origin(index, max(0, row - gap))
         self._finder = Finder(query) if old is None else old.refined(query)
-        self._transcript.refresh_rows()
+        self.searched.refresh()
         self._scan(TYPING_S, goes=True)
 
-    def content_changed(self) -> None:
-        """What is searched is not what it was."""
+    def content_changed(self, blocks: Sequence[Block], flow: Flow) -> None:
+        """What is searched is not what it was, but this."""
+        self._blocks, self._flow = blocks, flow
+        self._scan_again()
+
+    def _scan_again(self) -> None:
         if self._finder is None:
             return
         self._changed = True
@@ -484,12 +503,12 @@ class Search:
     def resized(self) -> None:
         """Rows are wrapped anew."""
         self._find_match_again()
-        self.content_changed()
+        self._scan_again()
 
     # Counting
 
     def _tell(self, finder: Finder) -> None:
-        self.found = finder.told(self._transcript.blocks)
+        self.found = finder.told(self._blocks)
         self._bar.show(self.found)
 
     def _stop_scanning(self) -> None:
@@ -499,8 +518,8 @@ class Search:
 
     def _scan(self, wait_s: float, *, goes: bool) -> None:
         self._stop_scanning()
-        work = reported(self._transcript, partial(self._scan_all, wait_s, goes=goes))
-        self._scanning = self._transcript.run_worker(work, group="search")
+        work = reported(self.searched, partial(self._scan_all, wait_s, goes=goes))
+        self._scanning = self.searched.run_worker(work, group="search")
 
     async def _scan_all(self, wait_s: float, *, goes: bool) -> None:
         try:
@@ -518,13 +537,16 @@ class Search:
             await asyncio.sleep(wait_s)
             self._changed = False
             tells_at = until = 0.0
-            transcript = self._transcript
             origin = self._origin or self._origin_at(None)
-            for place in finder.scan(transcript.blocks, transcript.room(), origin):
+            # Without a flow there is no block either.
+            scan = (
+                finder.scan(self._blocks, self._flow.room, origin) if self._flow is not None else ()
+            )
+            for place in scan:
                 if place is not None and goes:
                     goes = False
                     await self._make_whole(place)
-                    self._go_to(place)
+                    self.searched.post_message(self.Reached(place, steps=False))
                 if (now := time.perf_counter()) >= until:
                     if now >= tells_at:
                         self._tell(finder)
@@ -545,59 +567,69 @@ class Search:
 
     def go(self, step: int) -> None:
         """Go to the match below (1) or above (-1), round the ends."""
-        finder, flow = self._finder, self._transcript.flow
+        finder, flow = self._finder, self._flow
         if finder is None or flow is None:
             return
-        place = finder.next(self._transcript.blocks, step)
+        place = finder.next(self._blocks, step)
         if place is None:
             return
+        # The next key goes on from there.
+        finder.current, finder.match = place, ()
         index = flow.index_of_key(place.key)
         if index is not None and flow.views[index].late is not None:
-            # The next key goes on from there.
-            finder.current = place
-            work = reported(self._transcript, partial(self._go_when_whole, finder, place))
-            self._transcript.run_worker(work, group="match", exclusive=True)
+            work = reported(self.searched, partial(self._go_when_whole, finder, place))
+            self.searched.run_worker(work, group="match", exclusive=True)
         else:
-            self._gone(finder, place)
+            self.searched.post_message(self.Reached(place, steps=True))
 
     async def _go_when_whole(self, finder: Finder, place: FoundMatch) -> None:
         await self._make_whole(place)
         if finder is self._finder:
-            self._gone(finder, place)
+            self.searched.post_message(self.Reached(place, steps=True))
 
     async def _make_whole(self, place: FoundMatch) -> None:
         """Have all rows of the block that holds a match, in slices: of a flood most were never seen."""
-        flow = self._transcript.flow
+        flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is not None and index is not None:
             await in_slices(flow.whole_in_steps(flow.views[index]), SLICE_S)
 
-    def _gone(self, finder: Finder, place: FoundMatch) -> None:
-        self._go_to(place)
-        # A query that is changed now is looked for from here on.
-        flow = self._transcript.flow
-        self._origin = self._origin_at(flow.index_of_key(place.key) if flow is not None else None)
-        self._tell(finder)
-
-    def _go_to(self, place: FoundMatch) -> None:
-        """Show a match, and unfold the block that hides it; what was unfolded for the one before is folded again."""
-        finder, transcript, flow = self._finder, self._transcript, self._transcript.flow
+    def blocks_to_toggle(self, place: FoundMatch) -> list[Block]:
+        """What is folded and unfolded to show a match: what was unfolded for the one before, and what hides this one."""
+        flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
-        if finder is None or flow is None or index is None:
-            return
-        transcript.finish_motion()
+        if flow is None or index is None:
+            return []
         block = flow.views[index].block
         opened, self._opened = self._opened, None
         if opened is block:
             self._opened = block
-        elif opened is not None and opened.unfolded and flow.index_of_key(opened.key) is not None:
-            transcript.toggle_fold(opened)
+        is_there = opened is not None and flow.index_of_key(opened.key) is not None
+        toggled = (
+            [opened] if opened and opened is not block and opened.unfolded and is_there else []
+        )
         if self._hides(flow, index, place):
-            transcript.toggle_fold(block)
+            toggled.append(block)
             self._opened = block
+        return toggled
+
+    def reach(self, event: Reached) -> tuple[int, int] | None:
+        """Make a match the current one; the index of its block, and its row of that. None where there is no such block."""
+        finder, flow, place = self._finder, self._flow, event.place
+        index = flow.index_of_key(place.key) if flow is not None else None
+        if finder is None or flow is None:
+            return None
+        if index is None:
+            # Another conversation is shown since it was found.
+            self._scan(AGAIN_S, goes=True)
+            return None
         finder.current = place
         finder.match = self._match(flow, index, place)
-        transcript.show_match(index, finder.match[0].row if finder.match else 0)
+        if event.steps:
+            # A query that is changed now is looked for from here on.
+            self._origin = self._origin_at(index)
+        self._tell(finder)
+        return index, finder.match[0].row if finder.match else 0
 
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
         """Whether a match is not among the rows of its block as they are."""
@@ -630,13 +662,13 @@ class Search:
 
     def _find_match_again(self) -> None:
         """Rows have changed: the current match may stand elsewhere in its block."""
-        finder, flow = self._finder, self._transcript.flow
+        finder, flow = self._finder, self._flow
         place = finder.current if finder is not None else None
         if finder is None or flow is None or place is None:
             return
         index = flow.index_of_key(place.key)
         finder.match = self._match(flow, index, place) if index is not None else ()
-        self._transcript.refresh_rows()
+        self.searched.refresh()
 
     # Painting
 
@@ -759,14 +791,14 @@ class SearchBar(Horizontal):
     def action_page(self, direction: int) -> None:
         """Scroll what is searched."""
         if direction < 0:
-            self._search.transcript.action_page_up()
+            self._search.searched.action_page_up()
         else:
-            self._search.transcript.action_page_down()
+            self._search.searched.action_page_down()
 
     def action_to_text(self) -> None:
         """Give the rows the keys."""
-        self._search.transcript.focus()
+        self._search.searched.focus()
 
     def action_end(self) -> None:
         """End the search."""
-        self._search.transcript.end_search()
+        self._search.searched.post_message(Search.Left())

@@ -714,7 +714,7 @@ class Transcript(ScrollView, can_focus=True):
             self._refresh_from(viewport.flow, first)
         self._count_down(model)
         if self._search is not None:
-            self._search.content_changed()
+            self._search.content_changed(model.blocks, viewport.flow)
 
     def _take_position(self, viewport: Viewport) -> None:
         """Take over the height of the content and the first visible row, without a layout of the screen."""
@@ -1747,8 +1747,23 @@ class Transcript(ScrollView, can_focus=True):
         if self._search is None:
             from kimi_tui.tui.transcript.search import Search
 
-            self._search = Search(self)
+            self._search = Search(self, self.blocks, self.flow)
         self._search.open(query)
+
+    def on_search_reached(self, event: Search.Reached) -> None:
+        """Show a match that was gone to, and unfold the block that hides it."""
+        search = self._search
+        if search is None:
+            return
+        self.finish_motion()
+        for block in search.blocks_to_toggle(event.place):
+            self.toggle_fold(block)
+        if (place := search.reach(event)) is not None:
+            self.show_match(*place)
+
+    def on_search_left(self) -> None:
+        """The user is done with it."""
+        self.end_search()
 
     def end_search(self) -> None:
         """Take the bar and the marks away; what was gone to stays on view."""

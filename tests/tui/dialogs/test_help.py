@@ -15,13 +15,13 @@ from textual.selection import SELECT_ALL
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import choices
-from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.dialogs.help import PLACES, HelpScreen, sections
 from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen, ModelScreen
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.keyboard import key_name
+from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.hints import HELP_TITLES, hints
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.prompt.area import PromptArea

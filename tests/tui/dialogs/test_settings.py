@@ -52,6 +52,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         assert read_config(file).dmail.review
         # Another session is started with it.
         assert one.app.launch.config.dmail.review
+        assert one.screen.conversation.new_launch().config.dmail.review
         await one.pilot.press("delete")
         await one.until(lambda: not read_config(file).dmail.review)
         # A number that is none leaves the file as it is; one that is kept is shown.
@@ -138,7 +139,7 @@ async def test_picture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # No engine, whose figures would stand behind it.
-    monkeypatch.setattr(MainScreen, "_open", lambda self: self.views)
+    monkeypatch.setattr(MainScreen, "_open", lambda self: self.bench.views)
     monkeypatch.setenv("HOME", str(home))
     config = Config(theme="light" if size == (80, 24) else "dark", reduced_motion=True)
     choice = Choice("test", "http://127.0.0.1:9/v1", "kimi-test")

@@ -70,9 +70,12 @@ async def test_a_draft_is_kept_with_its_chips_and_goes_when_it_is_sent(home: Pat
             assert stat.S_IMODE(kept.stat().st_mode) == 0o600
             # What was sent before and is only looked at is no draft; nor is what it is searched with.
             await one.pilot.press("home", "up")
-            assert (area.text, one.screen.draft.text) == ("hello", "see [Pasted 30 lines]")
+            assert (area.text, one.screen.prompt.area.draft.text) == (
+                "hello",
+                "see [Pasted 30 lines]",
+            )
             await one.pilot.press("ctrl+r", *"xyz")
-            assert one.screen.draft.text == "see [Pasted 30 lines]"
+            assert one.screen.prompt.area.draft.text == "see [Pasted 30 lines]"
             await one.pilot.press("escape")
             await one.pilot.press(*"!")
         async with desk(home, server.base_url, resume=NEWEST) as one:

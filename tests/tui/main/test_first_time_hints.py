@@ -45,7 +45,7 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         # Never over a decision: that has a row of its own for what was pressed too early there.
         server.release()
         await one.sees("Run this command?")
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         height = panel.size.height
         while not panel.hint:

@@ -23,7 +23,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul import runtime
-from kimi_tui.soul.history import end_of_context
+from kimi_tui.soul.rebuilt_history import end_of_context
 from kimi_tui.soul.record import end_of_record, read_records
 from kimi_tui.soul.rewind import Target
 from kimi_tui.soul.runtime import open_soul
@@ -65,7 +65,7 @@ class Glance:
     @property
     def timeline(self) -> Any:
         """The timeline."""
-        return self.desk.screen.views.timeline
+        return self.desk.screen.bench.views.timeline
 
     async def whole(self) -> None:
         """Let the engine open and all of it be shown."""
@@ -87,7 +87,7 @@ async def glance(
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     # A session of some kilobytes is long here.
     monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", 60_000)
-    monkeypatch.setattr("kimi_tui.soul.history.END_BYTES", 60_000)
+    monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", 60_000)
     with keys_count():
         async with _held(session, tmp_path, server.base_url, monkeypatch) as shown:
             await shown.desk.sees(LAST)
@@ -356,7 +356,7 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     lengths: set[int] = set()
     for size in range(1_000, again.record.size + 9_000, max(2_000, again.record.size // 25)):
         monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", size)
-        monkeypatch.setattr("kimi_tui.soul.history.END_BYTES", size)
+        monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", size)
         assert end_of_context(again), size
         end, end_line = told_by(end_of_record(again))
         assert end_line == line[len(line) - len(end_line) :], size

@@ -167,7 +167,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.pilot.press("up")
         assert area.text == f"what {CHIP} is it"
         area.put("now @own")
-        await one.until(lambda: bool(one.screen.completion.offers()))
+        await one.until(lambda: bool(one.screen.completion.offers(one.screen.prompt.area.written)))
         await one.pilot.press("tab")
         await one.until(lambda: area.text.startswith("now [image own shot.png 20x20"))
         await one.pilot.press("enter")
@@ -326,7 +326,7 @@ async def test_what_is_sent_right_behind_an_image_comes_after_it(home: Path) -> 
         assert len(shown_images(server.requests[0].body)) == 1
         # What the session is called has words, and no chip; nor have the rows of the timeline.
         assert one.screen.conversation.state.title == "a"
-        model = one.screen.views.timeline.model
+        model = one.screen.bench.views.timeline.model
         assert model is not None
         rows = [point.words for point in model.tree.live]
         assert rows[0] == "a"
@@ -359,7 +359,7 @@ async def test_what_cannot_be_sent_stays_in_the_prompt(home: Path) -> None:
         before = one.screen
         before.action_command("new")
         await one.until(lambda: one.screen is not before and one.screen.prompt.area.text == CHIP)
-        assert one.screen.kimi.images[CHIP].image == read_image(saved(flat(40, 30)), "shot.png")
+        assert one.screen.bench.images[CHIP].image == read_image(saved(flat(40, 30)), "shot.png")
 
 
 async def test_a_rewind_after_a_restart_brings_the_image_back(home: Path) -> None:
@@ -383,7 +383,7 @@ async def test_a_rewind_after_a_restart_brings_the_image_back(home: Path) -> Non
             await one.ready()
             await one.until(lambda: "▀▀▀" in one.text())
             # In the chat, o opens it.
-            one.screen.focus_chat()
+            one.screen.bench.focus_chat()
             while not isinstance(one.screen.transcript.chosen, UserBlock):
                 await one.pilot.press("k")
             await one.pilot.press("o")

@@ -15,11 +15,11 @@ from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage
 
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.soul.rewind import Target
-from kimi_tui.tui.commands import rewind
-from kimi_tui.tui.commands.rewind import name_of, preview
-from kimi_tui.tui.commands.world_lines import compare_with_live, open_line
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
+from kimi_tui.tui.main.commands import rewind
+from kimi_tui.tui.main.commands.rewind import name_of, preview
+from kimi_tui.tui.main.commands.world_lines import compare_with_live, open_line
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.terminal_input import InputResumed
@@ -56,14 +56,14 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
     await one.say("Tell me of plums")
     await one.sees("Plums are blue.")
     await one.idle()
-    one.screen.chat_pane.solve()
+    one.screen.bench.chat_pane.solve()
 
 
 def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
     """What must not change by typing."""
     screen = one.screen
     soul = screen.conversation.soul
-    model = screen.views.timeline.model
+    model = screen.bench.views.timeline.model
     assert soul is not None
     assert model is not None
     return (
@@ -80,10 +80,10 @@ async def home_again(one: Desk) -> None:
     """Leave what a click opened, and empty the prompt."""
     while one.app.screen is not one.screen:
         await one.pilot.press("escape")
-    if one.screen.reading:
+    if one.screen.bench.reading:
         one.screen.reader.leave()
-        await one.until(lambda: not one.screen.reading)
-    one.screen.return_to_prompt()
+        await one.until(lambda: not one.screen.bench.reading)
+    one.screen.bench.return_to_prompt()
     one.screen.prompt.area.put("")
     await one.pilot.pause()
 
@@ -159,7 +159,7 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
         await one.pilot.press("escape")
         await one.until(lambda: area.has_focus)
         # Tab goes round what is on the screen, Shift+Tab the other way, and Escape back to where one came from.
-        timeline, mode = one.screen.views.timeline, one.screen.conversation.state.mode
+        timeline, mode = one.screen.bench.views.timeline, one.screen.conversation.state.mode
         for key, focused in (
             *(("tab", chat), ("tab", timeline), ("tab", area)),
             *(("tab", chat), ("tab", timeline), ("shift+tab", chat), ("shift+tab", area)),
@@ -169,7 +169,7 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
         ):
             await one.pilot.press(key)
             if focused is None:
-                await one.until(lambda: one.screen.on_view.is_searched)
+                await one.until(lambda: one.screen.bench.on_view.is_searched)
             else:
                 await one.until(lambda focused=focused: focused.has_focus)
         assert one.screen.conversation.state.mode == mode
@@ -199,7 +199,7 @@ async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
         # Nothing is chosen yet: it is the last block on view.
         await one.until(lambda: opened == ["https://example.org/a"])
         assert chat.has_focus
-        one.screen.focus_prompt()
+        one.screen.bench.focus_prompt()
         await one.say("/turn")
         assert "Write it" in await one.sees("a.txt")
         await one.say("/turn that")
@@ -212,7 +212,7 @@ async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
         await one.say("/fold")
         await one.until(lambda: card.unfolded)
         assert chat.has_focus
-        one.screen.focus_prompt()
+        one.screen.bench.focus_prompt()
         await one.say("/select")
         await one.until(lambda: chat.selected_marks is not None)
 
@@ -236,7 +236,7 @@ async def test_a_click_in_the_chat_leaves_the_timeline(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await a_conversation(one, server)
         await one.pilot.press("ctrl+t")
-        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         await one.pilot.click(offset=(20, 30))
         await one.until(lambda: one.screen.prompt.area.has_focus)
         await one.pilot.press("u")
@@ -254,11 +254,11 @@ async def test_keys_without_anyone_to_have_them_are_the_prompts(home: Path) -> N
 async def a_preview(one: Desk) -> RewindScreen:
     """The preview of a rewind to the newest turn, from the timeline."""
     await one.pilot.press("escape")
-    one.screen.return_to_prompt()
+    one.screen.bench.return_to_prompt()
     one.screen.prompt.area.put("")
-    one.screen.focus_timeline()
-    await one.until(lambda: one.screen.timeline_pane.has_keys)
-    one.screen.start(preview(one.screen, Target(2)))
+    one.screen.bench.focus_timeline()
+    await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
+    one.screen.bench.start(preview(one.screen.parts, Target(2)))
     await one.until(lambda: isinstance(one.app.screen, RewindScreen))
     shown = one.app.screen
     assert isinstance(shown, RewindScreen)
@@ -295,7 +295,11 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
 ) -> None:
     async with ChatServer() as server, desk(home, server.base_url, quiet_s=0.01) as one:
         await a_conversation(one, server)
-        before, area, pane = facts(one, server), one.screen.prompt.area, one.screen.timeline_pane
+        before, area, pane = (
+            facts(one, server),
+            one.screen.prompt.area,
+            one.screen.bench.timeline_pane,
+        )
 
         async def on_timeline() -> None:
             area.put("")
@@ -317,9 +321,9 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
         acted: list[str] = []
         monkeypatch.setattr(one.screen, "action_command", acted.append)
         await on_timeline()
-        chosen = one.screen.views.timeline.selected
+        chosen = one.screen.bench.views.timeline.selected
         typed(one, "jkj", before_s=2.0)
-        await one.until(lambda: one.screen.views.timeline.selected != chosen)
+        await one.until(lambda: one.screen.bench.views.timeline.selected != chosen)
         typed(one, "uu", before_s=1.0)
         await one.until(lambda: acted == ["undo"] * 2)
         typed(one, "U" * 7, gap_s=0.001)
@@ -346,7 +350,7 @@ async def test_a_key_acts_only_by_what_it_is_bound_to_where_it_was_pressed(home:
         area = one.screen.prompt.area
         await one.pilot.press(*"kept", "space")
         await one.pilot.press("ctrl+t")
-        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         # No key of the timeline: on its way up when the word behind it gives the keys to the prompt.
         for name, character in (("ctrl+u", None), *((letter, letter) for letter in "word")):
             event = events.Key(name, character)
@@ -370,18 +374,18 @@ async def test_prose_over_what_is_read_goes_to_the_prompt(home: Path) -> None:
             await one.until(lambda: area.text == words)
             await one.until(lambda: area.has_focus)
             assert one.app.screen is screen
-            assert not screen.reading
+            assert not screen.bench.reading
             assert facts(one, server) == before
             area.put("")
 
-        screen.focus_chat()
+        screen.bench.focus_chat()
         await one.until(lambda: screen.transcript.has_focus)
         await written("Pin you just")
-        screen.start(open_line(screen, 1))
+        screen.bench.start(open_line(screen.parts, 1))
         await one.until(lambda: screen.reader.has_keys)
         await asyncio.sleep(0.05)  # the keyboard is to be quiet for a moment
         await written("send it")
-        screen.start(compare_with_live(screen, 1))
+        screen.bench.start(compare_with_live(screen.parts, 1))
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await written("just do it")
         screen.action_command("replay")
@@ -396,7 +400,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.say("Write it")
         await one.until(lambda: bool(one.screen.conversation.state.approvals))
         area, before = one.screen.prompt.area, facts(one, server)
-        one.screen.start(preview(one.screen, Target(2)))
+        one.screen.bench.start(preview(one.screen.parts, Target(2)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         typed(one, "yes, do")
         await one.until(lambda: area.text == "yes, do")
@@ -411,11 +415,11 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
         # The same where the question has the keys; Enter behind it sends and opens nothing.
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         for words in ("yes", "a better way", "no", "easy", "y "):
             area.put("")
-            one.screen.focus_prompt()
+            one.screen.bench.focus_prompt()
             await one.until(lambda: panel.armed)
             typed(one, words)
             await one.pilot.press("enter")
@@ -423,7 +427,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
             assert one.screen.transcript.has_focus
             assert one.app.screen is one.screen
         # However late it comes, though a block of the chat is chosen that it would open.
-        one.screen.focus_chat()
+        one.screen.bench.focus_chat()
         one.app.post_message(events.Paste("late"))
         await one.until(lambda: area.text == "y late")
         event = events.Key("enter", "\r")
@@ -433,13 +437,13 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.pilot.pause()
         assert one.app.screen is one.screen
         area.put("y ")
-        one.screen.focus_prompt()
+        one.screen.bench.focus_prompt()
         await one.until(lambda: panel.armed)
         one.app.post_message(events.Paste("yes"))
         await one.until(lambda: area.text == "y yes")
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
-        one.screen.focus_prompt()
+        one.screen.bench.focus_prompt()
         await one.until(lambda: panel.armed)
         assert "waits behind the question" in one.text()
         await one.pilot.press("y")
@@ -447,7 +451,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert area.text == "y yes"
         # It waits no more.
         await one.until(lambda: "waits behind the question" not in one.text())
-        notices = one.screen.chat_pane.notices
+        notices = one.screen.bench.chat_pane.notices
         assert notices is not None
         assert not notices.board
 
@@ -456,7 +460,7 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, quiet_s=FOR_EVER_S) as one:
         await a_conversation(one, server)
         before = facts(one, server)
-        one.screen.start(rewind.dmail(one.screen, "2"))
+        one.screen.bench.start(rewind.dmail(one.screen.parts, "2"))
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press(*"o rename", "enter")
         await one.sees("Enter again: send what stands here?")
@@ -472,7 +476,7 @@ async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
         await one.say("Tell me more")
         await one.sees("More.")
         await one.idle()
-        timeline, chat = one.screen.views.timeline, one.screen.transcript
+        timeline, chat = one.screen.bench.views.timeline, one.screen.transcript
         await one.pilot.press("ctrl+t", "end", "w")
         await one.until(lambda: chat.has_focus)
         assert chat.chosen is not None
@@ -518,10 +522,10 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         # What goes on with what stands in the prompt is no answer either.
         shown = await a_preview(one)
         await one.pilot.press("escape")
-        one.screen.focus_prompt()
+        one.screen.bench.focus_prompt()
         one.screen.prompt.area.put("fo")
         await one.until(lambda: one.screen.keystrokes.written_at > 0)
-        one.screen.start(preview(one.screen, Target(2)))
+        one.screen.bench.start(preview(one.screen.parts, Target(2)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         typed(one, "r", before_s=time.monotonic() - one.screen.keystrokes.written_at - 0.05)
         await one.until(lambda: one.screen.prompt.area.text == "for")
@@ -567,32 +571,32 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.say("/worldline 1")
         # Esc would drop what still waits for the line to be open.
         await one.until(
-            lambda: one.screen.reader.has_keys and not one.screen.keystrokes.type_ahead.is_holding
+            lambda: one.screen.reader.has_keys and not one.screen.bench.type_ahead.is_holding
         )
         await one.pilot.press(*"just")
-        assert one.screen.reading == 1
+        assert one.screen.bench.reading == 1
         assert facts(one, server) == before
         await one.pilot.press("escape")
-        await one.until(lambda: not one.screen.reading)
+        await one.until(lambda: not one.screen.bench.reading)
         assert one.screen.prompt.area.text == "just"
         one.screen.prompt.area.put("")
         # It bears its name wherever it is spoken of.
         await one.say("/worldline 1")
         await one.sees("Reading world line 1 (Read a.txt). Esc returns to now.")
-        assert name_of(one.screen, Target(0, 1)) == "#0 of world line 1 (Read a.txt)"
+        assert name_of(one.screen.parts, Target(0, 1)) == "#0 of world line 1 (Read a.txt)"
 
 
 async def test_escape_from_a_world_line_goes_back_to_where_it_was_opened(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await a_conversation(one, server)
-        pane = one.screen.timeline_pane
+        pane = one.screen.bench.timeline_pane
         await one.pilot.press("ctrl+t")
         await one.until(lambda: pane.has_keys)
-        one.screen.start(open_line(one.screen, 1))
+        one.screen.bench.start(open_line(one.screen.parts, 1))
         await one.until(lambda: one.screen.reader.has_keys)
         await one.pilot.press("escape")
         await one.until(lambda: pane.has_keys)
-        assert not one.screen.reading
+        assert not one.screen.bench.reading
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.prompt.area.has_focus)
         await one.say("/worldline 1")

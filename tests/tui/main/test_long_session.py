@@ -112,7 +112,7 @@ async def test_chat_and_timeline(one: Desk, pictures: Pictures) -> None:
     assert "exit 1" in shown
     # Keys: by turns and steps; a space folds a turn and unfolds it.
     await one.pilot.press("ctrl+t", "right_square_bracket", "left_square_bracket")
-    timeline = one.screen.views.timeline
+    timeline = one.screen.bench.views.timeline
     before = timeline.selected
     await one.pilot.press("space")
     folded = rows(one)
@@ -166,7 +166,7 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Pictures
 
 
 async def test_the_row_and_its_preview_say_the_same_figure(one: Desk) -> None:
-    model, soul = one.screen.views.timeline.model, one.screen.conversation.soul
+    model, soul = one.screen.bench.views.timeline.model, one.screen.conversation.soul
     assert model is not None
     assert soul is not None
     for point in model.tree.live[1:]:
@@ -194,7 +194,7 @@ async def test_a_world_line_and_its_comparison(one: Desk, pictures: Pictures) ->
     sides = page._sides  # pyright: ignore[reportPrivateUsage]
     await one.until(lambda: sides.side == "live")
     await one.pilot.press("escape", "escape")
-    await one.until(lambda: one.app.screen is one.screen and not one.screen.reading)
+    await one.until(lambda: one.app.screen is one.screen and not one.screen.bench.reading)
 
 
 async def test_a_letter_of_ones_own(one: Desk, pictures: Pictures) -> None:
@@ -233,7 +233,7 @@ async def test_the_card_of_a_letter(one: Desk, pictures: Pictures) -> None:
 
 async def test_a_summary(one: Desk, pictures: Pictures) -> None:
     await one.pilot.press("ctrl+t", "end")
-    timeline = one.screen.views.timeline
+    timeline = one.screen.bench.views.timeline
     live = timeline.model.tree.live if timeline.model is not None else []
     timeline.select(live[0].row_key)
     await one.pilot.press("enter")
@@ -283,7 +283,7 @@ async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: Ch
     config = Config(theme="dark", reduced_motion=True, hints=False, dmail=DMailConfig(review=True))
     async with opened(session, home, server.base_url, config) as one:
         await one.sees("One index runs past the end")
-        to = one.screen.views.timeline.model.tree.live[-1].id  # pyright: ignore[reportOptionalMemberAccess]
+        to = one.screen.bench.views.timeline.model.tree.live[-1].id  # pyright: ignore[reportOptionalMemberAccess]
         server.script(
             call("SendDMail", {"message": LETTERS[0], "checkpoint_id": to}, usage=(70_000, 40)),
             say("As you say: the letter stays here.", usage=(70_100, 20)),
@@ -291,7 +291,7 @@ async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: Ch
         await one.say("And the log?")
         await one.sees("D-Mail")
         await one.until(lambda: bool(one.screen.conversation.state.approvals))
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         # A key counts only once the question has been painted and nothing was pressed for half a second.
         while panel._chosen is None:  # pyright: ignore[reportPrivateUsage]
@@ -301,4 +301,4 @@ async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: Ch
         await one.sees("As you say")
         await one.idle()
         assert "And the log?" in str(server.requests[-1].messages)
-        assert one.screen.views.timeline.model.tree.live[-1].id > to  # pyright: ignore[reportOptionalMemberAccess]
+        assert one.screen.bench.views.timeline.model.tree.live[-1].id > to  # pyright: ignore[reportOptionalMemberAccess]

@@ -72,9 +72,9 @@ async def test_a_preview_by_command_or_click_shows_what_would_go_as_the_timeline
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.until(lambda: bool(grey(one)))
         assert grey(one)[0].startswith("▌   Message 2")
-        foreseen = one.screen.views.gauge.foreseen
+        foreseen = one.screen.bench.views.gauge.foreseen
         assert foreseen is not None
-        assert foreseen[0] < one.screen.views.gauge.model.status.used
+        assert foreseen[0] < one.screen.bench.views.gauge.model.status.used
         await one.pilot.press("escape")
         await one.until(lambda: not grey(one) and (chat(one), gauge(one)) == before)
 
@@ -134,7 +134,7 @@ async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
     # The line that was left: its row shows it, its steps where they are, and the live line's rows the chat again.
     await press("ctrl+t", "home", "down")
     await one.sees("World line 1  Message 2")
-    assert one.screen.reading == 0
+    assert one.screen.bench.reading == 0
     await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
     await press("space", "up", "up", "up")
     await one.until(lambda: "Message 3" in "".join(grey(one, WorldLineTranscript)[:1]))
@@ -147,10 +147,10 @@ async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
     await press("down")
     await one.sees("◊ World line 1")
     await press("w")
-    await one.until(lambda: one.screen.reading == 1)
+    await one.until(lambda: one.screen.bench.reading == 1)
     assert not grey(one, WorldLineTranscript)
     await press("escape")
-    await one.until(lambda: one.screen.timeline_pane.has_keys)
+    await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
     await one.sees("◊ World line 1")
     await press("escape")
     await one.until(lambda: not one.screen.query(WorldLineTranscript))
@@ -181,7 +181,7 @@ async def test_a_glance_that_is_clicked_is_read(one: Desk) -> None:
     await press(*"quotes", "enter")
     await one.sees("├─◊ 1   quotes")
     await one.pilot.click(WorldLineTranscript, offset=(10, 12))
-    await one.until(lambda: one.screen.reading == 1)
+    await one.until(lambda: one.screen.bench.reading == 1)
     assert one.screen.query_one(WorldLineTranscript).has_focus
     await press("escape", "escape")
     await one.say("/name 1 one regex")
@@ -241,7 +241,7 @@ async def test_of_what_a_dmail_would_take_the_words_of_the_user_stay(one: Desk) 
     await one.until(lambda: bool(grey(one)))
     assert "Message" not in "".join(grey(one))
     assert "Words 3.3" in "".join(grey(one))
-    assert one.screen.views.gauge.foreseen is not None
+    assert one.screen.bench.views.gauge.foreseen is not None
     await press("escape")
     await one.until(lambda: not grey(one) and "→" not in gauge(one))
     # From the timeline, which greys as a rewind would: that is shown again behind it.

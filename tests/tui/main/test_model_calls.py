@@ -180,9 +180,9 @@ async def test_a_model_without_tools(home: Path) -> None:
         await one.say("/tools off")
         await one.sees("In words alone.")
         assert "tools" not in server.requests[-1].body
-        assert one.screen.header.heading.model == "kimi-test without tools"
+        assert one.screen.bench.header.heading.model == "kimi-test without tools"
         await one.say("/tools on")
-        await one.until(lambda: one.screen.header.heading.model == "kimi-test")
+        await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
 
 
 async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
@@ -201,16 +201,16 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
         await one.sees("First.")
         await one.idle()
         assert "chat_template_kwargs" not in server.requests[0].body
-        assert one.screen.header.heading.model == "kimi-test thinking"
+        assert one.screen.bench.header.heading.model == "kimi-test thinking"
         await one.say("again")
         await one.sees("Second.")
         await one.idle()
         assert server.requests[1].body["chat_template_kwargs"] == {"enable_thinking": True}
         await one.say("/thinking max")
         await one.sees("kimi-test does not take 'max'; it takes on or off.")
-        assert one.screen.header.heading.model == "kimi-test thinking"
+        assert one.screen.bench.header.heading.model == "kimi-test thinking"
         await one.say("/thinking off")
-        await one.until(lambda: one.screen.header.heading.model == "kimi-test")
+        await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
         await one.say("and again")
         await one.sees("Third.")
         await one.idle()
@@ -259,7 +259,7 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
         await one.sees("kimi-test is not asked to think.")
         await one.say("/model fixed")
         await one.sees("Thinking: fixed is not known to take a setting")
-        assert one.screen.header.heading.model == "fixed"
+        assert one.screen.bench.header.heading.model == "fixed"
 
 
 async def test_a_setting_that_the_server_refuses_is_not_shown_as_sent(home: Path) -> None:
@@ -269,10 +269,10 @@ async def test_a_setting_that_the_server_refuses_is_not_shown_as_sent(home: Path
         server.script(refusal, say("Without."))
         await one.ready()
         await one.say("/thinking on")
-        await one.until(lambda: one.screen.header.heading.model == "kimi-test thinking")
+        await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test thinking")
         await one.say("Hello")
         await one.sees("Without.")
-        await one.until(lambda: one.screen.header.heading.model == "kimi-test")
+        await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
 
 
 async def test_a_silent_server_is_given_up_after_the_configured_time(home: Path) -> None:

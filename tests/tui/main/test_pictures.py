@@ -25,9 +25,9 @@ from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.commands.session import JOBS_USE
 from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
 from kimi_tui.tui.first_run.welcome import WelcomeScreen
+from kimi_tui.tui.main.commands.session import JOBS_USE
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import Notices
 from kimi_tui.tui.theme import KIMI_LIGHT
@@ -68,7 +68,7 @@ async def show(running: KimiApp, pilot: Pilot[None], records: Sequence[EventReco
     screen = running.screen
     assert isinstance(screen, MainScreen)
     screen.conversation._show(records)  # pyright: ignore[reportPrivateUsage]
-    screen.history_told()
+    screen.bench.views.history_told()
     screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
         screen.conversation.state._replace(
             title="Fix quoted fields", running=False, ready=True, approvals=()
@@ -208,7 +208,7 @@ async def test_an_approval(
             state._replace(approvals=(asked,))
         )
         await pilot.pause()
-        panel = screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         # A key counts only once the question has been painted and nothing was pressed for half a second.
         while panel._chosen is None:  # pyright: ignore[reportPrivateUsage]
@@ -233,7 +233,7 @@ async def test_files_behind_an_at(
         screen = await show(running, pilot, whole_story().records)
         files = ["importer/quoting.py", "importer/", "tests/data/a name with blanks.csv"]
         files.append("importer/formats/delimited/readers/quoted_fields/field_scanner.py")
-        monkeypatch.setattr(screen.conversation, "files_like", lambda query, count: files)
+        monkeypatch.setattr(screen.completion.files, "matching", lambda query, count: files)
         show_history(screen.transcript, quoted_fields().records)
         screen.conversation.follow_ups.append("then run the tests of the importer")
         await pilot.press(*"fix @qu", "down")

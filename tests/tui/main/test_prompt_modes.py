@@ -141,7 +141,7 @@ async def test_a_message_that_looks_like_a_command_stays_one(home: Path) -> None
             await one.until(lambda text=text: area.text == f" {text.strip()}")
             # It goes as a message once more, also where it was given back.
             server.script(say(f"again {n}"))
-            one.screen.give_back([area.take()])
+            one.screen.bench.give_back([area.take()])
             await one.pilot.press("enter")
             await one.sees(f"again {n}")
             await one.idle()
@@ -217,7 +217,7 @@ async def test_long_pastes_come_back_as_the_chips_that_they_were(home: Path) -> 
             await one.until(lambda: area.text == "[Pasted 30 lines]")
             await one.pilot.press("home", "up")
             assert (area.text, area.message) == ("see [Pasted 30 lines, 2]here", said)
-            assert one.screen.draft.text == "[Pasted 30 lines]"
+            assert one.screen.prompt.area.draft.text == "[Pasted 30 lines]"
             await one.pilot.press("down")
             assert (area.text, area.message) == ("[Pasted 30 lines]", other)
             area.take()

@@ -32,13 +32,13 @@ async def test_the_chat_recedes_only_behind_a_floating_timeline(
             }
 
         before = ink()
-        one.screen.focus_timeline()
+        one.screen.bench.focus_timeline()
         assert chat.behind
         assert ink() != before
         await one.pilot.resize_terminal(120, 40)
         await one.until(lambda: not chat.behind)
         await one.pilot.resize_terminal(80, 24)
         await one.until(lambda: chat.behind)
-        one.screen.return_to_prompt()
+        one.screen.bench.return_to_prompt()
         assert not chat.behind
         await one.until(lambda: ink() == before)

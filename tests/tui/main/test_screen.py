@@ -92,7 +92,7 @@ async def test_what_is_said_during_an_operation_comes_behind_it(home: Path, writ
         async def operation() -> None:
             await is_over.wait()
 
-        under_way = asyncio.create_task(soul._alone(operation()))
+        under_way = asyncio.create_task(soul._run_alone(operation()))
         await one.until(lambda: soul.running)
         await one.say(written)
         await one.until(lambda: not one.screen.prompt.area.text)
@@ -152,7 +152,7 @@ async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home:
         await one.say("Run it")
         await one.sees("Run this command?")
         assert not one.screen.prompt.display
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         assert panel.has_focus
         await one.until(lambda: panel.armed)
@@ -162,7 +162,7 @@ async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home:
         assert one.screen.prompt.area.has_focus
         assert "out-of-it" in messages(server)
         # On its way back the focus did not come by the timeline, which selects a row when it has it.
-        assert one.screen.views.timeline.selected is None
+        assert one.screen.bench.views.timeline.selected is None
 
 
 async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:
@@ -170,8 +170,8 @@ async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:
     server.script(call("WriteFile", {"path": "z.txt", "content": "z"}), say("Done."))
     await one.ready()
     await one.say("Write it")
-    await one.until(lambda: one.screen._approvals.panel is not None)  # pyright: ignore[reportPrivateUsage]
-    panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+    await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
+    panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
     assert panel is not None
     await one.until(lambda: panel.armed)
     return panel
@@ -181,7 +181,7 @@ async def test_the_timeline_during_an_approval(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         panel = await an_approval(one, server)
         await one.pilot.press("ctrl+t")
-        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         await one.sees("Enter preview")
         await one.pilot.press("down", "up", "escape")
         await one.until(lambda: panel.has_focus)
@@ -199,7 +199,7 @@ async def test_keys_meant_for_the_timeline_never_approve(
     async with ChatServer() as server, desk(home, server.base_url) as one:
         panel = await an_approval(one, server)
         # The timeline is slow to come: all keys reach the panel.
-        monkeypatch.setattr(type(one.screen), "focus_timeline", lambda _: None)
+        monkeypatch.setattr(one.screen.bench, "focus_timeline", lambda: None)
         await one.pilot.press("ctrl+t", "down", "enter", "y")
         assert panel.has_focus
         assert not panel.armed
@@ -221,7 +221,7 @@ async def test_answers_count_only_where_the_question_has_the_keys(home: Path) ->
         assert one.screen.conversation.state.approvals
         # A slash begins a search where no command can be written.
         await one.pilot.press("slash")
-        await one.until(lambda: one.screen.on_view.is_searched)
+        await one.until(lambda: one.screen.bench.on_view.is_searched)
         await one.pilot.press("escape")
         await one.until(lambda: chat.has_focus)
         await one.pilot.press("escape", "y")
@@ -249,13 +249,13 @@ async def test_a_question_leaves_the_keys_to_who_reads(home: Path) -> None:
         await one.say("Run it")
         await server.at_gate.wait()
         await one.pilot.press("ctrl+t")
-        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         server.release()
         await one.sees(AWAY)
-        assert one.screen.timeline_pane.has_keys
+        assert one.screen.bench.timeline_pane.has_keys
         # Their Escape leaves the timeline; it does not stop the turn.
         await one.pilot.press("escape", "y")
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.has_focus)
         assert one.screen.conversation.state.approvals
@@ -276,12 +276,12 @@ async def test_search_and_paging_during_an_approval(home: Path) -> None:
         await one.until(lambda: not one.screen.transcript.follows)
         await one.pilot.press("pagedown")
         await one.pilot.press("ctrl+f")
-        await one.until(lambda: one.screen.on_view.is_searched)
+        await one.until(lambda: one.screen.bench.on_view.is_searched)
         await one.pilot.press(*"Paragraph 3.", "enter")
         await one.sees("Paragraph 3.")
         await one.pilot.press("escape")
         await one.until(lambda: panel.has_focus)
-        assert not one.screen.on_view.is_searched
+        assert not one.screen.bench.on_view.is_searched
         assert one.screen.conversation.state.approvals
 
 
@@ -292,7 +292,7 @@ async def test_the_draft_survives_an_approval(home: Path) -> None:
         await one.say("Run it")
         one.screen.prompt.area.put("half a thought")
         await one.sees("Run this command?")
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.armed)
         await one.pilot.press("n")
@@ -328,7 +328,7 @@ async def test_escape_twice_in_an_empty_prompt_leads_to_the_timeline(home: Path)
         await one.sees("One.")
         await one.idle()
         await one.pilot.press("escape", "escape")
-        assert one.screen.views.timeline.has_focus
+        assert one.screen.bench.views.timeline.has_focus
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.prompt.area.has_focus)
         one.screen.prompt.area.put("text")
@@ -416,7 +416,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         await one.sees("The question on the screen still waits for your answer.")
         assert one.screen.conversation.state.mode == "edits"
         assert not (home / "app" / "a.txt").exists(), "it was not answered by that"
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.armed)
         await one.pilot.press("y")
@@ -480,7 +480,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.sees("The agent asks first.")
         await one.say("a")
         await one.sees("every edit in this folder")
-        panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.armed)
         await one.pilot.press("a")
@@ -494,7 +494,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.say("/permissions 1")
         await one.sees("Asked for again: every edit in this")
         await one.say("c")
-        await one.until(lambda: one.screen._approvals.panel is not None)  # pyright: ignore[reportPrivateUsage]
+        await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
         assert not (home / "app" / "c").exists()
 
 
@@ -723,15 +723,15 @@ async def test_everything_stands_where_it_should(home: Path, size: tuple[int, in
     async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
         await one.ready()
         screen = one.screen
-        assert screen.header.region.y == 0
-        assert screen.footer.region.y == height - 1
+        assert screen.bench.header.region.y == 0
+        assert screen.bench.footer.region.y == height - 1
         assert screen.prompt.region.height == (3 if height >= 30 else 1)
         # What is imported after the first paint is laid out with the next one.
-        await one.until(lambda: screen.views.gauge.region.bottom == screen.prompt.region.y)
+        await one.until(lambda: screen.bench.views.gauge.region.bottom == screen.prompt.region.y)
         pane = one.screen.query_one("#timeline-pane")
         if width >= 100:
             timeline = 38 if width >= 112 else 30
-            assert screen.views.timeline.region.width == timeline
+            assert screen.bench.views.timeline.region.width == timeline
             assert screen.transcript.region.width == width - timeline - 1
         else:
             assert not pane.display
@@ -740,7 +740,7 @@ async def test_everything_stands_where_it_should(home: Path, size: tuple[int, in
             await one.pilot.pause()
             assert pane.region.right == width
             assert pane.region.width == (42 if width >= 80 else width - 8)
-            assert (pane.region.y, pane.region.bottom) == (1, screen.views.gauge.region.y)
+            assert (pane.region.y, pane.region.bottom) == (1, screen.bench.views.gauge.region.y)
             await one.pilot.press("escape")
             await one.pilot.pause()
             assert not pane.display

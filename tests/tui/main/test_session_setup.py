@@ -18,7 +18,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
-from kimi_tui.soul import history, runtime
+from kimi_tui.soul import rebuilt_history, runtime
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.conversation import Conversation
@@ -148,7 +148,7 @@ async def test_what_cannot_be_glanced_at_is_named_while_it_is_read(
         raise ZeroDivisionError
 
     monkeypatch.setattr(session_setup, "end_of_record", nothing)
-    monkeypatch.setattr(history, "end_of_context", broken)
+    monkeypatch.setattr(rebuilt_history, "end_of_context", broken)
     async with ChatServer() as server, held(home, server, monkeypatch) as one:
         shown = await one.desk.sees("Reading A first question, 4 messages")
         assert "What shall we work on?" not in shown
@@ -202,7 +202,7 @@ async def test_commands_and_keys_that_come_early_are_kept(
         await one.desk.say("/rename Another name")
         await one.desk.pilot.press("ctrl+o")
         await one.desk.pilot.press("ctrl+t")
-        await one.desk.until(lambda: one.desk.screen.timeline_pane.has_keys)
+        await one.desk.until(lambda: one.desk.screen.bench.timeline_pane.has_keys)
         await one.desk.pilot.press("escape")
         await one.desk.until(lambda: one.desk.screen.prompt.area.has_focus)
         await one.whole()
@@ -221,7 +221,7 @@ async def test_a_question_that_comes_early_is_answered_when_the_session_is_open(
         await one.whole()
 
         def has_told(words: str) -> bool:
-            return any(words in notice.text for notice in one.desk.screen.told)
+            return any(words in notice.text for notice in one.desk.screen.bench.told)
 
         await one.desk.until(lambda: has_told("Tools are on"))
         await one.desk.until(lambda: has_told("for thinking") or has_told("thinks"))
@@ -257,7 +257,7 @@ async def test_what_is_copied_in_the_chat_is_told_once(home: Path) -> None:
         one.screen.transcript.copy_answer()
         await one.sees("Copied the last answer")
         assert one.app.clipboard == "The only answer."
-        assert [notice.text.split(",")[0] for notice in one.screen.told] == [
+        assert [notice.text.split(",")[0] for notice in one.screen.bench.told] == [
             "Copied the last answer"
         ]
 
@@ -447,7 +447,7 @@ async def test_cycles_are_looked_for_again_where_there_is_no_session(home: Path)
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         with pytest.raises(CannotOpen, match="There is no session 'nowhere'"):
-            await Conversation(launch, one.screen).open()
+            await Conversation(launch, one.screen.bench).open()
         assert gc.isenabled()
 
 

@@ -93,7 +93,7 @@ async def shown(running: KimiApp, pilot: Pilot[None]) -> MainScreen:
     screen = running.screen
     assert isinstance(screen, MainScreen)
     screen.conversation._show(whole_story().records)  # pyright: ignore[reportPrivateUsage]
-    screen.history_told()
+    screen.bench.views.history_told()
     screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
         screen.conversation.state._replace(
             title="Fix quoted fields", running=False, ready=True, approvals=()
@@ -188,10 +188,10 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
             tokens_before=47_500,
             tokens_after=43_300,
         )
-        panel = main._approvals.panel  # pyright: ignore[reportPrivateUsage]
+        panel = main.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         panel.toll = partial(consequence_rows, found)
-        main.foresee(Prospect(found.target, found.tokens_after))
+        main.reader.foresee(Prospect(found.target, found.tokens_after))
         await pilot.pause(0.6)
         await darken(running, pilot)
         assert running.export_screenshot() == picture(name="review")
@@ -294,10 +294,10 @@ async def test_bookmarks_and_pins(tmp_path: Path, picture: SnapshotAssertion) ->
     running = app(tmp_path)
     async with running.run_test(size=SIZES[0]) as pilot:
         main = await shown(running, pilot)
-        model = main.views.timeline.model
+        model = main.bench.views.timeline.model
         assert model is not None
         newest, before = model.tree.live[-1], model.tree.live[-3]
-        main.views.mark({before.uid: "before the fix"}, frozenset({(newest.uid, 0)}))
+        main.bench.views.mark({before.uid: "before the fix"}, frozenset({(newest.uid, 0)}))
         await pilot.press("ctrl+t")
         await pilot.pause()
         assert running.export_screenshot() == picture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.tui.commands.table import COMMANDS
+from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.prompt.command import line_and_number, number
 from kimi_tui.tui.prompt.menu import found
 

@@ -9,8 +9,8 @@ from support.chat_server import ChatServer, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, ModelConfig
-from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.dialogs.help import HelpScreen
+from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.prompt.command import Command, Values
 from kimi_tui.tui.prompt.menu import CommandMenu
 
@@ -121,7 +121,7 @@ async def test_no_row_moves_while_one_is_chosen(home: Path) -> None:
         await offers(one, "undo")
         # As what was queued is: it comes while another one is looked for.
         one.screen.send("/usage")
-        one.screen.follow_prompt()
+        one.screen._follow_prompt()  # pyright: ignore[reportPrivateUsage]
         assert one.screen.commands.offered("/u")[0].name == "undo"
         await offers(one, "undo")
         await one.pilot.press("escape", "backspace", "backspace", "/", "u")

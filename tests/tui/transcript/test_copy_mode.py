@@ -137,7 +137,7 @@ async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:
         await one.say("Tell")
         await server.at_gate.wait()
         view = one.screen.transcript
-        one.screen.focus_chat()
+        one.screen.bench.focus_chat()
         await one.until(lambda: any(isinstance(b, AgentBlock) for b in view.blocks))
         # At once behind one another, they are no word.
         typed(one, "vVj")
@@ -189,7 +189,7 @@ async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> N
         await one.say("Tell")
         await one.idle()
         view, prompt = one.screen.transcript, one.screen.prompt.area
-        one.screen.focus_chat()
+        one.screen.bench.focus_chat()
         view.action_copy_mode()
         # A letter that is no key says so, also behind some that move.
         typed(one, "wwf")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
+from kimi_tui.tui.screens import ModelChosen, app_of
 from kimi_tui.tui.state import MODE_WORDS
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind import FileOutcome, RewindPreview, Target
     from kimi_tui.tools.jobs import Job
-    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.main.parts import MainParts
     from kimi_tui.tui.preview.layout import PreviewAnswer
 
 
@@ -37,16 +38,16 @@ JOBS_USE = "/jobs output N shows what one printed, /jobs stop N ends it."
 _OUTPUT_ROWS = 500
 
 
-def usage(screen: MainScreen, argument: str) -> None:
+def usage(main: MainParts, argument: str) -> None:
     """Say what the window holds and what the session has cost."""
     from kimi_tui.tui.formatting import percent, tokens
 
-    used = screen.conversation.state.usage
+    used = main.conversation.state.usage
     if used is None:
-        screen.tell("Nothing was used yet.")
+        main.bench.tell("Nothing was used yet.")
         return
-    cost = screen.conversation.cost_words()
-    screen.tell(
+    cost = main.conversation.cost_words()
+    main.bench.tell(
         f"{tokens(used.used, estimated=used.estimated)} of {tokens(used.limit)} used, "
         f"{percent(used.used, used.limit)}; compacts at {tokens(used.trigger)}",
         advice=(
@@ -57,23 +58,23 @@ def usage(screen: MainScreen, argument: str) -> None:
     )
 
 
-async def stats(screen: MainScreen, argument: str) -> None:
+async def stats(main: MainParts, argument: str) -> None:
     """Show what the session did and cost."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     figures = await soul.statistics()
     if not figures.turns and not figures.steps:
-        screen.tell("Nothing was done yet.")
+        main.bench.tell("Nothing was done yet.")
         return
     from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
     from kimi_tui.tui.formatting import statistics_pairs
 
-    title = screen.conversation.state.title
-    await screen.ask(StatisticsScreen("Statistics", title, statistics_pairs(figures)))
+    title = main.conversation.state.title
+    await main.bench.ask(StatisticsScreen("Statistics", title, statistics_pairs(figures)))
 
 
-async def context(screen: MainScreen, argument: str) -> None:
+async def context(main: MainParts, argument: str) -> None:
     """Show what the window holds, part by part."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     parts, status = await soul.window_parts(), soul.status
     from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
     from kimi_tui.tui.formatting import percent, tokens, window_pairs
@@ -82,58 +83,58 @@ async def context(screen: MainScreen, argument: str) -> None:
         f"{tokens(status.used, estimated=status.estimated)} of {tokens(status.limit)} tokens, "
         f"{percent(status.used, status.limit)}; compacts at {tokens(status.trigger)}"
     )
-    await screen.ask(StatisticsScreen("Context", title, window_pairs(parts)))
+    await main.bench.ask(StatisticsScreen("Context", title, window_pairs(parts)))
 
 
-async def replay(screen: MainScreen, argument: str) -> None:
+async def replay(main: MainParts, argument: str) -> None:
     """Play the session back; it may be gone on with from one of its steps, in a session of its own."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     await soul.flush()
     from kimi_tui.tui.replay.screen import ReplayScreen
 
-    kimi = screen.kimi
-    page = ReplayScreen(kimi.launch, kimi.size, soul.session, write=screen.keystrokes.write_on)
-    launch = await screen.ask(page)
-    if launch is not None:
-        screen.leave_for(launch._replace(in_demo=screen.conversation.demo, plays=False))
+    launch, size = main.conversation.launch, app_of(main.bench.screen).size
+    page = ReplayScreen(launch, size, soul.session, write=main.keystrokes.write_on)
+    forked = await main.bench.ask(page)
+    if forked is not None:
+        main.bench.leave_for(forked._replace(in_demo=main.conversation.demo, plays=False))
 
 
 # --- its model
 
 
-def model(screen: MainScreen, argument: str) -> None:
+def model(main: MainParts, argument: str) -> None:
     """Use another model, by name or from a list."""
-    screen.kimi.change_model(argument, *screen.conversation.thinking)
+    app_of(main.bench.screen).post_message(ModelChosen(argument, *main.conversation.thinking))
 
 
-async def thinking(screen: MainScreen, argument: str) -> None:
+async def thinking(main: MainParts, argument: str) -> None:
     """Have the model think, not think, or think so much, from the next call on; without a word say what holds."""
-    await screen.conversation.set_thinking(argument)
+    await main.conversation.set_thinking(argument)
 
 
-async def tools(screen: MainScreen, argument: str) -> None:
+async def tools(main: MainParts, argument: str) -> None:
     """Say which tools there are, or tell the model of them or of none."""
     if argument not in ("", "on", "off"):
-        screen.tell(f"There is no /tools {argument}: on or off.", level="warning")
+        main.bench.tell(f"There is no /tools {argument}: on or off.", level="warning")
         return
     if not argument:
-        soul = await screen.conversation.opened()
+        soul = await main.conversation.opened()
         state, other = ("on", "off") if soul.uses_tools else ("off", "on")
-        screen.tell(
+        main.bench.tell(
             f"Tools are {state}: {', '.join(soul.tools)}.",
             advice=f"/tools {other} turns them {other}.",
         )
         return
     on = argument == "on"
     told = "may call tools" if on else "is told of no tools"
-    screen.tell(
+    main.bench.tell(
         f"The model {told} from its next call on.",
         advice="" if on else "It sees no files and runs nothing; /tools on turns them on.",
     )
-    await screen.conversation.use_tools(on)
+    await main.conversation.use_tools(on)
 
 
-async def mode(screen: MainScreen, argument: str) -> None:
+async def mode(main: MainParts, argument: str) -> None:
     """Change what needs asking; without a word to the next mode.
 
     That goes round between asking, accepting edits and, where there is a sandbox, accepting what commands do in it. To
@@ -142,9 +143,9 @@ async def mode(screen: MainScreen, argument: str) -> None:
     from kimi_tui.tools.sandbox.policy import NoSandbox
 
     if argument and argument not in MODES:
-        screen.tell(f"There is no mode {argument}: {', '.join(MODES)}.", level="warning")
+        main.bench.tell(f"There is no mode {argument}: {', '.join(MODES)}.", level="warning")
         return
-    conversation = screen.conversation
+    conversation = main.conversation
     soul = await conversation.opened()
     # Asked twice before the session is open, the second time means the mode after the next.
     chosen = MODES.get(argument) or conversation.next_mode
@@ -152,7 +153,7 @@ async def mode(screen: MainScreen, argument: str) -> None:
     try:
         await soul.set_mode(chosen)
     except NoSandbox as no:
-        screen.tell(str(no), level="warning")
+        main.bench.tell(str(no), level="warning")
         return
     conversation.set_mode(chosen)
     advice = ""
@@ -162,30 +163,30 @@ async def mode(screen: MainScreen, argument: str) -> None:
         advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
     elif chosen == "plan" and any(not job.ended for job in soul.jobs):
         advice = "What runs in the background runs on and may change files; /jobs lists it."
-    screen.tell(MODE_TOLD[chosen], advice=advice)
+    main.bench.tell(MODE_TOLD[chosen], advice=advice)
 
 
-async def plan(screen: MainScreen, argument: str) -> None:
+async def plan(main: MainParts, argument: str) -> None:
     """Turn plan mode on, or back to asking; without a word to the other of both."""
     if argument not in ("", "on", "off"):
-        screen.tell(f"There is no /plan {argument[:20]}: on or off.", level="warning")
+        main.bench.tell(f"There is no /plan {argument[:20]}: on or off.", level="warning")
         return
-    is_on = screen.conversation.state.mode == "plan"
+    is_on = main.conversation.state.mode == "plan"
     wanted = argument == "on" if argument else not is_on
     if wanted != is_on:
-        await mode(screen, "plan" if wanted else "ask")
+        await mode(main, "plan" if wanted else "ask")
 
 
-async def permissions(screen: MainScreen, argument: str) -> None:
+async def permissions(main: MainParts, argument: str) -> None:
     """List what was allowed for the session; with a number, or `all`, ask for that again."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     allowed = soul.allowed
     gone = allowed if argument == "all" else ()
     if argument.isdecimal() and 0 < int(argument[:9]) <= len(allowed):
         gone = (allowed[int(argument) - 1],)
     if argument and not gone:
         text = f"There is no permission {argument[:20]}." if allowed else "Nothing was allowed."
-        screen.tell(text, level="warning")
+        main.bench.tell(text, level="warning")
         return
     for words in gone:
         soul.take_back(words)
@@ -194,7 +195,7 @@ async def permissions(screen: MainScreen, argument: str) -> None:
     now = f"The agent {MODE_WORDS[soul.mode]}"
     if gone:
         now = f"Asked for again: {', '.join(map(_granted, gone))}"
-    screen.tell(
+    main.bench.tell(
         f"{now}; allowed in this session besides: {listed}." if left else f"{now}.",
         advice="/permissions N takes one back, /permissions all every one."
         if left
@@ -209,65 +210,65 @@ def _granted(words: str) -> str:
 # --- its turns and operations
 
 
-async def stop(screen: MainScreen, argument: str) -> None:
+async def stop(main: MainParts, argument: str) -> None:
     """Stop what runs."""
-    await (await screen.conversation.opened()).interrupt()
+    await (await main.conversation.opened()).interrupt()
 
 
-async def resume(screen: MainScreen, argument: str) -> None:
+async def resume(main: MainParts, argument: str) -> None:
     """Let the agent go on without a new message."""
-    if screen.conversation.state.running:
-        screen.tell("The agent is already working.")
+    if main.conversation.state.running:
+        main.bench.tell("The agent is already working.")
         return
-    await (await screen.conversation.opened()).resume()
+    await (await main.conversation.opened()).resume()
 
 
-async def compact(screen: MainScreen, argument: str) -> None:
+async def compact(main: MainParts, argument: str) -> None:
     """Compact now, or when the turn has ended."""
-    await screen.conversation.compact(argument)
+    await main.conversation.compact(argument)
 
 
-async def clear(screen: MainScreen, argument: str) -> None:
+async def clear(main: MainParts, argument: str) -> None:
     """Begin anew in this session."""
-    soul = await screen.conversation.opened()
-    screen.tell(await soul.clear(), advice=WAY_BACK)
+    soul = await main.conversation.opened()
+    main.bench.tell(await soul.clear(), advice=WAY_BACK)
 
 
-async def jobs(screen: MainScreen, argument: str) -> None:
+async def jobs(main: MainParts, argument: str) -> None:
     """List the jobs, stop one, or show what it printed last."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     verb, _, number = argument.partition(" ")
     if verb not in ("", "stop", "output") or bool(verb) != number.strip().isdecimal():
-        screen.tell(f"There is no /jobs {argument[:20]}: stop N or output N.", level="warning")
+        main.bench.tell(f"There is no /jobs {argument[:20]}: stop N or output N.", level="warning")
         return
     if not soul.jobs:
-        screen.tell("Nothing runs in the background, and nothing did.")
+        main.bench.tell("Nothing runs in the background, and nothing did.")
         return
     from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
 
     if not verb:
         pairs = [(str(job.id), _job_words(job)) for job in soul.jobs]
-        await screen.ask(StatisticsScreen("Jobs", JOBS_USE, pairs))
+        await main.bench.ask(StatisticsScreen("Jobs", JOBS_USE, pairs))
         return
     job = next((one for one in soul.jobs if one.id == int(number[:9])), None)
     if job is None:
-        screen.tell(f"There is no job {number[:9]}.", level="warning")
+        main.bench.tell(f"There is no job {number[:9]}.", level="warning")
     elif verb == "output":
         rows = job.tail.text.rstrip("\n").split("\n")[-_OUTPUT_ROWS:]
-        await screen.ask(
+        await main.bench.ask(
             StatisticsScreen(f"Job {job.id}", _job_words(job), [("", row) for row in rows])
         )
     elif job.ended:
-        screen.tell(f"Job {job.id} has ended already.")
+        main.bench.tell(f"Job {job.id} has ended already.")
     else:
         await soul.stop_job(job.id)
 
 
-async def background(screen: MainScreen, argument: str) -> None:
+async def background(main: MainParts, argument: str) -> None:
     """Have the agent go on while the command that it waits for runs in the background."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     if not soul.move_to_background():
-        screen.tell("The agent waits for no command now.")
+        main.bench.tell("The agent waits for no command now.")
 
 
 def _job_words(job: Job) -> str:
@@ -279,19 +280,19 @@ def _job_words(job: Job) -> str:
     return f"{state} {duration(job.ran_s)}: {one_line(job.command)}"
 
 
-async def undo(screen: MainScreen, argument: str) -> None:
+async def undo(main: MainParts, argument: str) -> None:
     """Reverse the newest operation; first say what goes with it, if anything happened since."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     # One that is under way changes what is undone next.
     await soul.settled()
     found = None if soul.running else await soul.preview_undo()
-    name = screen.views.timeline.model.name_from(found.left_from) if found is not None else ""
+    name = main.bench.views.timeline.model.name_from(found.left_from) if found is not None else ""
     name = cut(name, NAME_WIDTH)
-    if found is None or await _pays_toll(screen, found, name):
-        screen.tell(await soul.undo(name))
+    if found is None or await _pays_toll(main, found, name):
+        main.bench.tell(await soul.undo(name))
 
 
-async def _pays_toll(screen: MainScreen, found: RewindPreview, name: str) -> bool:
+async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
     """Whether the user undoes an operation along with what happened since, which will bear this name; True where nothing did."""
     from dataclasses import replace
 
@@ -315,52 +316,50 @@ async def _pays_toll(screen: MainScreen, found: RewindPreview, name: str) -> boo
         actions=(UNDO,),
         title=title,
         line_name=name,
-        write=screen.keystrokes.write_on,
-        typed_at=screen.keystrokes.written_at,
+        write=main.keystrokes.write_on,
+        typed_at=main.keystrokes.written_at,
     )
-    return await screen.ask_of_line(question) is not None
+    return await main.bench.ask_of_line(question) is not None
 
 
-async def redo(screen: MainScreen, argument: str) -> None:
+async def redo(main: MainParts, argument: str) -> None:
     """Do again what was undone."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     await soul.settled()
-    screen.tell(await soul.redo())
+    main.bench.tell(await soul.redo())
 
 
 # --- itself and others
 
 
-async def rename(screen: MainScreen, argument: str) -> None:
+async def rename(main: MainParts, argument: str) -> None:
     """Call the session something; without a title, what was said first."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     title = await soul.rename(argument)
-    screen.conversation.set_title(title)
-    screen.tell(f"This session is now called {title}." if title else "It has no title yet.")
+    main.conversation.set_title(title)
+    main.bench.tell(f"This session is now called {title}." if title else "It has no title yet.")
 
 
-async def fork_at(
-    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
-) -> None:
+async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer) -> None:
     """Fork the session before a checkpoint, or at the end of a line, and go on in the fork."""
-    with screen.leaving():
+    with main.bench.leaving():
         made = await soul.fork(target, answer.files, answer.chosen)
         back = f" {files_said(made.files)}" if answer.files != "keep" else ""
-        prompt = screen.kimi.images.with_chips(made.prompt, made.images)
-        screen.leave_for(screen.conversation.fork_launch(made.session_id, prompt, back))
+        prompt = main.bench.images.with_chips(made.prompt, made.images)
+        main.bench.leave_for(main.conversation.fork_launch(made.session_id, prompt, back))
 
 
-async def export(screen: MainScreen, argument: str) -> None:
+async def export(main: MainParts, argument: str) -> None:
     """Write the conversation as Markdown into a new file; without a name, into one of the work folder named by the session."""
     from kimi_tui.app_paths import expanded, short
     from kimi_tui.soul.rewind import END, Target
 
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     text = await soul.markdown(Target(END))
     if not text.strip():
-        screen.tell("There is nothing to export yet.")
+        main.bench.tell("There is nothing to export yet.")
         return
-    folder = Path(screen.transcript.work_dir)
+    folder = Path(main.bench.transcript.work_dir)
     path = folder / expanded(argument.strip())
 
     def named(file: Path) -> str:
@@ -372,12 +371,12 @@ async def export(screen: MainScreen, argument: str) -> None:
         )
     except FileExistsError:
         advice = "Nothing is overwritten: /export with another name."
-        screen.tell(f"{named(path)} is there already.", level="warning", advice=advice)
+        main.bench.tell(f"{named(path)} is there already.", level="warning", advice=advice)
     except OSError as error:
         why = error.strerror or error
-        screen.tell(f"Not exported, {named(path)}: {why}.", level="warning")
+        main.bench.tell(f"Not exported, {named(path)}: {why}.", level="warning")
     else:
-        screen.tell(f"The conversation is written to {named(made)}.")
+        main.bench.tell(f"The conversation is written to {named(made)}.")
 
 
 def _write_new(path: Path, name: str, text: str) -> Path:
@@ -404,36 +403,34 @@ def _write_new(path: Path, name: str, text: str) -> Path:
     return path
 
 
-def init(screen: MainScreen, argument: str) -> None:
+def init(main: MainParts, argument: str) -> None:
     """Have the agent write notes for agents about the folder."""
     from kimi_tui.prompts import prompt
 
-    screen.conversation.say(prompt("init"))
+    main.conversation.say(prompt("init"))
 
 
-async def sessions(screen: MainScreen, argument: str) -> None:
+async def sessions(main: MainParts, argument: str) -> None:
     """Choose another session to go on with; or rename, put away and throw away some. Words are searched for."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     from kimi_tui.tui.sessions.screen import SessionsScreen
 
-    launch = await screen.ask(
+    launch = await main.bench.ask(
         SessionsScreen(
-            screen.conversation.new_launch()._replace(
-                in_demo=screen.conversation.demo, plays=False
-            ),
+            main.conversation.new_launch()._replace(in_demo=main.conversation.demo, plays=False),
             soul.session.dir.parents[2],
             soul.session.id,
-            lambda title: screen.start(rename(screen, title)),
+            lambda title: main.bench.start(rename(main, title)),
             argument,
         )
     )
     if launch is not None:
-        screen.leave_for(launch)
+        main.bench.leave_for(launch)
 
 
-def new(screen: MainScreen, argument: str) -> None:
+def new(main: MainParts, argument: str) -> None:
     """Leave this session and begin another."""
-    screen.leave_for(screen.conversation.new_launch())
+    main.bench.leave_for(main.conversation.new_launch())
 
 
 def files_said(files: Sequence[FileOutcome]) -> str:
@@ -446,7 +443,7 @@ def files_said(files: Sequence[FileOutcome]) -> str:
     return f"{files_words(back, deleted, alone)}."
 
 
-def tell_no_number(screen: MainScreen, text: str) -> None:
+def tell_no_number(main: MainParts, text: str) -> None:
     """Say that a number is needed where this was typed."""
     said = f"{text[:20]} is no number" if text else "A number is needed"
-    screen.tell(f"{said}.", level="warning", advice="The timeline shows them.")
+    main.bench.tell(f"{said}.", level="warning", advice="The timeline shows them.")

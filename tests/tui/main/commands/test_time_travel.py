@@ -16,11 +16,11 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.rewind import END, Target
 from kimi_tui.tui.approval.panel import AWAY
-from kimi_tui.tui.commands import rewind as rewind_commands
-from kimi_tui.tui.commands.rewind import preview
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.dialogs.text_screen import SummaryScreen
+from kimi_tui.tui.main.commands import rewind as rewind_commands
+from kimi_tui.tui.main.commands.rewind import preview
 from kimi_tui.tui.preview.layout import PreviewAnswer
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.worldline import WorldLineTranscript
@@ -46,11 +46,11 @@ def chat(one: Desk) -> str:
 
 async def answered(one: Desk, key: str) -> None:
     """Answer the question on the screen, once it takes keys."""
-    panel = one.screen._approvals.panel  # pyright: ignore[reportPrivateUsage]
+    panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
     assert panel is not None
 
     def is_gone() -> bool:
-        return one.screen._approvals.panel is not panel  # pyright: ignore[reportPrivateUsage]
+        return one.screen.bench.question is not panel  # pyright: ignore[reportPrivateUsage]
 
     while not is_gone():
         await one.until(lambda: panel.armed)
@@ -235,7 +235,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         await one.sees(AWAY)
         await one.pilot.press("escape")
         await one.sees("y/n/e answer")
-        assert not one.screen.reading
+        assert not one.screen.bench.reading
         server.script(say("All of it ran."))
         await answered(one, "y")
         await one.idle()
@@ -248,7 +248,7 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
         await one.say("Go on")
         await server.at_gate.wait()
         await one.pilot.press("ctrl+t")
-        await one.until(lambda: one.screen.timeline_pane.has_keys)
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         await one.pilot.press("right_curly_bracket", "left_curly_bracket")
         await one.sees("w read it")
         await one.sees("the agent works")
@@ -258,10 +258,10 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
         await one.pilot.press("w")
         assert "the agent works" not in await one.sees("j jump back")
         # The line is shown at its end: the next message is one that is on view.
-        top = one.screen.on_view.top
+        top = one.screen.bench.on_view.top
         await one.pilot.press("tab")
-        assert one.screen.on_view.chosen is not None
-        assert one.screen.on_view.top == top
+        assert one.screen.bench.on_view.chosen is not None
+        assert one.screen.bench.on_view.top == top
 
 
 async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
@@ -281,7 +281,7 @@ async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> Non
     async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
         await one.pilot.press("ctrl+c")
         await one.sees("Ctrl+C again quits.")
-        assert one.screen.reading == 1
+        assert one.screen.bench.reading == 1
         await one.pilot.press("ctrl+d")
         await one.until(lambda: one.app.return_code == 0)
 
@@ -299,7 +299,7 @@ async def test_the_header_says_that_another_line_can_only_be_read(home: Path) ->
         await one.pilot.press("escape")
         await one.until(lambda: not isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("escape")
-        await one.until(lambda: not one.screen.reading)
+        await one.until(lambda: not one.screen.bench.reading)
         await one.sees("asks first")
 
 
@@ -314,9 +314,9 @@ async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
         await one.sees("n next   N before")
         await one.pilot.press("escape")
         await one.sees("c compare")
-        assert one.screen.reading == 1
+        assert one.screen.bench.reading == 1
         await one.pilot.press("escape")
-        assert one.screen.reading == 0
+        assert one.screen.bench.reading == 0
         # What the person writes is left alone by the key that searches.
         one.screen.prompt.area.put("a draft")
         await one.pilot.press("ctrl+f", *"plum")
@@ -374,7 +374,7 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
         await one.confirm("r", "Jump to world line 1 (Tell me of pears), its end")
         await one.sees("World line 1 (Tell me of pears) is live again.")
         await one.sees("The pear is green.")
-        assert not one.screen.reading
+        assert not one.screen.bench.reading
         assert "The plum is blue." not in one.text()
         server.script(say("Yes."))
         await one.say("So?")
@@ -393,12 +393,12 @@ async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) ->
 async def test_the_timeline_opens_a_world_line(home: Path) -> None:
     async with talk(home, a_world_line, size=(120, 40)) as (one, _):
         await one.pilot.press("ctrl+t")
-        timeline = one.screen.views.timeline
+        timeline = one.screen.bench.views.timeline
         await one.until(lambda: timeline.has_focus)
         timeline.select(("line", 1))
         await one.pilot.press("enter")
         await one.sees("The pear is green.")
-        assert one.screen.reading == 1
+        assert one.screen.bench.reading == 1
 
 
 async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
@@ -407,7 +407,7 @@ async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.sees("The pear is green.")
         await one.pilot.press(*"mind", "enter")
-        await one.until(lambda: not one.screen.reading)
+        await one.until(lambda: not one.screen.bench.reading)
         await one.sees("It stands at the end of the conversation.")
         server.script(say("I do."))
         await one.say("Go")
@@ -454,7 +454,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         await one.pilot.press("down", "down", "j")
         await one.confirm("r")
         await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter")
-        assert not one.screen.reading
+        assert not one.screen.bench.reading
 
 
 @pytest.mark.parametrize("size", [(120, 40), (60, 20)])
@@ -467,7 +467,7 @@ async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int,
         )
         await one.ready()
         await one.say("Write")
-        await one.until(lambda: one.screen._approvals.panel is not None)  # pyright: ignore[reportPrivateUsage]
+        await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
         await answered(one, "y")
         await one.idle()
         await one.say("/rewind 0")
@@ -549,7 +549,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
         async with desk(home, server.base_url, size=(120, 40)) as one:
             await two_turns(one, server)
             await one.pilot.press("ctrl+t")
-            timeline = one.screen.views.timeline
+            timeline = one.screen.bench.views.timeline
             await one.until(lambda: timeline.has_focus)
             await one.pilot.press("b")
             await one.until(lambda: isinstance(one.app.screen, TextDialog))
@@ -587,7 +587,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
         await one.sees("They like fruit.")
         await one.idle()
         await one.pilot.press("ctrl+t", "end")
-        timeline = one.screen.views.timeline
+        timeline = one.screen.bench.views.timeline
         live = timeline.model.tree.live if timeline.model is not None else []
         timeline.select(live[0].row_key)
         await one.pilot.press("enter")
@@ -612,7 +612,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
 
 async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Path) -> None:
     async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
-        one.screen.start(preview(one.screen, Target(3, 1)))
+        one.screen.bench.start(preview(one.screen.parts, Target(3, 1)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.sees("Jump to world line 1 (Tell me of pears), #3")
         await one.sees("r  Jump there")
@@ -620,7 +620,7 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
         assert "Rewind" not in await one.sees("Becomes a world line")
         await one.pilot.press("enter")
         await one.sees("World line 1 (Tell me of pears) is live again at #3; Enter in an empty")
-        assert not one.screen.reading
+        assert not one.screen.bench.reading
         await one.until(lambda: one.screen.conversation.state.can_resume)
         server.script(say("Pears are green, I say."))
         await one.pilot.press("enter")
@@ -645,7 +645,7 @@ async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less
         one.screen.prompt.area.put("")
         await one.say("/worldline 2")
         await one.sees("World line 2")
-        line = one.screen.on_view
+        line = one.screen.bench.on_view
         assert isinstance(line, WorldLineTranscript)
         line.show_checkpoint(4)
         assert "More of them" in chat(one)
@@ -664,7 +664,7 @@ async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(hom
         await one.say("And a pear?")
         await one.until(lambda: len(server.requests) == 2)
         await one.idle()
-        model, soul = one.screen.views.timeline.model, one.screen.conversation.soul
+        model, soul = one.screen.bench.views.timeline.model, one.screen.conversation.soul
         assert model is not None
         assert soul is not None
         preview = await soul.preview(Target(0))
@@ -683,7 +683,7 @@ async def test_it_does_so_when_the_session_is_opened_again(home: Path) -> None:
                 await one.idle()
         async with desk(home, server.base_url, size=(120, 40), resume="newest") as again:
             await again.ready()
-            model, soul = again.screen.views.timeline.model, again.screen.conversation.soul
+            model, soul = again.screen.bench.views.timeline.model, again.screen.conversation.soul
             assert model is not None
             assert soul is not None
             first = model.tree.live[0]
@@ -698,7 +698,7 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.say("/clear")
         await one.sees("Cleared: the agent begins anew")
         await one.until(lambda: "The pear is green." not in chat(one))
-        await one.until(lambda: one.screen.views.timeline.model is not None)
+        await one.until(lambda: one.screen.bench.views.timeline.model is not None)
         await one.sees("◊ 1   Tell me of")
         await one.say("/clear")
         await one.sees("There is nothing to clear.")
@@ -718,8 +718,8 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.confirm("u", f"{toll}.")
         await one.sees("The pear is green.")
         await one.sees(f"◊ Undone: {toll}")
-        await one.until(lambda: one.screen.told[-1].text == f"Undone: the clearing. {toll}.")
-        assert one.screen.views.timeline.model.line_name(2) == "Tell me of plums"
+        await one.until(lambda: one.screen.bench.told[-1].text == f"Undone: the clearing. {toll}.")
+        assert one.screen.bench.views.timeline.model.line_name(2) == "Tell me of plums"
         assert "The plum is blue." not in chat(one)
         await one.say("/redo")
         await one.until(lambda: "The pear is green." not in chat(one))
@@ -792,7 +792,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         return await undo(self, line_name)
 
     def jump() -> None:
-        one.screen.start(preview(one.screen, Target(END, 1)), opens=True)
+        one.screen.bench.start(preview(one.screen.parts, Target(END, 1)), opens=True)
 
     async with talk(home) as (one, _):
         soul = one.screen.conversation.soul

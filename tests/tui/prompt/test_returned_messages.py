@@ -10,7 +10,7 @@ from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk, talk
 from textual import events
 
-from kimi_tui.tui.commands.rewind import ReturnedMessages
+from kimi_tui.tui.prompt.returned_messages import ReturnedMessages
 from kimi_tui.wire.events import LineChanged, Operation
 
 
@@ -55,7 +55,7 @@ async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
         # What comes back before a draft stands there as both were written.
         area.post_message(events.Paste(f"{long}!"))
         await one.until(lambda: area.text == "[Pasted 30 lines, 2]")
-        one.screen.give_back([f"see {long}"])
+        one.screen.bench.give_back([f"see {long}"])
         assert area.text == "see [Pasted 30 lines]\n\n[Pasted 30 lines, 2]"
         assert area.message == f"see {long}\n\n{long}!"
         area.put("")
@@ -84,7 +84,7 @@ async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> No
         await one.sees("The apple is red.")
         assert area.text == "Tell me of apples and more"
         one.screen.action_command("redo")
-        timeline = one.screen.views.timeline
+        timeline = one.screen.bench.views.timeline
         await one.until(lambda: timeline.model is not None and not timeline.model.tree.live)
         assert area.text == "Tell me of apples and more"
 
@@ -205,7 +205,7 @@ async def test_doing_a_dmail_again_never_touches_the_prompt(home: Path) -> None:
         await one.say("/undo")
         await one.confirm("u", "1 step since then stays as world line 3 (it is done).")
         await one.sees("Undone: the D-Mail")
-        assert one.screen.views.timeline.model.line_name(3) == "it is done"
+        assert one.screen.bench.views.timeline.model.line_name(3) == "it is done"
         await one.say("/redo")
         await one.sees("Done again: the D-Mail")
         await one.sees("After the letter.")

@@ -25,18 +25,18 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
 if TYPE_CHECKING:
     from kimi_tui.config.custom_commands import CustomCommand
-    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.main.parts import MainParts
 
 
-async def learn(screen: MainScreen) -> None:
+async def learn(main: MainParts) -> None:
     """Find them, and offer them behind those of the program."""
     from kimi_tui.app_paths import config_dir, home_dir
     from kimi_tui.config.custom_commands import custom_commands
 
-    work_dir = Path(screen.transcript.work_dir)
+    work_dir = Path(main.bench.transcript.work_dir)
     found = await asyncio.to_thread(custom_commands, work_dir, config_dir(), home_dir())
     n_called = Counter(one.short_name for one in found)
-    screen.commands.add(
+    main.bench.commands.add(
         Command(
             one.name,
             one.help,
@@ -50,7 +50,7 @@ async def learn(screen: MainScreen) -> None:
     )
 
 
-async def run(one: CustomCommand, screen: MainScreen, argument: str) -> None:
+async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
     """Say what its file says; one that the folder brings is shown before its first use, and again when it has changed."""
     from kimi_tui.app_paths import data_dir, short
     from kimi_tui.config.custom_commands import note_shown, were_shown
@@ -59,12 +59,12 @@ async def run(one: CustomCommand, screen: MainScreen, argument: str) -> None:
         root = await asyncio.to_thread(data_dir)
         if one.digest not in await asyncio.to_thread(were_shown, root):
             question = CustomCommandScreen(one.name, short(one.path), one.text)
-            if not await screen.ask(question):
-                screen.tell(f"/{one.name} was not sent.")
-                screen.keep(f"/{one.name} {argument}".rstrip())
+            if not await main.bench.ask(question):
+                main.bench.tell(f"/{one.name} was not sent.")
+                main.bench.keep(f"/{one.name} {argument}".rstrip())
                 return
             await asyncio.to_thread(note_shown, root, one.digest)
-    screen.conversation.say(one.with_arguments(argument))
+    main.conversation.say(one.with_arguments(argument))
 
 
 class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | None]):

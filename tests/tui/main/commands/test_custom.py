@@ -10,9 +10,9 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 from textual import events
 
-from kimi_tui.tui.commands import custom
-from kimi_tui.tui.commands.table import COMMANDS
 from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
+from kimi_tui.tui.main.commands import custom
+from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.prompt.command import CommandTable, Values
 from kimi_tui.tui.prompt.menu import found
 
@@ -146,7 +146,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         one.screen.prompt.area.take()
         # What hides behind many lines is read before it is sent.
         (commands / "long.md").write_text("Greet.\n" + ".\n\n" * 60 + "And the end.")
-        await custom.learn(one.screen)
+        await custom.learn(one.screen.parts)
         await one.say("/long")
         shown = await one.sees("This folder brings this command.")
         assert "And the end." not in shown

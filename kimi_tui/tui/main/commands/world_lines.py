@@ -5,55 +5,55 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.rewind import preview
-from kimi_tui.tui.commands.session import tell_no_number
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.main.commands.rewind import preview
+from kimi_tui.tui.main.commands.session import tell_no_number
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineMessage
-    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.main.parts import MainParts
 
 QUOTE_CHARS = 600
 
 
-async def jump(screen: MainScreen, argument: str) -> None:
+async def jump(main: MainParts, argument: str) -> None:
     """`K` or `K:N`: preview a jump to the end of a world line, or to before its checkpoint N."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
     if k is None or (checkpoint and n is None):
-        tell_no_number(screen, argument)
+        tell_no_number(main, argument)
     else:
-        await _preview_jump(screen, k, n)
+        await _preview_jump(main, k, n)
 
 
-async def read(screen: MainScreen, argument: str) -> None:
+async def read(main: MainParts, argument: str) -> None:
     """`K`: show a world line in the place of the chat; without a number, return to now."""
     k = number(argument)
     if k is not None:
-        await open_line(screen, k)
-    elif argument or not screen.reading:
-        tell_no_number(screen, argument)
+        await open_line(main, k)
+    elif argument or not main.bench.reading:
+        tell_no_number(main, argument)
     else:
-        screen.reader.leave()
+        main.reader.leave()
 
 
-async def compare(screen: MainScreen, argument: str) -> None:
+async def compare(main: MainParts, argument: str) -> None:
     """`K`, or nothing for the line on view: show it beside the live line."""
-    k = number(argument) if argument else screen.reading or None
+    k = number(argument) if argument else main.bench.reading or None
     if k is None:
-        tell_no_number(screen, argument)
+        tell_no_number(main, argument)
     else:
-        await compare_with_live(screen, k)
+        await compare_with_live(main, k)
 
 
-async def open_line(screen: MainScreen, world_line: int, checkpoint_id: int = -1) -> None:
+async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -> None:
     """Show a world line in the place of the chat, and give it the keys.
 
     Args:
-        screen: where.
+        main: where.
         world_line: its number; 0 for the live line, which is the chat.
         checkpoint_id: where to in it; -1 for its end.
 
@@ -61,16 +61,17 @@ async def open_line(screen: MainScreen, world_line: int, checkpoint_id: int = -1
         KeyError: there is no such line; the text is for the user.
     """
     if not world_line:
-        screen.reader.leave()
-        screen.read_chat(checkpoint_id)
+        main.reader.leave()
+        main.reader.foresee(None)
+        main.bench.read_chat(checkpoint_id)
         return
-    from_timeline = screen.timeline_pane.has_keys
-    screen.timeline_pane.close()
-    soul = await screen.conversation.opened()
-    await screen.reader.open(soul, world_line, checkpoint_id, from_timeline=from_timeline)
+    from_timeline = main.bench.timeline_pane.has_keys
+    main.bench.timeline_pane.close()
+    soul = await main.conversation.opened()
+    await main.reader.open(soul, world_line, checkpoint_id, from_timeline=from_timeline)
 
 
-async def compare_with_live(screen: MainScreen, world_line: int) -> None:
+async def compare_with_live(main: MainParts, world_line: int) -> None:
     """Show a world line beside the live line, then do what is chosen there.
 
     Raises:
@@ -83,12 +84,12 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     from kimi_tui.tui.gauge import Gauge
     from kimi_tui.tui.worldline import newest_words
 
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     found = await soul.compare(world_line)
     info = next((one for one in await soul.world_lines() if one.n == world_line), None)
     if info is None:
         raise KeyError(f"There is no world line {world_line}.")
-    now = screen.views.gauge
+    now = main.bench.views.gauge
     gauge = Gauge()
     gauge.show_model(now.model)
     used = now.model.status.used
@@ -96,58 +97,58 @@ async def compare_with_live(screen: MainScreen, world_line: int) -> None:
     page = CompareScreen(
         found,
         info,
-        name=screen.views.timeline.model.line_name(world_line),
+        name=main.bench.views.timeline.model.line_name(world_line),
         used=used,
-        heading=screen.header.heading._replace(words=READ_ONLY),
+        heading=main.bench.header.heading._replace(words=READ_ONLY),
         gauge=gauge,
         comparison=comparison,
-        load_image=screen.transcript.load_image,
-        write=screen.keystrokes.write_on,
+        load_image=main.bench.transcript.load_image,
+        write=main.keystrokes.write_on,
     )
-    answer = await screen.ask(page)
+    answer = await main.bench.ask(page)
     if answer is None:
         return
     if answer.action == "jump":
         at = answer.message.checkpoint_id if answer.message is not None else None
-        await _preview_jump(screen, world_line, at)
+        await _preview_jump(main, world_line, at)
     else:
-        await _send_to_now(screen, soul, world_line, answer.message or newest_words(found.other))
+        await _send_to_now(main, soul, world_line, answer.message or newest_words(found.other))
 
 
-async def jump_to_chosen(screen: MainScreen) -> None:
+async def jump_to_chosen(main: MainParts) -> None:
     """Preview a jump to the line on view: to before the chosen message, or to its end where none is chosen."""
-    if screen.reading:
-        await _preview_jump(screen, screen.reading, screen.reader.chosen_checkpoint)
+    if main.bench.reading:
+        await _preview_jump(main, main.bench.reading, main.reader.chosen_checkpoint)
 
 
-async def send_chosen(screen: MainScreen) -> None:
+async def send_chosen(main: MainParts) -> None:
     """Send the chosen message of the line on view to the present, or its newest words where none is chosen."""
-    world_line = screen.reading
+    world_line = main.bench.reading
     if not world_line:
         return
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     messages = await soul.messages(world_line)
-    chosen = screen.reader.chosen_message(messages)
-    if chosen is None and screen.reader.has_choice:
-        screen.tell("This cannot be sent.", advice="Tab chooses another message.")
+    chosen = main.reader.chosen_message(messages)
+    if chosen is None and main.reader.has_choice:
+        main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
         return
     from kimi_tui.tui.worldline import newest_words
 
-    await _send_to_now(screen, soul, world_line, chosen or newest_words(messages))
+    await _send_to_now(main, soul, world_line, chosen or newest_words(messages))
 
 
-async def _preview_jump(screen: MainScreen, world_line: int, checkpoint_id: int | None) -> None:
+async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | None) -> None:
     from kimi_tui.soul.rewind import END, Target
 
-    await preview(screen, Target(END if checkpoint_id is None else checkpoint_id, world_line))
+    await preview(main, Target(END if checkpoint_id is None else checkpoint_id, world_line))
 
 
 async def _send_to_now(
-    screen: MainScreen, soul: KimiSoul, world_line: int, message: WorldLineMessage | None
+    main: MainParts, soul: KimiSoul, world_line: int, message: WorldLineMessage | None
 ) -> None:
     """Let the user send a message of another line to the present, with words of their own before it."""
     if message is None:
-        screen.tell(f"World line {world_line} holds no message.")
+        main.bench.tell(f"World line {world_line} holds no message.")
         return
     from kimi_tui.foreign_text import one_line
     from kimi_tui.image_names import titled
@@ -158,7 +159,7 @@ async def _send_to_now(
     images = [shown.name for shown in message.display if isinstance(shown, ImageBlock)]
     text = titled(message.text, images) or calls
     question = TextQuestion(
-        title=f"Send to now from {line_words(world_line, screen.views.timeline.model.line_name(world_line))}",
+        title=f"Send to now from {line_words(world_line, main.bench.views.timeline.model.line_name(world_line))}",
         question=f"This message of #{message.checkpoint_id} goes to the end of the conversation.",
         consequence="Your words stand before it; the agent reads both in its next step.",
         placeholder="A word of your own, if you like",
@@ -168,18 +169,18 @@ async def _send_to_now(
         may_be_empty=True,
         low=True,
     )
-    note = await screen.ask(TextDialog(question))
+    note = await main.bench.ask(TextDialog(question))
     if note is None:
         return
     try:
         await soul.carry(world_line, message.uid, message.number, note=note)
     except Exception:
-        screen.keep(note)  # as a D-Mail's text is
+        main.bench.keep(note)  # as a D-Mail's text is
         raise
-    screen.return_to_now()
-    screen.transcript.scroll_to_end()
-    send = key_of("send", screen.keys)
-    screen.tell(
+    main.reader.return_to_now()
+    main.bench.transcript.scroll_to_end()
+    send = key_of("send", main.bench.keys)
+    main.bench.tell(
         "It stands at the end of the conversation.",
         advice=f"{send} in an empty prompt lets the agent go on.",
     )

@@ -15,7 +15,7 @@ from support.screens import Desk, desk
 from support.stored_sessions import store_session
 
 from kimi_tui.tools.file_list import FileList
-from kimi_tui.tui.main.completion import Completion, mention, typed_mention
+from kimi_tui.tui.prompt.completion import Completion, Written, mention, typed_mention
 from kimi_tui.tui.prompt.history import append_history, history_file
 
 
@@ -56,9 +56,9 @@ async def test_what_is_typed_is_followed_once(home: Path, monkeypatch: pytest.Mo
     followed: list[str] = []
     follow = Completion.follow
 
-    def counted(self: Completion) -> None:
-        followed.append(one.screen.prompt.area.text)
-        follow(self)
+    def counted(self: Completion, written: Written) -> bool:
+        followed.append(written.text)
+        return follow(self, written)
 
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -69,11 +69,6 @@ async def test_what_is_typed_is_followed_once(home: Path, monkeypatch: pytest.Mo
         await one.pilot.pause()
         # The field tells of the text and of the cursor.
         assert followed == ["/h", "/he"]
-        # A key that comes before either was told of takes what stands there.
-        one.screen.prompt.area.put("/und")
-        assert one.screen.completion.pick() == "undo"
-        await one.pilot.pause()
-        assert followed == ["/h", "/he", "/und"]
 
 
 async def test_files_are_offered_taken_and_go_with_the_message(
@@ -112,7 +107,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(
         area.put("look at @ here")
         area.move_cursor((0, 9))
         await one.until(lambda: offered(one) != "")
-        offers = one.screen.completion.offers() or ()
+        offers = one.screen.completion.offers(area.written) or ()
         assert "@ignored.log " not in [offer.text for offer in offers]
         assert "src/<U+0430>.txt" in [offer.shown for offer in offers]
         await one.pilot.press(*"src", "enter")
@@ -144,9 +139,9 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         await one.ready()
         area = one.screen.prompt.area
         for text in ("fix the parser", "fix the lexer", "run it"):
-            one.screen.conversation.remember(text)
+            one.screen.bench.remember(text)
         # The arrows go past a command, which no menu was opened for before, and do not choose from one.
-        one.screen.conversation.remember("/usage")
+        one.screen.bench.remember("/usage")
         await one.pilot.press("up")
         await one.until(lambda: area.text == "/usage")
         await one.pilot.pause()

@@ -4,58 +4,60 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.rewind import name_of, preview
-from kimi_tui.tui.commands.session import WAY_BACK, tell_no_number
+from kimi_tui.tui.main.commands.rewind import name_of, preview
+from kimi_tui.tui.main.commands.session import WAY_BACK, tell_no_number
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind import Target
-    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.main.parts import MainParts
 
 NAME_CHARS = 60
 
 
-async def bookmark(screen: MainScreen, argument: str) -> None:
+async def bookmark(main: MainParts, argument: str) -> None:
     """`N NAME`: name a checkpoint of the live line; `N`: ask for its name."""
     where, _, name = argument.partition(" ")
-    found = _live_checkpoint(screen, where)
+    found = _live_checkpoint(main, where)
     if found is None:
         return
     checkpoint_id, uid = found
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     if name.strip():
-        await _keep_name(screen, soul, uid, name)
+        await _keep_name(main, soul, uid, name)
         return
     from kimi_tui.soul.rewind import Target
 
-    await name_checkpoint(screen, Target(checkpoint_id), uid)
+    await name_checkpoint(main, Target(checkpoint_id), uid)
 
 
-async def name(screen: MainScreen, argument: str) -> None:
+async def name(main: MainParts, argument: str) -> None:
     """`K NAME`: name a world line; `K`: ask for its name; `NAME`: name the one on view."""
     where, _, words = argument.partition(" ")
     line = number(where)
-    if line is None and screen.reading:
-        await name_line(screen, screen.reading, argument)
+    if line is None and main.bench.reading:
+        await name_line(main, main.bench.reading, argument)
     elif line is None:
-        screen.keep(f"/name {argument}")
+        main.bench.keep(f"/name {argument}")
         said = "Which world line? Its number stands before the name."
-        screen.tell(said, level="warning", advice=f"/name 1 {argument[:20]} names world line 1.")
+        main.bench.tell(
+            said, level="warning", advice=f"/name 1 {argument[:20]} names world line 1."
+        )
     else:
-        await name_line(screen, line, words.strip())
+        await name_line(main, line, words.strip())
 
 
-async def name_line(screen: MainScreen, world_line: int, words: str = "") -> None:
+async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
     """Name a world line; without words, ask for them: none give it its own first words again."""
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    line = screen.views.timeline.model.tree.lines.get(world_line)
+    line = main.bench.views.timeline.model.tree.lines.get(world_line)
     if line is None or not line.mark:
-        screen.tell(f"There is no world line {world_line}.", level="warning")
+        main.bench.tell(f"There is no world line {world_line}.", level="warning")
         return
-    soul = await screen.conversation.opened()
-    kept = words or await screen.ask(
+    soul = await main.conversation.opened()
+    kept = words or await main.bench.ask(
         TextDialog(
             TextQuestion(
                 title=f"Name world line {world_line}",
@@ -70,41 +72,41 @@ async def name_line(screen: MainScreen, world_line: int, words: str = "") -> Non
         )
     )
     if kept is not None:
-        await _keep_name(screen, soul, line.mark, kept)
+        await _keep_name(main, soul, line.mark, kept)
 
 
-async def pin(screen: MainScreen, argument: str) -> None:
+async def pin(main: MainParts, argument: str) -> None:
     """`N`: pin what stands at a checkpoint of the live line, or no longer."""
-    if found := _live_checkpoint(screen, argument):
-        await pin_message(screen, found[1])
+    if found := _live_checkpoint(main, argument):
+        await pin_message(main, found[1])
 
 
-async def summary(screen: MainScreen, argument: str) -> None:
+async def summary(main: MainParts, argument: str) -> None:
     """Read the newest summary."""
-    await read_summary(screen, "")
+    await read_summary(main, "")
 
 
-def _live_checkpoint(screen: MainScreen, text: str) -> tuple[int, str] | None:
+def _live_checkpoint(main: MainParts, text: str) -> tuple[int, str] | None:
     """The checkpoint of the live line that a text names, with its uid; where there is none, that is said."""
     checkpoint_id = number(text)
     if checkpoint_id is None:
-        tell_no_number(screen, text)
+        tell_no_number(main, text)
         return None
-    point = screen.views.live_point(checkpoint_id)
+    point = main.bench.views.live_point(checkpoint_id)
     if point is None or point.uid.startswith("~"):
         said = f"There is no checkpoint #{checkpoint_id} on the live line."
-        screen.tell(said, level="warning")
+        main.bench.tell(said, level="warning")
         return None
     return checkpoint_id, point.uid
 
 
-async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
+async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
     """Ask for a name of a checkpoint; an empty one takes the name away."""
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     question = TextQuestion(
-        title=f"Bookmark {name_of(screen, target)}",
+        title=f"Bookmark {name_of(main, target)}",
         question="What is this step called?",
         consequence="The name stands on the timeline and can be found with /.",
         text=soul.bookmarks.get(uid, ""),
@@ -113,30 +115,30 @@ async def name_checkpoint(screen: MainScreen, target: Target, uid: str) -> None:
         may_be_empty=True,
         low=True,
     )
-    name = await screen.ask(TextDialog(question))
+    name = await main.bench.ask(TextDialog(question))
     if name is not None:
-        await _keep_name(screen, soul, uid, name)
+        await _keep_name(main, soul, uid, name)
 
 
-async def _keep_name(screen: MainScreen, soul: KimiSoul, uid: str, name: str) -> None:
+async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> None:
     await soul.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
-    screen.views.mark(soul.bookmarks, soul.pins)
-    screen.reader.tell_news()
+    main.bench.views.mark(soul.bookmarks, soul.pins)
+    main.reader.tell_news()
 
 
-async def pin_message(screen: MainScreen, uid: str, message_number: int = 0) -> None:
+async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> None:
     """Pin a message of a checkpoint, or no longer, and show that."""
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     pinned = (uid, message_number) not in soul.pins
     await soul.pin(uid, message_number, pinned)
-    screen.views.mark(soul.bookmarks, soul.pins)
+    main.bench.views.mark(soul.bookmarks, soul.pins)
     if pinned:
-        screen.tell("Pinned: neither a compaction nor a D-Mail drops it.")
+        main.bench.tell("Pinned: neither a compaction nor a D-Mail drops it.")
     else:
-        screen.tell("No longer pinned.")
+        main.bench.tell("No longer pinned.")
 
 
-async def read_summary(screen: MainScreen, uid: str) -> None:
+async def read_summary(main: MainParts, uid: str) -> None:
     """Show a summary of the live line, then do what is chosen there; without a uid the newest one.
 
     Raises:
@@ -145,28 +147,28 @@ async def read_summary(screen: MainScreen, uid: str) -> None:
     from kimi_tui.soul.rewind import Target
     from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen
 
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     found = [one for one in await soul.messages() if one.kind == "summary"]
     here = next((one for one in found if one.uid == uid), None) if uid else None
     here = here or (found[-1] if found else None)
     if here is None:
-        screen.tell("Nothing was compacted on the live line.")
+        main.bench.tell("Nothing was compacted on the live line.")
         return
-    point = screen.views.live_point(here.checkpoint_id)
+    point = main.bench.views.live_point(here.checkpoint_id)
     before = point.before if point is not None else 0
     after = before + (point.saved or 0) if point is not None and before else 0
     is_guess = point is not None and not point.saved_measured
     shown = Summary(here.checkpoint_id, here.text, before, after, here is found[-1], is_guess)
-    answer = await screen.ask(SummaryScreen(shown))
+    answer = await main.bench.ask(SummaryScreen(shown))
     if answer == "edit":
-        await _edit(screen, soul, here.text)
+        await _edit(main, soul, here.text)
     elif answer == "undo":
-        screen.tell(await soul.undo())
+        main.bench.tell(await soul.undo())
     elif answer == "rewind":
-        await preview(screen, Target(here.checkpoint_id))
+        await preview(main, Target(here.checkpoint_id))
 
 
-async def _edit(screen: MainScreen, soul: KimiSoul, text: str) -> None:
+async def _edit(main: MainParts, soul: KimiSoul, text: str) -> None:
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     question = TextQuestion(
@@ -177,8 +179,8 @@ async def _edit(screen: MainScreen, soul: KimiSoul, text: str) -> None:
         verb="keep",
         kind="compaction",
     )
-    written = await screen.ask(TextDialog(question))
+    written = await main.bench.ask(TextDialog(question))
     if written and written != text.strip():
         await soul.edit_summary(written)
-        screen.return_to_prompt()
-        screen.tell("The summary is yours now.", advice=WAY_BACK)
+        main.bench.return_to_prompt()
+        main.bench.tell("The summary is yours now.", advice=WAY_BACK)

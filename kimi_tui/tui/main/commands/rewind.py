@@ -6,78 +6,77 @@ Before a D-Mail to the agent's past self, or a compaction, the user writes what 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.commands.session import WAY_BACK, files_said, fork_at, tell_no_number
 from kimi_tui.tui.faults import apart
 from kimi_tui.tui.formatting import line_words
+from kimi_tui.tui.main.commands.session import WAY_BACK, files_said, fork_at, tell_no_number
 from kimi_tui.tui.prompt.command import line_and_number, number
+from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind import RewindOutcome, RewindPreview, Target
     from kimi_tui.tui.dialogs.text_dialog import TextDialog
-    from kimi_tui.tui.main.screen import MainScreen
+    from kimi_tui.tui.main.parts import MainParts
     from kimi_tui.tui.preview.layout import PreviewAction, PreviewAnswer
-    from kimi_tui.wire.events import LineChanged
 
 
-async def rewind(screen: MainScreen, argument: str) -> None:
+async def rewind(main: MainParts, argument: str) -> None:
     """Preview a rewind to checkpoint N; without one, choose it on the timeline."""
     if not argument:
-        screen.focus_timeline()
+        main.bench.focus_timeline()
         return
     found = number(argument)
     if found is None:
-        tell_no_number(screen, argument)
+        tell_no_number(main, argument)
         return
     from kimi_tui.soul.rewind import Target
 
-    await preview(screen, Target(found))
+    await preview(main, Target(found))
 
 
-async def fork(screen: MainScreen, argument: str) -> None:
+async def fork(main: MainParts, argument: str) -> None:
     """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
     found = number(argument) if argument else None
     if argument and found is None:
-        tell_no_number(screen, argument)
+        tell_no_number(main, argument)
         return
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     from kimi_tui.soul.rewind import END, Target
     from kimi_tui.tui.preview.layout import FORK, PreviewAnswer
 
     if found is None:
-        await fork_at(screen, soul, Target(END), PreviewAnswer(FORK.name))
+        await fork_at(main, soul, Target(END), PreviewAnswer(FORK.name))
     else:
-        await preview(screen, Target(found), FORK)
+        await preview(main, Target(found), FORK)
 
 
-async def dmail(screen: MainScreen, argument: str) -> None:
+async def dmail(main: MainParts, argument: str) -> None:
     """`N TEXT` or `K:N TEXT`: send a D-Mail there; without a text, let the user write it."""
     where, _, text = argument.partition(" ")
     found = line_and_number(where)
     if found is None:
-        tell_no_number(screen, where)
+        tell_no_number(main, where)
         return
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     if not soul.has_dmail:
-        screen.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
+        main.bench.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
         return
     from kimi_tui.soul.rewind import Target
     from kimi_tui.tui.preview.layout import DMAIL
 
-    await preview(screen, Target(found[1], found[0]), DMAIL, text.strip())
+    await preview(main, Target(found[1], found[0]), DMAIL, text.strip())
 
 
 async def preview(
-    screen: MainScreen, target: Target, pending: PreviewAction | None = None, dmail_text: str = ""
+    main: MainParts, target: Target, pending: PreviewAction | None = None, dmail_text: str = ""
 ) -> None:
     """Show what a rewind or a jump would take, ask what to do there, and do it.
 
     Args:
-        screen: over which it is asked.
+        main: over which it is asked.
         target: a checkpoint, or the end of a world line.
         pending: a fork or a D-Mail that was chosen already.
         dmail_text: that D-Mail; empty where it is still to be written.
@@ -88,50 +87,48 @@ async def preview(
     """
     from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK
 
-    found = await choose(screen, target, pending, dmail_text)
+    found = await choose(main, target, pending, dmail_text)
     if dmail_text and (found is None or found[1].action != DMAIL.name):
-        screen.keep(f"/dmail {place_of(target)} {dmail_text}")
+        main.bench.keep(f"/dmail {place_of(target)} {dmail_text}")
     if found is None:
         return
     target, answer = found
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     if answer.action == FORK.name:
-        await fork_at(screen, soul, target, answer)
+        await fork_at(main, soul, target, answer)
     elif answer.action == DMAIL.name:
         if dmail_text:
-            await send_dmail(screen, soul, target, answer, dmail_text)
+            await send_dmail(main, soul, target, answer, dmail_text)
         else:
-            await write_dmail(screen, soul, target, answer)
+            await write_dmail(main, soul, target, answer)
     elif answer.action == COMPACT_FROM.name:
-        await compact_part(screen, soul, start=target)
+        await compact_part(main, soul, start=target)
     elif answer.action == COMPACT_TO.name:
-        await compact_part(screen, soul, until=target)
+        await compact_part(main, soul, until=target)
     elif answer.action == COPY.name:
         text = await soul.markdown(target)
         from kimi_tui.foreign_text import clean_source
 
-        screen.kimi.copy_to_clipboard(await asyncio.to_thread(clean_source, text))
+        app_of(main.bench.screen).copy_to_clipboard(await asyncio.to_thread(clean_source, text))
     else:
-        await _rewind(screen, soul, target, answer)
+        await _rewind(main, soul, target, answer)
 
 
-async def _rewind(
-    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
-) -> None:
+async def _rewind(main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer) -> None:
     if soul.running:
         await soul.interrupt()
-    line_name = screen.views.timeline.model.line_name(target.world_line)
+    line_name = main.bench.views.timeline.model.line_name(target.world_line)
     outcome = await soul.rewind(target, answer.files, answer.chosen)
     if answer.files == "only":
-        screen.return_to_prompt()
-        screen.tell(files_said(outcome.files), advice=WAY_BACK)
+        main.bench.return_to_prompt()
+        main.bench.tell(files_said(outcome.files), advice=WAY_BACK)
         return
-    screen.return_to_now()
+    main.reader.return_to_now()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
-    prompt = screen.kimi.images.with_chips(outcome.prompt, outcome.images)
+    prompt = main.bench.images.with_chips(outcome.prompt, outcome.images)
     if prompt:
-        screen.return_message(outcome.change, prompt)
-    screen.tell(f"{_done_said(target, line_name, outcome)}.{back}", advice=WAY_BACK)
+        main.bench.return_message(outcome.change, prompt)
+    main.bench.tell(f"{_done_said(target, line_name, outcome)}.{back}", advice=WAY_BACK)
 
 
 def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
@@ -147,7 +144,7 @@ def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
 
 
 async def choose(
-    screen: MainScreen,
+    main: MainParts,
     target: Target,
     pending: PreviewAction | None = None,
     dmail_text: str = "",
@@ -155,7 +152,7 @@ async def choose(
     """Show what a rewind or jump there would take, and ask what to do; None where the user stays.
 
     Args:
-        screen: over which it is asked.
+        main: over which it is asked.
         target: a checkpoint, or the end of a world line.
         pending: a fork or a D-Mail that was chosen already: nothing is asked where no files can go along with it.
         dmail_text: that D-Mail; empty where it is still to be written.
@@ -179,12 +176,12 @@ async def choose(
     )
     from kimi_tui.tui.preview.screen import RewindScreen
 
-    soul, before = await screen.conversation.opened(), screen.n_changes
+    soul, before = await main.conversation.opened(), main.bench.n_changes
     # What was chosen while an operation was under way was chosen among what that has left by now.
     await soul.settled()
     while True:
         found = await soul.preview(target)
-        if screen.n_changes != before:
+        if main.bench.n_changes != before:
             return None
         if pending is not None and not _has_files(found):
             return target, PreviewAnswer(pending.name)
@@ -209,14 +206,14 @@ async def choose(
                 is_there=found.is_there,
                 compacts=compacts,
             ),
-            line_name=screen.views.timeline.model.line_name(target.world_line),
+            line_name=main.bench.views.timeline.model.line_name(target.world_line),
             pending=pending,
-            write=screen.keystrokes.write_on,
-            typed_at=screen.keystrokes.written_at,
+            write=main.keystrokes.write_on,
+            typed_at=main.keystrokes.written_at,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
-        with screen.foreseen(prospect):
-            answer = await screen.ask_of_line(question)
+        with main.reader.foreseen(prospect):
+            answer = await main.bench.ask_of_line(question)
         if answer is None:
             return None
         if answer.action != WHOLE.name:
@@ -228,7 +225,7 @@ def _has_files(preview: RewindPreview) -> bool:
     return preview.files is not None and bool(preview.files.restorable or preview.files.conflicts)
 
 
-async def offer_files(screen: MainScreen) -> None:
+async def offer_files(main: MainParts) -> None:
     """Where a conversation begins whose files are not what they were at its end, ask whether they come back."""
     from dataclasses import replace
 
@@ -236,7 +233,7 @@ async def offer_files(screen: MainScreen) -> None:
     from kimi_tui.tui.preview.layout import BRING, LEAVE
     from kimi_tui.tui.preview.screen import RewindScreen
 
-    soul = await screen.conversation.opened()
+    soul = await main.conversation.opened()
     before = soul.message_count
     await soul.files_ready()
     end = Target(END)
@@ -244,24 +241,24 @@ async def offer_files(screen: MainScreen) -> None:
     if found.files is None or not _has_files(found):
         if found.files is not None and found.files.reason:
             words = "This is a fork; its files are as they are now."
-            screen.tell(words, advice=found.files.reason)
+            main.bench.tell(words, advice=found.files.reason)
         return
     if soul.running or soul.message_count != before:
         # Nobody is held up who has gone on already.
-        screen.tell("Some files are not what they were at this moment.", level="warning")
+        main.bench.tell("Some files are not what they were at this moment.", level="warning")
         return
     question = RewindScreen(
         replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
-        write=screen.keystrokes.write_on,
-        typed_at=screen.keystrokes.written_at,
+        write=main.keystrokes.write_on,
+        typed_at=main.keystrokes.written_at,
         is_asked_for=False,
     )
-    answer = await screen.ask_of_line(question)
+    answer = await main.bench.ask_of_line(question)
     if answer is not None and answer.files == "only":
         outcome = await soul.rewind(end, "only", answer.chosen)
-        screen.tell(files_said(outcome.files))
+        main.bench.tell(files_said(outcome.files))
 
 
 def place_of(target: Target) -> str:
@@ -269,15 +266,15 @@ def place_of(target: Target) -> str:
     return f"{target.world_line}:{target.id}" if target.world_line else str(target.id)
 
 
-def name_of(screen: MainScreen, target: Target) -> str:
+def name_of(main: MainParts, target: Target) -> str:
     """`#8`, or `#8 of world line 2 (fix the quotes)`."""
-    name = screen.views.timeline.model.line_name(target.world_line)
+    name = main.bench.views.timeline.model.line_name(target.world_line)
     line = f" of {line_words(target.world_line, name)}" if target.world_line else ""
     return f"#{target.id}{line}"
 
 
 async def write_dmail(
-    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer
+    main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer
 ) -> None:
     """Let the user write to the agent's past self, then send it; the answer says what becomes of the files.
 
@@ -287,7 +284,7 @@ async def write_dmail(
     from kimi_tui.tui.dialogs.text_dialog import Drafting, TextDialog, TextQuestion
 
     question = TextQuestion(
-        title=f"D-Mail to {name_of(screen, target)}",
+        title=f"D-Mail to {name_of(main, target)}",
         question="What should the agent have known there?",
         consequence="It goes back to before that step, reads this, and goes on from there.",
         placeholder="Write to the agent's past self",
@@ -297,35 +294,35 @@ async def write_dmail(
     drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
     dialog = TextDialog(question, drafting)
     if target.world_line:
-        text = await _written(screen, dialog)
+        text = await _written(main, dialog)
     else:
         found = await soul.preview_dmail(target.id, "", "person")
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=True)
-        with screen.foreseen(prospect):
-            text = await _written(screen, dialog)
+        with main.reader.foreseen(prospect):
+            text = await _written(main, dialog)
     if text:
         try:
-            await send_dmail(screen, soul, target, answer, text)
+            await send_dmail(main, soul, target, answer, text)
         except Exception:
-            screen.keep(text)  # what was written is not lost with the failure, which is told
+            main.bench.keep(text)  # what was written is not lost with the failure, which is told
             raise
 
 
 async def send_dmail(
-    screen: MainScreen, soul: KimiSoul, target: Target, answer: PreviewAnswer, text: str
+    main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer, text: str
 ) -> None:
     """Send a D-Mail to the agent's past self, who goes on with it."""
     if soul.running:
         await soul.interrupt()
     outcome = await soul.dmail(target, text, answer.files, answer.chosen)
-    screen.return_to_prompt()
+    main.bench.return_to_prompt()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
-    screen.tell(f"Your D-Mail arrived at {name_of(screen, target)}.{back}", advice=WAY_BACK)
-    screen.conversation.resume()
+    main.bench.tell(f"Your D-Mail arrived at {name_of(main, target)}.{back}", advice=WAY_BACK)
+    main.conversation.resume()
 
 
 async def compact_part(
-    screen: MainScreen, soul: KimiSoul, *, start: Target | None = None, until: Target | None = None
+    main: MainParts, soul: KimiSoul, *, start: Target | None = None, until: Target | None = None
 ) -> None:
     """Ask what the summary must keep, then compact from a checkpoint on, or up to it.
 
@@ -334,8 +331,8 @@ async def compact_part(
     """
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
-    part = f"up to {name_of(screen, until)}" if until else ""
-    part = f"from {name_of(screen, start)} on" if start else part
+    part = f"up to {name_of(main, until)}" if until else ""
+    part = f"from {name_of(main, start)} on" if start else part
     stays = "before" if start else "from there on"
     question = TextQuestion(
         title=f"Compact {part}".strip(),
@@ -347,101 +344,24 @@ async def compact_part(
         may_be_empty=True,
         low=True,
     )
-    text = await _written(screen, TextDialog(question))
+    text = await _written(main, TextDialog(question))
     if text is None:
         return
     is_done = False
     try:
         if soul.running:
             await soul.interrupt()
-        screen.return_to_prompt()
+        main.bench.return_to_prompt()
         is_done = await soul.compact(text, start=start, until=until)
     finally:
         if not is_done:
-            screen.keep(text)  # as a D-Mail's text is; why it failed is told
+            main.bench.keep(text)  # as a D-Mail's text is; why it failed is told
 
 
-async def _written(screen: MainScreen, dialog: TextDialog) -> str | None:
+async def _written(main: MainParts, dialog: TextDialog) -> str | None:
     """What the user writes about a place of the line; where that becomes another one first it goes into the prompt."""
-    before = screen.n_changes
-    text = await screen.ask_of_line(dialog)
-    if text is None and screen.n_changes != before:
-        screen.keep(dialog.area.text)
+    before = main.bench.n_changes
+    text = await main.bench.ask_of_line(dialog)
+    if text is None and main.bench.n_changes != before:
+        main.bench.keep(dialog.area.text)
     return text
-
-
-class ReturnedMessages:
-    """The messages that rewinds and jumps put into the prompt, and what becomes of them when these are undone or done again.
-
-    A message belongs to the operation that took it out of the chat, and to no other: undoing that one takes the message
-    away again, doing it again gives it back, and what other operations do to the same part of the conversation is nothing
-    to it. Once something is said the message has served.
-    """
-
-    def __init__(self) -> None:
-        self._done: list[_Returned] = []
-        self._undone: list[_Returned] = []
-        self._early: _Returned | None = None
-        """Of an operation that ended, but was not heard of yet."""
-
-    def gave(self, change: LineChanged, text: str) -> None:
-        """An operation that has just ended put a message into the prompt.
-
-        Args:
-            change: what told of the operation, or will.
-            text: of the prompt, as it would be sent.
-        """
-        newest = self._done[-1] if self._done else None
-        if newest is not None and newest.change is change:
-            newest.text = text
-        else:
-            self._early = _Returned(change, text)
-
-    def command_behind(self, written: str) -> str:
-        """The slash command that was typed behind the message of the newest operation; empty where there is none.
-
-        That message stands in the prompt before anyone can write, and what is written goes behind it.
-        """
-        waiting = self._done[-1].text if self._done else ""
-        if not waiting or not written.startswith(waiting):
-            return ""
-        behind = written[len(waiting) :].strip()
-        return behind if behind.startswith("/") and "\n" not in behind else ""
-
-    def said(self) -> None:
-        """A turn has begun: what was undone cannot be done again, and no message waits in the prompt any more."""
-        self._undone.clear()
-        self._early = None
-        for operation in self._done:
-            operation.text = ""
-
-    def changed(self, change: LineChanged, stands: str) -> str | None:
-        """What the prompt should hold after an operation, None for what it holds.
-
-        Args:
-            change: what tells of the operation.
-            stands: what the prompt would send.
-        """
-        if change.op == "undo":
-            undone = self._done.pop() if self._done else _Returned(change)
-            self._undone.append(undone)
-            return "" if undone.text and stands == undone.text else None
-        if change.op == "redo":
-            given = {operation.text for operation in self._done}
-            again = self._undone.pop() if self._undone else _Returned(change)
-            self._done.append(again)
-            is_free = not stands or stands in given
-            return again.text if again.text and is_free else None
-        self._undone.clear()
-        early, self._early = self._early, None
-        is_meant = early is not None and early.change is change
-        self._done.append(early if early and is_meant else _Returned(change))
-        return None
-
-
-@dataclass(slots=True)
-class _Returned:
-    """An operation of this session, and the message that it put into the prompt; empty for none."""
-
-    change: LineChanged
-    text: str = ""

@@ -128,7 +128,7 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         await one.until(lambda: one.screen is not origin and one.screen.conversation.state.ready)
         assert (work / "a.txt").read_text() == "old\n"
         shown = await one.sees("Fork at #2: First")
-        assert any("1 file brought back." in told.text for told in one.screen.told)
+        assert any("1 file brought back." in told.text for told in one.screen.bench.told)
         # What the agent never gets does not stand in the chat, but where it can be sent again.
         assert one.screen.prompt.area.text == "Change it"
         assert "Change it" not in shown.partition("› ")[0]
@@ -160,7 +160,7 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         recorded = await asyncio.to_thread(read, soul.session)
         launch = await forked(one.app.launch, recorded, uid, whole=False)
         origin = one.screen
-        one.screen.leave_for(launch)
+        one.screen.bench.leave_for(launch)
         await one.until(lambda: one.screen is not origin)
         await one.sees("Files of this moment")
         assert "restores 1" in one.text()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.file import THEMES
-from kimi_tui.tui.commands import marks, rewind, session, view, world_lines
+from kimi_tui.tui.main.commands import marks, rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 

@@ -1,0 +1,137 @@
+"""A conversation as one text, for a model that is to summarise it or to write a D-Mail about it, cut to what fits its window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.tokens import estimate
+from kimi_tui.soul.messages import dmail_text, image_block, internal_kind, summary_text
+
+_CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Caps:
+    """The most characters of each kind of text."""
+
+    result: int
+    arguments: int
+    think: int
+    text: int
+
+
+_LEVELS = (
+    _Caps(8_000, 6_000, 1_500, 40_000),
+    _Caps(3_000, 3_000, 500, 16_000),
+    _Caps(1_000, 1_000, 200, 6_000),
+    _Caps(300, 300, 0, 2_000),
+    _Caps(120, 120, 0, 600),
+)
+
+
+def conversation_text(messages: Sequence[Message], budget: int) -> str:
+    """The messages as one text.
+
+    Nothing is left out unseen: calls stand with their arguments, reasoning and images are there in short, and what
+    had to be shortened or dropped says so. The middle of long results goes first, the oldest messages last.
+
+    Args:
+        messages: the messages.
+        budget: about how many tokens the text may have; at least one message is always there.
+    """
+    parts: list[str] = []
+    for caps in _LEVELS:
+        names = _call_names(messages)
+        parts = [part for m in messages if (part := _written(m, caps, names))]
+        if sum(map(estimate, parts)) <= budget:
+            return "\n\n".join(parts)
+    return _newest(parts, budget)
+
+
+def _newest(parts: Sequence[str], budget: int) -> str:
+    """The newest parts that fit; a summary at the very beginning stays, it stands for all before it."""
+    left = budget - 20
+    head: list[str] = []
+    rest = list(parts)
+    if rest and rest[0].startswith("[Summary"):
+        head.append(rest.pop(0))
+        left -= estimate(head[0])
+    kept: list[str] = []
+    for part in reversed(rest):
+        left -= estimate(part)
+        if left < 0 and kept:
+            break
+        kept.append(part)
+    n_dropped = len(rest) - len(kept)
+    if n_dropped:
+        head.append(f"[{n_dropped} older messages left out: too long]")
+    whole = "\n\n".join([*head, *reversed(kept)])
+    return shortened(whole, max(400, budget * _CHARS_PER_TOKEN))
+
+
+def shortened(text: str, most: int) -> str:
+    """`text` with its middle cut out where it has more than `most` characters, saying how many went."""
+    if len(text) <= most:
+        return text
+    head = most * 2 // 3
+    tail = most - head
+    gone = len(text) - head - tail
+    end = text[-tail:] if tail else ""
+    return f"{text[:head]}\n[… {gone:,} characters left out …]\n{end}"
+
+
+def _call_names(messages: Sequence[Message]) -> dict[str, str]:
+    return {call.id: call.function.name for m in messages for call in m.tool_calls or ()}
+
+
+def _written(message: Message, caps: _Caps, names: dict[str, str]) -> str:
+    kind = internal_kind(message)
+    if kind in ("marker", "reminder"):
+        return ""
+    dmail, summary = dmail_text(message), summary_text(message)
+    if dmail is not None:
+        return f"[D-Mail from the agent's future self]\n{shortened(dmail, caps.text)}"
+    if summary is not None:
+        return f"[Summary of what came before]\n{shortened(summary, 4 * caps.text)}"
+    if message.role == "tool":
+        name = names.get(message.tool_call_id or "", "tool")
+        return f"[Result of {name}]\n{shortened(_body(message, caps), caps.result)}"
+    heading = {"user": "User", "assistant": "Agent", "system": "Program"}[message.role]
+    lines = [shortened(_body(message, caps), caps.text)]
+    lines += [_call(call, caps) for call in message.tool_calls or ()]
+    if message.interrupted:
+        lines.append("(stopped by the user here)")
+    body = "\n".join(line for line in lines if line)
+    return f"[{heading}]\n{body}" if body else ""
+
+
+def _body(message: Message, caps: _Caps) -> str:
+    texts: list[str] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            texts.append(part.text)
+        elif isinstance(part, ThinkPart) and caps.think and part.think.strip():
+            texts.append(f"(thought: {shortened(part.think.strip(), caps.think)})")
+        elif isinstance(part, ImagePart):
+            texts.append(f"[{image_block(part).label}]")
+    return "\n".join(texts)
+
+
+def _call(call: ToolCall, caps: _Caps) -> str:
+    arguments = call.function.arguments or ""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        values = None
+    if isinstance(values, dict) and len(arguments) > caps.arguments:
+        # Short arguments (the path) must survive beside a long one (the content).
+        short = {
+            key: shortened(value, caps.arguments) if isinstance(value, str) else value
+            for key, value in cast("dict[str, Any]", values).items()
+        }
+        arguments = json.dumps(short, ensure_ascii=False)
+    return f"(calls {call.function.name} {shortened(arguments, 2 * caps.arguments)})"

@@ -1,0 +1,62 @@
+"""The conversation as one text: what it shows of messages, and how it is cut."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kimi_tui.llm.message import (
+    FunctionCall,
+    ImagePart,
+    ImageURL,
+    Message,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    user_message,
+)
+from kimi_tui.llm.tokens import estimate
+from kimi_tui.soul.conversation_text import conversation_text
+from kimi_tui.soul.messages import user_words
+
+
+def called(name: str, arguments: dict[str, str]) -> Message:
+    function = FunctionCall(name=name, arguments=json.dumps(arguments))
+    return Message(role="assistant", tool_calls=[ToolCall(id="c0", function=function)])
+
+
+def result(text: str) -> Message:
+    return Message(role="tool", content=text, tool_call_id="c0")
+
+
+def test_the_text_shows_calls_reasoning_and_images() -> None:
+    image = ImagePart(image_url=ImageURL(url="images/x.png", name="a.png", width=9, height=8))
+    messages = [
+        Message(role="user", content=[TextPart(text="see"), image]),
+        Message(role="assistant", content=[ThinkPart(think="maybe"), TextPart(text="yes")]),
+        called("ReadFile", {"path": "ReadFile"}),
+        result("<system>ERROR: no</system>"),
+        user_message("<system>CHECKPOINT 3</system>"),
+    ]
+    text = conversation_text(messages, 1_000)
+    assert "see\n[image a.png 9x8]" in text
+    assert "(thought: maybe)" in text
+    assert '(calls ReadFile {"path": "ReadFile"})' in text
+    assert "[Result of ReadFile]\n<system>ERROR: no</system>" in text
+    assert "CHECKPOINT" not in text
+
+
+@pytest.mark.parametrize("budget", [300, 1_000, 5_000, 50_000])
+def test_the_text_keeps_to_its_budget(budget: int) -> None:
+    messages: list[Message] = []
+    for number in range(120):
+        messages.append(user_words(f"request {number} " + "word " * 200))
+        file = {"path": f"file{number}.py", "content": "code " * 2_000}
+        messages.append(called("WriteFile", file))
+        messages.append(result("output " * 4_000))
+    text = conversation_text(messages, budget)
+    assert estimate(text) <= budget * 1.25 + 200
+    assert "left out" in text
+    # The newest is there, and a short argument survives beside a long one.
+    assert "file119.py" in text
