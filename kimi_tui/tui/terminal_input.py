@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import signal
 import sys
 import time
 from codecs import getincrementaldecoder
@@ -25,9 +26,11 @@ from textual import events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
+from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
 
@@ -422,8 +425,16 @@ class TerminalInput(LinuxDriver):
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
+        # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
+        # one another the older one could be told last, and would stay.
+        Callbacks(report_of(self._app)).on_signal(signal.SIGWINCH, self._tell_size)
         if self._asks_background:
             self.ask_background()
+
+    def _tell_size(self) -> None:
+        if not self._in_band_window_resize:
+            size = Size(*self._get_terminal_size())
+            self._app.post_message(events.Resize(size, size))
 
     def stop_application_mode(self) -> None:
         """Give the terminal back."""

@@ -256,8 +256,17 @@ def test_what_is_passed_over_is_said_with_its_reason(place: Place, kind: str, wh
     assert json.loads(place.run("sessions", "list", "--all", "--json").out) == []
 
 
-@pytest.mark.parametrize("name", ["state.json", "context.jsonl", "wire.jsonl", "lock", "files"])
-@pytest.mark.parametrize("kind", ["fifo", "zero", "hole"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(
+            (name, "fifo")
+            for name in ("state.json", "context.jsonl", "wire.jsonl", "lock", "files")
+        ),
+        *(("context.jsonl", kind) for kind in ("zero", "hole")),
+        *(("wire.jsonl", "hole"), ("state.json", "zero")),
+    ],
+)
 def test_no_command_waits_for_what_stands_in_a_session(place: Place, name: str, kind: str) -> None:
     session = place.three_turns()
     put(session.dir / name, kind)

@@ -357,6 +357,42 @@ def test_what_a_smaller_window_cut_off_is_drawn_again(configured: Program) -> No
     terminal.wait_for(before)
 
 
+SIZES_CLOSE_BEHIND_ONE_ANOTHER = """
+import fcntl, os, struct, sys, termios, time
+from textual.drivers.linux_driver import LinuxDriver
+from kimi_tui.cli import main
+
+read = LinuxDriver._get_terminal_size
+
+def interrupted(driver):
+    size = read(driver)
+    if size == (60, 20):
+        # The next signal comes before this size is told.
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        os.write(1, b"\\x1b]2;interrupted\\x07")
+        while not os.path.exists("go on"):
+            time.sleep(0.01)
+    return size
+
+LinuxDriver._get_terminal_size = interrupted
+sys.exit(main([]))
+"""
+
+
+def test_of_two_sizes_the_newer_one_is_drawn(configured: Program) -> None:
+    terminal = configured.start_python(SIZES_CLOSE_BEHIND_ONE_ANOTHER, size=(100, 30))
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.wait_quiet(0.5)
+    before = terminal.screen_text()
+    terminal.resize(60, 20)
+    terminal.wait_raw(b"interrupted")
+    terminal.resize(100, 30)
+    (configured.work / "go on").touch()
+    terminal.wait_for(before)
+    terminal.type("still here")
+    terminal.wait_for(lambda screen: "› still here" in screen.split("\n")[27])
+
+
 def _leave(terminal: Terminal) -> str:
     """Quit; what stands on the terminal then."""
     before = terminal.n_bytes

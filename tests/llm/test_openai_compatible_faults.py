@@ -125,6 +125,7 @@ FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
     "500": (status(500), APIStatusError, "500"),
     "502": (status(502), APIStatusError, "502"),
     "503": (status(503), APIStatusError, "503"),
+    "504": (status(504), APIStatusError, "504"),
     "529": (status(529), APIStatusError, "529"),
     "error page": (
         status(502, "<html><title>Bad gateway</title>", content_type="text/html"),

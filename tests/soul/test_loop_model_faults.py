@@ -14,8 +14,6 @@ import pytest
 from support.chat_server import (
     Answer,
     Chunk,
-    Drop,
-    Raw,
     call,
     calls,
     delta,
@@ -58,19 +56,13 @@ async def goes_on(on: Stage) -> None:
     assert PART not in json.dumps(on.server.requests[-1].body)
 
 
-# name: the answer, and words of what the person is told
+# Name: the answer, and words of what the person is told. One of each kind: which faults may pass is a test of the model's client.
 PASSING: dict[str, tuple[Answer, str]] = {
     "reset before headers": (drop(), "closed the connection"),
-    "closed before headers": (drop(reset=False), "closed the connection"),
     "no HTTP at all": (raw(b"SSH-2.0-OpenSSH_9\r\n"), "closed the connection"),
     "dropped in mid-stream": (drop_after(4, say(f"{PART} meant.")), "broke"),
-    "reset in mid-stream": (drop_after(4, say(f"{PART} meant."), reset=True), "broke"),
     "dropped in mid-arguments": (
         drop_after(8, call("Shell", {"command": "touch made"}, text=PART)),
-        "broke",
-    ),
-    "cut within a chunk": (
-        Answer((delta(content=PART), Raw(b'data: {"choices":[{"del'), Drop())),
         "broke",
     ),
     "stalled": (stall(3, say(f"{PART} meant.")), "silent for 0.3 s"),
@@ -79,14 +71,8 @@ PASSING: dict[str, tuple[Answer, str]] = {
     "no finish and no [DONE]": (say(PART, finish=None, usage=None, done=False), "broke"),
     "empty answer": (say(""), "nothing"),
     "only reasoning": (say("", think=PART), "nothing"),
-    "408": (status(408, {"error": {"message": "Took too long"}}), "408: Took too long"),
-    "429": (status(429, {"error": {"message": "Slow down"}}), "429: Slow down"),
     "429 with Retry-After": (status(429, headers={"Retry-After": "0.05"}), "429"),
-    "500": (status(500, {"error": {"message": "Oops"}}), "500: Oops"),
-    "502": (status(502, {"message": "Upstream"}), "502: Upstream"),
     "503": (status(503, "Busy"), "503: Busy"),
-    "504": (status(504), "504"),
-    "529": (status(529, {"error": {"type": "overloaded_error"}}), "529"),
     "HTML page": (
         status(502, "<html><title>Bad gateway</title>", content_type="text/html"),
         "a web page, “Bad gateway”",
@@ -119,7 +105,10 @@ async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
         await goes_on(on)
 
 
-@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize(
+    "name",
+    ["reset before headers", "dropped in mid-arguments", "stalled", "empty answer", "503"],
+)
 async def test_a_fault_that_comes_every_time(tmp_path: Path, name: str) -> None:
     fault, words = PASSING[name]
     async with stage(tmp_path, stream_timeout_s=0.3) as on:

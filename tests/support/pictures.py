@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
+from textual.app import App
+from textual.pilot import Pilot
 
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
 
 FOLDER = Path(__file__).parents[2] / "snapshots"
 
@@ -29,6 +32,17 @@ class PictureExtension(SingleFileSnapshotExtension):
 
     def serialize(self, data: Any, **_: Any) -> str:
         return re.sub(r"terminal-\d+", "terminal", str(data))
+
+
+async def darken(running: App[Any], pilot: Pilot[Any]) -> None:
+    """Turn a light program dark: what keeps the light colours that it was drawn with stands out in a picture.
+
+    A picture in each theme shows no more: that they differ in nothing but their colours is a test of the themes.
+    """
+    assert running.theme == KIMI_LIGHT.name
+    await pilot.pause()
+    running.theme = KIMI_DARK.name
+    await pilot.pause()
 
 
 def still(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from textual.pilot import Pilot
@@ -55,26 +56,31 @@ class Desk:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the app work until something holds."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                start = time.thread_time()
-                if condition():
-                    return
-                cost_s = time.thread_time() - start
-                broken = self.app._exception  # pyright: ignore[reportPrivateUsage]
-                if broken is not None:
-                    raise AssertionError("the app has crashed") from broken
-                # Not the pilot's pause: that has every widget do something, over and over while the app works.
-                # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
-                await asyncio.sleep(max(LOOK_S, 8 * cost_s))
+        give_up = time.monotonic() + TIMEOUT_S
+        while True:
+            start = time.thread_time()
+            if condition():
+                return
+            cost_s = time.thread_time() - start
+            broken = self.app._exception  # pyright: ignore[reportPrivateUsage]
+            if broken is not None:
+                raise AssertionError("the app has crashed") from broken
+            assert time.monotonic() < give_up, f"in vain on {self.app.screen}:\n{self.text()}"
+            # Not the pilot's pause: that has every widget do something, over and over while the app works.
+            # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
+            await asyncio.sleep(max(LOOK_S, 8 * cost_s))
 
     async def sees(self, words: str) -> str:
         """Wait until the words are on the screen; returns all of it."""
-        try:
-            await self.until(lambda: words in self.text())
-        except TimeoutError:
-            raise AssertionError(f"{words!r} is not on the screen:\n{self.text()}") from None
-        return self.text()
+        shown = ""
+
+        def is_there() -> bool:
+            nonlocal shown
+            shown = self.text()
+            return words in shown
+
+        await self.until(is_there)
+        return shown
 
     async def ready(self) -> None:
         """Wait for the session to be open."""
@@ -88,8 +94,14 @@ class Desk:
         await self.until(lambda: not self.screen.conversation.running)
         await self.until(lambda: not self.screen.conversation.state.running)
 
+    async def shown(self) -> None:
+        """Wait until the screen shows all that the engine has told: what follows is chosen from that."""
+        feed = self.screen.conversation._feed  # pyright: ignore[reportPrivateUsage]
+        await self.until(lambda: feed._handle is None)  # pyright: ignore[reportPrivateUsage]
+
     async def say(self, text: str) -> None:
-        """Put a message into the prompt and send it."""
+        """Put a message into the prompt and send it, once what came before is shown."""
+        await self.shown()
         conversation = self.screen.conversation
         turn = conversation._turn  # pyright: ignore[reportPrivateUsage]
         begins = conversation.state.ready and not text.startswith("/") and bool(text.strip())
@@ -188,3 +200,13 @@ async def two_turns(one: Desk, server: ChatServer) -> None:
     await one.say("Tell me of pears")
     await one.sees("The pear is green.")
     await one.idle()
+
+
+@asynccontextmanager
+async def talk(
+    home: Path, begin: Callable[[Desk, ChatServer], Awaitable[None]] = two_turns, **options: Any
+) -> AsyncIterator[tuple[Desk, ChatServer]]:
+    """The app and its model's server, once `begin` has said something; the options are those of `desk`."""
+    async with ChatServer() as server, desk(home, server.base_url, **options) as one:
+        await begin(one, server)
+        yield one, server

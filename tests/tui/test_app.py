@@ -22,7 +22,6 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.main.screen import MainScreen
-from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.screen import ReplayScreen
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -50,9 +49,7 @@ async def by_fork(one: Desk) -> None:
 async def by_preview(one: Desk) -> None:
     """`n` in the preview of a rewind."""
     await one.say("/rewind 0")
-    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-    await one.sees("Rewind to #0")
-    await one.pilot.press("n")
+    await one.confirm("n", "Rewind to #0")
 
 
 async def by_replay(one: Desk) -> None:

@@ -85,6 +85,7 @@ class ComparisonRows:
         height: all rows, as far as measured.
         complete: whether all rows are measured.
         starts: for every message that is measured the row where it begins.
+        outdated: the messages that have other rows by now. This is shown until what follows it is measured.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class ComparisonRows:
         self._rows: dict[Key, list[list[StyledText]]] = {}
         self.width = width
         self.heights: dict[Key, int] = dict(known or {})
+        self.outdated: set[Key] = set()
         self.height = 0
         self.complete = False
         self.starts: dict[Side, list[int]] = {"other": [], "live": []}
@@ -172,8 +174,14 @@ class ComparisonRows:
             while len(self._rows) >= KEPT:
                 del self._rows[next(iter(self._rows))]
             rows = self._rows[key] = self._make(key)
+        if offset >= len(rows):
+            return BLANK  # folded since it was measured
         message = self._comparison.sides[side][index].message
         return Cell(tuple(rows[offset]), index, message.kind == "user")
+
+    def valid_heights(self) -> dict[Key, int]:
+        """The heights that hold in another sheet of the same width."""
+        return {key: height for key, height in self.heights.items() if key not in self.outdated}
 
     def last_row(self, side: Side, index: int) -> int:
         """The last row of a message."""

@@ -230,7 +230,7 @@ class CompareSides(RowsPane):
     def lay_out(self) -> None:
         """Measure the rows anew, in slices: a key must not wait for a long conversation."""
         width, before = self.column_width(), self._message_rows
-        known = before.heights if before is not None and before.width == width else None
+        known = before.valid_heights() if before is not None and before.width == width else None
         # As in the chat, a terminal without rows to spare has names alone.
         is_high = app_of(self).size.height >= LOWEST_ROWS
         draws = self._load_image is not None and is_high and draws_cells(self)
@@ -255,7 +255,7 @@ class CompareSides(RowsPane):
         for side in SIDES:
             for index, entry in enumerate(self.comparison.sides[side]):
                 if image in images_of(entry.message):
-                    self._message_rows.heights.pop((side, index), None)
+                    self._message_rows.outdated.add((side, index))
         self.lay_out()
 
     async def _measured(self, rows: ComparisonRows) -> None:
@@ -301,7 +301,7 @@ class CompareSides(RowsPane):
         if self._message_rows is None or key[1] < 0:
             return
         self.comparison.unfolded.symmetric_difference_update([key])
-        self._message_rows.heights.pop(key, None)
+        self._message_rows.outdated.add(key)
         self.lay_out()
 
     def choose_at(self, x: int, row: int) -> None:

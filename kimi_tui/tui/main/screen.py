@@ -210,7 +210,7 @@ class MainScreen(Screen[None]):
 
     def _open(self) -> None:
         if not self.bench.is_left:
-            self._opener = self.run_worker(self._open_session(), name="open the session")
+            self._opener = self.run_worker(self._open_session, name="open the session")
 
     async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
         """Save and release the session, as `Conversation.close`; one that is still being opened comes no more.

@@ -19,14 +19,14 @@ from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
 from kimi_tui.tui.frame import Heading
 
 
-def page() -> CompareScreen:
+def page(then: str = "what was then") -> CompareScreen:
     """Two lines that share nothing."""
     return CompareScreen(
         WorldLineComparison(
             -1,
             -1,
             (WorldLineMessage(0, "u0", 0, "agent", "what is now"),),
-            (WorldLineMessage(0, "v0", 0, "agent", "what was then"),),
+            (WorldLineMessage(0, "v0", 0, "agent", then),),
             DivergedFiles(()),
             0,
         ),
@@ -83,3 +83,21 @@ async def test_a_fault_while_it_is_measured_is_told_and_it_can_be_left(
         await one.sees("what was then")
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
+
+
+async def test_what_is_unfolded_stays_as_it_was_until_it_is_measured(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with still_screen(tmp_path) as one:
+        one.app.push_screen(page("what was then\n\n" + "\n\n".join(f"Part {n}" for n in range(20))))
+        await one.sees("what was then")
+        sides = one.app.screen.query_one(CompareSides)
+        await one.pilot.press("down")
+        assert "Part 9" not in one.text()
+        for is_unfolded in (True, False):
+            shown = one.text()
+            sides.toggle()
+            # It may be painted at any time.
+            assert one.text() == shown
+            await one.until(lambda unfolded=is_unfolded: ("Part 9" in one.text()) is unfolded)
+    assert "A fault" not in caplog.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -59,14 +59,16 @@ def pictures(snapshot: SnapshotAssertion) -> Pictures:
 
 
 class Pictures:
-    """What a view looks like in the widest and in the narrowest terminal."""
+    """What a view looks like on this session, in the widest terminal and, where the view has no other, in the narrowest."""
 
     def __init__(self, snapshot: SnapshotAssertion) -> None:
         self._snapshot = snapshot
 
-    async def of(self, desk: Desk, view: str) -> None:
-        """Compare two pictures of what is on the screen now."""
-        for size in (SIZES[0], SIZES[-1]):
+    async def of(
+        self, desk: Desk, view: str, sizes: Sequence[tuple[int, int]] = (SIZES[0], SIZES[-1])
+    ) -> None:
+        """Compare pictures of what is on the screen now."""
+        for size in sizes:
             await desk.pilot.resize_terminal(*size)
             # Textual hands a new size on when a timer is due, which no pause waits for.
             screens = desk.app.screen_stack
@@ -138,10 +140,9 @@ async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Pictures) ->
     assert len(found) >= 4
     assert all("Todo" not in row for row in rows(one))
     await one.sees("◊ World line")  # the row that is selected shows it
-    await pictures.of(one, "filter")
+    await pictures.of(one, "filter", SIZES[:1])
     await one.pilot.press("enter", "escape", "question_mark")
     await one.sees("turn before, turn after")
-    await pictures.of(one, "timeline-keys")
     await one.pilot.press("x")
     assert "turn before, turn after" not in one.text()
 
@@ -156,7 +157,7 @@ async def test_a_preview_with_files_and_a_conflict(one: Desk, pictures: Pictures
     await one.pilot.press("tab")
     await one.sees("Space bring back")
     assert "by hand" in one.text()
-    await pictures.of(one, "preview-conflict")
+    await pictures.of(one, "preview-conflict", SIZES[:1])
     await one.pilot.press("space")
     assert "✓ src/ledger.py" in one.text()
     await one.pilot.press("escape")
@@ -187,7 +188,6 @@ async def test_a_world_line_and_its_comparison(one: Desk, pictures: Pictures) ->
     await one.sees("both share #0 to #24")
     await one.sees("Use a regular expression")
     await one.pilot.press("n")
-    await pictures.of(one, "compare")
     await one.pilot.press("tab")
     page = one.app.screen
     assert isinstance(page, CompareScreen)
@@ -225,7 +225,7 @@ async def test_the_card_of_a_letter(one: Desk, pictures: Pictures) -> None:
     await click(one, "folded away", x=0)
     assert one.text() != folded
     await one.sees("Read")
-    await pictures.of(one, "card-unfolded")
+    await pictures.of(one, "card-unfolded", SIZES[:1])
     assert not re.search(r"↓ \d+ new", one.text())
     await click(one, "D-Mail  from", x=0)
     assert LETTERS[2][:20] in one.text()
@@ -279,9 +279,7 @@ async def test_a_replay(one: Desk) -> None:
     await one.sees("One index runs past")
 
 
-async def test_a_letter_is_reviewed(
-    session: LongSession, home: Path, server: ChatServer, pictures: Pictures
-) -> None:
+async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: ChatServer) -> None:
     config = Config(theme="dark", reduced_motion=True, hints=False, dmail=DMailConfig(review=True))
     async with opened(session, home, server.base_url, config) as one:
         await one.sees("One index runs past the end")
@@ -299,7 +297,6 @@ async def test_a_letter_is_reviewed(
         while panel._chosen is None:  # pyright: ignore[reportPrivateUsage]
             await one.until(lambda: panel.armed)
             await one.pilot.press("down")
-        await pictures.of(one, "review")
         await one.pilot.press("n")
         await one.sees("As you say")
         await one.idle()

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pictures import still
+from support.pictures import darken, still
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 from textual.screen import Screen
-from textual.theme import Theme
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
@@ -42,7 +41,7 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
-from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
+from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.wire.events import ApprovalRequest
 
@@ -169,12 +168,12 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
     async with running.run_test(size=size) as pilot:
         main = await shown(running, pilot)
         toll = RewindScreen(UNDONE, actions=(UNDO,), title="Undo the rewind to #5")
+        running.theme = KIMI_LIGHT.name
         running.push_screen(toll)
         await pilot.pause()
-        for theme in (KIMI_DARK, KIMI_LIGHT):
-            running.theme = theme.name
-            await pilot.pause()
-            assert running.export_screenshot() == picture(name=f"undo-{theme.name}")
+        await darken(running, pilot)
+        assert running.export_screenshot() == picture(name="undo")
+        running.theme = KIMI_LIGHT.name
         toll.dismiss(None)
         conversation = main.conversation
         asks = conversation.state._replace(approvals=(REVIEWED,), running=True)
@@ -194,17 +193,13 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         panel.toll = partial(consequence_rows, found)
         main.reader.foresee(Prospect(found.target, found.tokens_after))
         await pilot.pause(0.6)
-        for theme in (KIMI_LIGHT, KIMI_DARK):
-            running.theme = theme.name
-            await pilot.pause()
-            assert running.export_screenshot() == picture(name=f"review-{theme.name}")
+        await darken(running, pilot)
+        assert running.export_screenshot() == picture(name="review")
 
 
-@pytest.mark.parametrize(
-    ("size", "themes"), [(SIZES[1], (KIMI_DARK, KIMI_LIGHT)), ((60, 20), (KIMI_DARK,))]
-)
+@pytest.mark.parametrize("size", [SIZES[1], (60, 20)])
 async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
-    tmp_path: Path, picture: SnapshotAssertion, size: tuple[int, int], themes: tuple[Theme, ...]
+    tmp_path: Path, picture: SnapshotAssertion, size: tuple[int, int]
 ) -> None:
     label = 'Fields with "" inside break the importer. Fix it, with a test.'
     files = FilesPreview(UNDONE.files.files) if UNDONE.files else None
@@ -229,11 +224,10 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     async with running.run_test(size=size) as pilot:
         await shown(running, pilot)
         for name, page in (("fork", fork), ("goes-on", goes_on)):
+            running.theme = KIMI_LIGHT.name
             running.push_screen(page)
-            for theme in themes:
-                running.theme = theme.name
-                await pilot.pause()
-                assert running.export_screenshot() == picture(name=f"{name}-{theme.name}")
+            await darken(running, pilot)
+            assert running.export_screenshot() == picture(name=name)
             page.dismiss(None)
             await pilot.pause()
 

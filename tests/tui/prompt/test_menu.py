@@ -220,23 +220,22 @@ async def test_what_was_sent_before_opens_no_menu(home: Path) -> None:
         assert one.screen.completion.command is None
 
 
-@pytest.mark.parametrize(
-    ("typed", "sent"),
-    [
-        ("/tmp is full, clean it", "/tmp is full, clean it"),
-        ("/usr/bin/python fails", "/usr/bin/python fails"),
-        (" /help is a command", "/help is a command"),
-        ("//help", "//help"),
-    ],
-)
-async def test_what_looks_like_a_path_is_a_message(home: Path, typed: str, sent: str) -> None:
+async def test_what_looks_like_a_path_is_a_message(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.script(say("Understood."))
         await one.ready()
-        await one.say(typed)
-        await one.sees("Understood.")
-        assert sent in str(server.requests[-1].body["messages"][-1])
-        await one.idle()
+        for n, (typed, sent) in enumerate(
+            (
+                ("/tmp is full, clean it", "/tmp is full, clean it"),
+                ("/usr/bin/python fails", "/usr/bin/python fails"),
+                (" /help is a command", "/help is a command"),
+                ("//help", "//help"),
+            )
+        ):
+            server.script(say(f"Understood {n}."))
+            await one.say(typed)
+            await one.sees(f"Understood {n}.")
+            assert sent in str(server.requests[-1].body["messages"][-1])
+            await one.idle()
 
 
 async def test_the_values_of_an_argument_are_offered(

@@ -7,10 +7,9 @@ from typing import cast
 
 import pytest
 from support.chat_server import ChatServer, call, say
-from support.screens import Desk, desk, two_turns
+from support.screens import Desk, desk, talk
 from textual import events
 
-from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.prompt.returned_messages import ReturnedMessages
 from kimi_tui.wire.events import LineChanged, Operation
 
@@ -25,8 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def rewound(one: Desk, number: int, text: str) -> None:
     """A rewind, and its message in the prompt."""
     await one.say(f"/rewind {number}")
-    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-    await one.pilot.press("r")
+    await one.confirm("r")
     await one.until(lambda: one.screen.prompt.area.text == text)
 
 
@@ -68,8 +66,7 @@ async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
 
 
 async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, _):
         area = one.screen.prompt.area
         await rewound(one, 2, "Tell me of pears")
         await rewound(one, 0, "Tell me of apples")
@@ -93,8 +90,7 @@ async def test_an_undo_takes_it_away_and_a_redo_gives_it_again(home: Path) -> No
 
 
 async def test_a_command_typed_behind_it_is_one(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         area = one.screen.prompt.area
         await rewound(one, 0, "Tell me of apples")
         n_asked = len(server.requests)

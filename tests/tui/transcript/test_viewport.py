@@ -236,8 +236,8 @@ def test_rows_of_a_picture_are_those_that_are_asked_for_one_by_one() -> None:
     assert at_once.height == singly.height
 
 
-LONG_LINES = "A line of the log that was pasted here, 中文 and all of it.\n" * 5_000
-LONG_LINE = "word " * 60_000
+LONG_LINES = "A line of the log that was pasted here, 中文 and all of it.\n" * 3_000
+LONG_LINE = "word " * 40_000
 
 
 def long_blocks() -> list[Block]:
@@ -282,8 +282,8 @@ def test_what_is_long_is_laid_out_in_slices(block: Block) -> None:
     assert flow.height == len(flow.views[0].lines)
 
 
-N_CHARS = 12_000
-"""Four slices."""
+N_CHARS = 9_000
+"""Three slices."""
 BESIDE_A_KEY = 70_000
 """Calls in which a key gets its turn: some milliseconds."""
 

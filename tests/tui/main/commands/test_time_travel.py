@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 from support.chat_server import ChatServer, call, gate, say, stall
-from support.screens import Desk, desk, two_turns
+from support.screens import Desk, desk, talk, two_turns
 
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.soul.errors import SoulBusy
@@ -63,8 +63,7 @@ async def a_world_line(one: Desk, server: ChatServer) -> None:
     """Two turns of which the second was left behind, and another in its place."""
     await two_turns(one, server)
     await one.say("/rewind 2")
-    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-    await one.pilot.press("r")
+    await one.confirm("r")
     await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
     server.script(say("The plum is blue."))
     one.screen.prompt.area.put("")
@@ -73,15 +72,20 @@ async def a_world_line(one: Desk, server: ChatServer) -> None:
     await one.idle()
 
 
+async def a_line_that_is_read(one: Desk, server: ChatServer) -> None:
+    """The first of these on view in the place of the chat."""
+    await a_world_line(one, server)
+    await one.say("/worldline 1")
+    await one.sees("Reading world line 1")
+    await one.sees("The pear is green.")
+
+
 async def test_a_letter_from_the_preview_goes_to_the_past_and_the_agent_goes_on(
     home: Path,
 ) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         await one.say("/rewind 2")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.sees("Send a D-Mail here")
-        await one.pilot.press("d")
+        await one.confirm("d", "Send a D-Mail here")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.sees("D-Mail to #2")
         server.script(say("So it is plums."))
@@ -95,8 +99,7 @@ async def test_a_letter_from_the_preview_goes_to_the_past_and_the_agent_goes_on(
 
 
 async def test_the_model_drafts_a_letter_and_an_empty_one_is_not_sent(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         await one.say("/dmail 2")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("enter")
@@ -117,8 +120,7 @@ async def test_a_fault_while_drafting_is_told_and_the_editor_takes_keys_again(
     async def faulty(*_: object) -> str:
         raise ZeroDivisionError
 
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, _):
         await one.say("/dmail 2")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         screen = one.app.screen
@@ -131,8 +133,7 @@ async def test_a_fault_while_drafting_is_told_and_the_editor_takes_keys_again(
 
 
 async def test_escape_stops_a_draft_and_keeps_what_was_written(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         await one.say("/dmail 2")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         screen = one.app.screen
@@ -148,8 +149,7 @@ async def test_escape_stops_a_draft_and_keeps_what_was_written(home: Path) -> No
 
 
 async def test_a_letter_by_command(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         server.script(say("Grapes, then."))
         await one.say("/dmail 2 think of grapes")
         await one.sees("Grapes, then.")
@@ -170,11 +170,9 @@ async def test_a_letter_by_command(home: Path) -> None:
 async def test_a_part_is_compacted_with_words_on_what_to_keep(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         await one.say("/rewind 2")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.pilot.press("p")
+        await one.confirm("p")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.sees("Compact up to #2")
         server.script(say("Apples were talked of."))
@@ -202,8 +200,7 @@ async def test_a_part_is_compacted_with_words_on_what_to_keep(
 
 
 async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line, size=(120, 40)) as (one, server):
         await one.say("/worldline 1")
         shown = await one.sees("World line 1  Tell me of pears")
         await one.sees("The pear is green.")
@@ -224,10 +221,7 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
 
 
 async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("Reading world line 1")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
         server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
         one.screen.conversation.say("Run both")
         # Its keys stay with the line, whose banner says that it waits.
@@ -249,8 +243,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
 
 
 async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line, size=(120, 40)) as (one, server):
         server.script(gate(1, say("There.")))
         await one.say("Go on")
         await server.at_gate.wait()
@@ -272,10 +265,7 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
 
 
 async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("Reading world line 1")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
         server.script(call("Shell", {"command": "true"}), say("Done."))
         one.screen.conversation.say("Run it")
         await one.sees("Run this command?")
@@ -288,10 +278,7 @@ async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
 
 
 async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("Reading world line 1")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
         await one.pilot.press("ctrl+c")
         await one.sees("Ctrl+C again quits.")
         assert one.screen.bench.reading == 1
@@ -300,8 +287,7 @@ async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> Non
 
 
 async def test_the_header_says_that_another_line_can_only_be_read(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
         assert "asks first" in one.text().splitlines()[0]
         await one.say("/worldline 1")
         await one.sees("Reading world line 1")
@@ -318,10 +304,7 @@ async def test_the_header_says_that_another_line_can_only_be_read(home: Path) ->
 
 
 async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("Reading world line 1")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
         await one.pilot.press("ctrl+f", *"pear")
         await one.sees("1 of 2")
         await one.pilot.press("enter")
@@ -347,10 +330,7 @@ async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
 
 
 async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("Reading world line 1")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("enter")
@@ -365,8 +345,7 @@ async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None
 
 
 async def test_a_warning_stands_once(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 20)) as one:
-        await two_turns(one, server)
+    async with talk(home, size=(120, 20)) as (one, _):
         soul = one.screen.conversation.soul
         assert soul is not None
         soul.wire.publish(Notice("warning", "The folder is gone.", "Bring it back."))
@@ -380,20 +359,17 @@ async def test_a_warning_stands_once(home: Path) -> None:
         await one.until(lambda: one.text().count("The disk is slow.") >= 1)
 
 
-@pytest.mark.parametrize("command", ["rewind", "fork", "dmail", "jump", "pin"])
-async def test_what_is_no_number_is_refused_in_the_same_words(home: Path, command: str) -> None:
+async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        await one.say(f"/{command} x")
-        await one.sees("x is no number.")
-        await one.sees("The timeline shows them.")
+        for command in ("rewind", "fork", "dmail", "jump", "pin"):
+            await one.say(f"/{command} {command[0]}")
+            await one.sees(f"{command[0]} is no number.")
+            await one.sees("The timeline shows them.")
 
 
 async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("The pear is green.")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
         await one.pilot.press("j")
         await one.confirm("r", "Jump to world line 1 (Tell me of pears), its end")
         await one.sees("World line 1 (Tell me of pears) is live again.")
@@ -408,18 +384,14 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
 
 
 async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("The pear is green.")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
         await one.pilot.press("shift+tab", "shift+tab", "j")
         await one.confirm("r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
 
 
 async def test_the_timeline_opens_a_world_line(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
         await one.pilot.press("ctrl+t")
         timeline = one.screen.bench.views.timeline
         await one.until(lambda: timeline.has_focus)
@@ -430,10 +402,7 @@ async def test_the_timeline_opens_a_world_line(home: Path) -> None:
 
 
 async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("The pear is green.")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.sees("The pear is green.")
@@ -450,8 +419,7 @@ async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
 
 
 async def test_a_jump_by_command(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line) as (one, _):
         await one.say("/jump 1:2")
         # From a checkpoint of it to its end, and what is there already needs no way there.
         await one.confirm("e", "Jump to world line 1 (Tell me of pears), #2")
@@ -472,10 +440,7 @@ async def test_a_jump_by_command(home: Path) -> None:
 
 
 async def test_two_lines_side_by_side(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("The pear is green.")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         for said in (
@@ -506,9 +471,7 @@ async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int,
         await answered(one, "y")
         await one.idle()
         await one.say("/rewind 0")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.sees("deletes 1")
-        await one.pilot.press("f")
+        await one.confirm("f", "deletes 1")
         await one.until(lambda: one.screen.prompt.area.text == "Write")
         (home / "app" / "b.txt").write_text("mine\n")
         await one.say("/compare 1")
@@ -525,11 +488,9 @@ async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int,
 
 
 async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(60, 20)) as one:
-        await two_turns(one, server)
+    async with talk(home, size=(60, 20)) as (one, server):
         await one.say("/rewind 2")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.pilot.press("r")
+        await one.confirm("r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
         server.script(say("\n\n".join(f"Part {n} of **it**." for n in range(20))))
         await one.pilot.press("enter")
@@ -542,7 +503,7 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
         await one.pilot.press("tab", "down", "down", "enter")
         # It is higher than the pane: what stands above it makes room.
         await one.until(lambda: "Tell me of pears" not in one.text())
-        assert "Part 0 of it." in one.text()
+        await one.sees("Part 0 of it.")
 
 
 @pytest.mark.parametrize(
@@ -561,8 +522,7 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
 async def test_a_jump_from_the_comparison(
     home: Path, keys: tuple[str, ...], said: str, prompt: str
 ) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.sees("The pear is green.")
@@ -574,8 +534,7 @@ async def test_a_jump_from_the_comparison(
 
 
 async def test_a_message_is_sent_from_the_comparison(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("n", "n", "s")
@@ -618,8 +577,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
 
 
 async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await two_turns(one, server)
+    async with talk(home, size=(120, 40)) as (one, server):
         server.script(say("Fruit was talked of."))
         await one.say("Tell me of nuts")
         await one.sees("Fruit was talked of.")
@@ -653,10 +611,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
 
 
 async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
-        await one.say("/worldline 1")
-        await one.sees("The pear is green.")
+    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
         one.screen.bench.start(preview(one.screen.parts, Target(3, 1)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.sees("Jump to world line 1 (Tell me of pears), #3")
@@ -678,16 +633,14 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
 async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less_room(
     home: Path,
 ) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
-        await a_world_line(one, server)
+    async with talk(home, a_world_line, size=(120, 40)) as (one, server):
         # All of it fits into the larger terminal, so its end is on view, too.
         server.script(say("A fruit.  " * 120))
         await one.say("More of them")
         await one.sees("A fruit.")
         await one.idle()
         await one.say("/rewind 4")
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.pilot.press("r")
+        await one.confirm("r")
         await one.until(lambda: one.screen.prompt.area.text == "More of them")
         one.screen.prompt.area.put("")
         await one.say("/worldline 2")
@@ -741,8 +694,7 @@ async def test_it_does_so_when_the_session_is_opened_again(home: Path) -> None:
 
 
 async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         await one.say("/clear")
         await one.sees("Cleared: the agent begins anew")
         await one.until(lambda: "The pear is green." not in chat(one))
@@ -775,8 +727,7 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
 
 async def test_without_dmails_no_key_offers_one(home: Path) -> None:
     config = Config(dmail=DMailConfig(enabled=False))
-    async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
-        await two_turns(one, server)
+    async with talk(home, config=config) as (one, server):
         await one.say("/rewind 2")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         assert "D-Mail" not in one.text()
@@ -808,8 +759,7 @@ async def test_tools_are_listed_and_turned_off_and_on(home: Path) -> None:
 
 
 async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, server):
         server.script(
             call("SendDMail", {"message": "Skip fruit.", "checkpoint_id": 1}), say("No fruit then.")
         )
@@ -844,8 +794,7 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
     def jump() -> None:
         one.screen.bench.start(preview(one.screen.parts, Target(END, 1)), opens=True)
 
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await two_turns(one, server)
+    async with talk(home) as (one, _):
         soul = one.screen.conversation.soul
         assert soul is not None
         await soul.rewind(Target(2))
