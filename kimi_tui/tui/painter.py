@@ -28,8 +28,6 @@ FADED = "~"
 FADE = 0.6
 """How far what is being undone goes towards the background."""
 
-_NO_STYLES = "COMPONENT_CLASSES"
-"""What Textual's error says of a component class whose styles are not there (yet)."""
 LINK_LIMIT = 2_000
 """The longest address that is told to the terminal; some end the program over longer ones."""
 
@@ -103,7 +101,11 @@ class Painter:
         whole = f"{self._prefix}--{name}"
         if whole not in self._widget.COMPONENT_CLASSES:
             return None
-        return self._widget.get_component_rich_style(whole, partial=True)
+        try:
+            return self._widget.get_component_rich_style(whole, partial=True)
+        except KeyError:
+            # Asked for before its style sheet is there, or while it is being taken away: with colours it is painted anew.
+            return None
 
     def overlay(self, name: str) -> Style:
         """The style of a component class alone, to be laid over what is painted already: a selection, a match, a cursor."""
@@ -152,10 +154,8 @@ class Painter:
         """
         try:
             return self._strip(spans, width, ground)
-        except Exception as error:
-            # A widget that Textual asks before it has its style sheet has no colours; with them it is painted anew.
-            if not (isinstance(error, KeyError) and _NO_STYLES in str(error)):
-                log_fault("painting a row")
+        except Exception:
+            log_fault("painting a row")
             return _plain(spans, width)
 
     def _strip(self, spans: Iterable[tuple[str, ...]], width: int, ground: str) -> Strip:
