@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-
-T = TypeVar("T")
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
