@@ -71,8 +71,8 @@ class Conversation:
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
 
-    class Told(Message, bubble=False):
-        """This happened, and is drawn; pieces of a text (`STREAMED`) are only drawn, and not told."""
+    class EventsShown(Message, bubble=False):
+        """These events have just been drawn. Pieces of a text (`STREAMED`) are drawn without this."""
 
         def __init__(self, records: Sequence[EventRecord]) -> None:
             super().__init__()
@@ -763,7 +763,7 @@ class Conversation:
         if self._live and (
             told := [record for record in records if not isinstance(record.event, STREAMED)]
         ):
-            self._tell_screen(self.Told(told))
+            self._tell_screen(self.EventsShown(told))
         if self._since is not None:
             self._since += records
         state, ended, usage = self.state, None, None

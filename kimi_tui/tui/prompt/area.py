@@ -508,10 +508,10 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         is_taken = self._takes_vim(event)
-        if self._key_cover is not None:
-            self._key_cover.typed(
-                event.character or "", event.time
-            ) if writes else self._key_cover.ended()
+        if self._key_cover is not None and writes:
+            self._key_cover.typed(event.character or "", event.time)
+        elif self._key_cover is not None:
+            self._key_cover.ended()
         if is_taken or self._takes_chip(event.key, writes=writes):
             event.stop()
             event.prevent_default()
@@ -816,11 +816,6 @@ class PromptArea(TextArea):
     def _is_choosing(self) -> bool:
         return self.completion is not None and self.completion.is_choosing
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether for what stands here nothing was offered yet."""
-        return self.completion is not None and self.completion.is_behind(self.written)
-
     def offer(self) -> None:
         """Offer what fits what stands here now."""
         offered = self.completion
@@ -828,7 +823,8 @@ class PromptArea(TextArea):
             self.post_message(self.MenuMade(offered.menu))
 
     def _keep_up(self) -> None:
-        if self.is_behind:
+        """Offer what fits before a key is about it: the screen has not heard yet of what was typed a moment ago."""
+        if self.completion is not None and self.completion.is_behind(self.written):
             self.offer()
 
     def _choose(self, step: int) -> bool:
