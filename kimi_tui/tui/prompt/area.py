@@ -816,6 +816,11 @@ class PromptArea(TextArea):
     def _is_choosing(self) -> bool:
         return self.completion is not None and self.completion.is_choosing
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether for what stands here nothing was offered yet."""
+        return self.completion is not None and self.completion.is_behind(self.written)
+
     def offer(self) -> None:
         """Offer what fits what stands here now."""
         offered = self.completion
@@ -824,7 +829,7 @@ class PromptArea(TextArea):
 
     def _keep_up(self) -> None:
         """Offer what fits before a key is about it: the screen has not heard yet of what was typed a moment ago."""
-        if self.completion is not None and self.completion.is_behind(self.written):
+        if self.is_behind:
             self.offer()
 
     def _choose(self, step: int) -> bool:
