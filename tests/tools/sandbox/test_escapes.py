@@ -240,6 +240,30 @@ def linked(*steps: Path, text: str) -> None:
         at.symlink_to(to)
 
 
+TRACED = """python3 -c '
+import ctypes, os, signal
+os.write(1, b"before\\n")
+ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+os.kill(os.getpid(), signal.SIGSTOP)
+'"""
+
+
+async def test_a_command_that_has_itself_traced_and_stops_is_ended_with_all_of_it(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir()
+    here = Sandbox(sandbox.backend, sandbox.settings, os.environ, sandbox.program)
+    try:
+        shell = ["/bin/bash", "--noprofile", "--norc", "-c", f"exec {TRACED}"]
+        confined = here.confined(shell, outside.work)
+        ended = await command_of(confined, outside.work, timeout_s=2).run()
+    finally:
+        here.remove_temporary()
+    # The first process of bubblewrap takes the stop for the end.
+    ending = "exited" if sandbox.backend == "bwrap" else "timeout"
+    assert (ended.ending, ended.n_alive, ended.output.text) == (ending, 0, "before\n")
+
+
 async def test_no_link_on_the_way_to_what_is_guarded_is_changed(
     sandbox: Sandbox, outside: Outside
 ) -> None:
