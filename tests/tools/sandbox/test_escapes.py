@@ -264,6 +264,19 @@ async def test_a_command_that_has_itself_traced_and_stops_is_ended_with_all_of_i
     assert (ended.ending, ended.n_alive, ended.output.text) == (ending, 0, "before\n")
 
 
+async def test_what_lies_over_a_hidden_folder_is_closed_and_stays_empty(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir()
+    (outside.home / ".ssh").mkdir(parents=True)
+    (outside.home / ".ssh/id").write_text("key\n")
+    said = await run_in(sandbox, "stat -c %a ~/.ssh; touch ~/.ssh/x; ls ~/.ssh 2>&1", outside)
+    closed, refused_to_touch, *listed = said.splitlines()
+    assert closed == "0"
+    assert "cannot touch" in refused_to_touch
+    assert not listed or "Permission denied" in listed[0]
+
+
 async def test_no_link_on_the_way_to_what_is_guarded_is_changed(
     sandbox: Sandbox, outside: Outside
 ) -> None:
