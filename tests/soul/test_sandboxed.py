@@ -20,8 +20,8 @@ from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox
-from kimi_tui.wire.display import BriefBlock
 from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import BriefBlock
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -312,6 +312,8 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
         if not os.path.lexists(path):
             # Below one of the private folders.
             os.makedirs(path)
+        # A device there, as archives that root unpacks can hold, would be that of the machine.
+        _set_mount(tree, "", _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
         _attach(tree, path)
     for path in paths["pin"]:
         _hold(path)

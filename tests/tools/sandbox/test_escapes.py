@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -262,6 +263,20 @@ async def test_a_command_that_has_itself_traced_and_stops_is_ended_with_all_of_i
     # The first process of bubblewrap takes the stop for the end.
     ending = "exited" if sandbox.backend == "bwrap" else "timeout"
     assert (ended.ending, ended.n_alive, ended.output.text) == (ending, 0, "before\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+async def test_a_device_in_the_work_folder_is_closed(sandbox: Sandbox, outside: Outside) -> None:
+    outside.work.mkdir()
+    device = outside.work / "device"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        os.close(os.open(device, os.O_RDONLY))
+    except OSError as error:
+        pytest.skip(f"there can be none here: {error}")
+    said = await run_in(sandbox, "head -c 1 device | wc -c; echo x > device", outside)
+    assert said.splitlines()[0] != "1"
+    assert said.count("Permission denied") == 2
 
 
 async def test_what_lies_over_a_hidden_folder_is_closed_and_stays_empty(
