@@ -266,17 +266,21 @@ async def test_a_command_that_has_itself_traced_and_stops_is_ended_with_all_of_i
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
-async def test_a_device_in_the_work_folder_is_closed(sandbox: Sandbox, outside: Outside) -> None:
-    outside.work.mkdir()
-    device = outside.work / "device"
+async def test_devices_are_closed_wherever_they_are(sandbox: Sandbox, outside: Outside) -> None:
+    places = (outside.work / "device", outside.out / "device")
     try:
-        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 5))
-        os.close(os.open(device, os.O_RDONLY))
+        for device in places:
+            device.parent.mkdir(exist_ok=True)
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+            os.close(os.open(device, os.O_RDONLY))
     except OSError as error:
         pytest.skip(f"there can be none here: {error}")
-    said = await run_in(sandbox, "head -c 1 device | wc -c; echo x > device", outside)
-    assert said.splitlines()[0] != "1"
-    assert said.count("Permission denied") == 2
+    names = " ".join(map(str, places))
+    said = await run_in(
+        sandbox, f"for one in {names}; do head -c 1 $one; echo > $one; done", outside
+    )
+    assert said.count("Permission denied") == 4, said
+    assert "\0" not in said
 
 
 async def test_what_lies_over_a_hidden_folder_is_closed_and_stays_empty(
