@@ -244,6 +244,22 @@ def test_a_decision_tells_of_marks_that_are_not_drawn() -> None:
 
 
 @pytest.mark.parametrize(
+    ("letter", "marks"),
+    [
+        ("\u0e01", "\u0e49"), ("\u05d0", "\u05b0"), ("\u0628", "\u064e"), ("\u0915", "\u093e"), ("\u1100", "\u1161"), ("x", "\u0301\u05b0"),
+    ],
+)  # fmt: skip
+def test_a_decision_tells_of_marks_of_every_script(letter: str, marks: str) -> None:
+    """Those that belong to no script are counted from the fourth on; one may bear more of its own."""
+    most = (marks * MARKS_LIMIT)[:MARKS_LIMIT]
+    assert visible(f"rm {letter}{most}b") == f"rm {letter}{most}b"
+    assert (
+        visible(f"rm {letter}{marks * 50}b")
+        == f"rm {letter}{most}<{50 * len(marks) - MARKS_LIMIT} marks>b"
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("git st\u0430tus", "git st<U+0430>tus"), ("\u0441\u0443 x", "<U+0441><U+0443> x"), ("cat \u0430.txt", "cat <U+0430>.txt"),

@@ -267,7 +267,8 @@ def _program(
 def _check_repository(
     git: str, work_dir: Path, environ: Mapping[str, str], *, contents: bool
 ) -> None:
-    """That the folder's own repository names no program, lies where it seems to, and shows no secrets."""
+    """That the folder's own repository names no program, lies where it seems to, and shows no secrets and no files of
+    elsewhere."""
     own = work_dir / ".git"
     if not stat.S_ISDIR(own.lstat().st_mode):
         raise _Doubt("the repository is elsewhere")
@@ -286,6 +287,16 @@ def _check_repository(
             raise _Doubt("the repository has another one in it")
         if contents and path and secrets().rule_in(path.split("/")):
             raise _Doubt(f"the repository holds {visible(path)[:60]}, which may be a secret")
+        if contents and path and _has_other_names(work_dir / path):
+            raise _Doubt(f"{visible(path)[:60]} has other names, which may be outside")
+
+
+def _has_other_names(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
 
 def _answer(argv: Sequence[str], work_dir: Path, environ: Mapping[str, str]) -> str:

@@ -278,6 +278,9 @@ _GATHER_S = 0.0002
 """After a read of less than that, more is let gather: a reader that is woken by every write of a flood slows it by half."""
 
 _KILL_WAIT_S = 3.0
+_REPORT_BYTES = 64 << 10
+"""More than the longest report, which may name a path."""
+_LONGEST_NUMBER = 9
 
 
 class _Watch:
@@ -371,6 +374,7 @@ class _Supervised:
             os.close(orders)
             os.close(reports)
         self.pid = self._process.pid
+        self._is_confined = bool(confined_to)
         self._heard = b""
         self._exit: str | None = None
 
@@ -398,20 +402,31 @@ class _Supervised:
         """Kill everything below the supervisor; returns how many processes are left, None where nobody can say."""
         self.order("K")
         left = self._hear("L", _KILL_WAIT_S)
-        if left is not None:
+        if left is not None and (self._is_confined or not _HAS_PROC):
             return int(left)
-        # The command stopped or killed its supervisor. While it is only stopped, everything is still below it.
-        n_left: int | None = None
-        if _HAS_PROC and self._process.poll() is None:
-            for _ in range(_KILL_ROUNDS):
-                for pid in alive_below(self.pid):
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
-                if not (n_left := len(alive_below(self.pid))):
-                    break
-                time.sleep(_TICK_S)
-        self._process.kill()
+        # A command outside the sandbox reaches the pipes of what watches over it: only what is seen from here counts.
+        n_left = self._kill_below() if _HAS_PROC else None
+        if left is None:
+            # The command stopped or killed its supervisor.
+            self._process.kill()
         return n_left
+
+    def _kill_below(self) -> int | None:
+        """Kill what is below the supervisor from here; returns how many are left, None where it has ended and nobody can say.
+
+        While it is only stopped, everything is still below it.
+        """
+        for _ in range(_KILL_ROUNDS):
+            below = alive_below(self.pid)
+            if self._process.poll() is not None:
+                return None
+            if not below:
+                return 0
+            for pid in below:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_TICK_S)
+        return len(alive_below(self.pid)) if self._process.poll() is None else None
 
     def _hear(self, wanted: str, timeout_s: float) -> str | None:
         """What a report of this kind says; None where it does not come."""
@@ -420,6 +435,8 @@ class _Supervised:
             *lines, self._heard = self._heard.split(b"\n")
             for line in lines:
                 text = line.decode("ascii", "replace")
+                if not _is_report(text):
+                    continue
                 # Where it could not be started, the end of what tried follows, and is not the command's.
                 if text[:1] in ("X", "E") and self._exit is None:
                     self._exit = text
@@ -429,12 +446,14 @@ class _Supervised:
                 return self._exit
             waiter = select.poll()
             waiter.register(self.descriptor, select.POLLIN)
-            if not waiter.poll(max(deadline - time.monotonic(), 0) * 1000):
+            left_s = deadline - time.monotonic()
+            # It may be somebody else who writes, and without end.
+            if left_s <= 0 or not waiter.poll(left_s * 1000):
                 return None
-            data = os.read(self.descriptor, 4096)
+            data = os.read(self.descriptor, _REPORT_BYTES)
             if not data:
                 return None
-            self._heard += data
+            self._heard = (self._heard + data)[-_REPORT_BYTES:]
 
     def __enter__(self) -> _Supervised:
         return self
@@ -450,6 +469,13 @@ class _Supervised:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _is_report(line: str) -> bool:
+    """Whether a line has the form of a report; a command outside the sandbox can write others into the pipe."""
+    kind, _, rest = line.partition(" ")
+    number = rest.partition(" ")[0].removeprefix("-")
+    return kind in ("X", "E", "L") and number.isdecimal() and len(number) <= _LONGEST_NUMBER
 
 
 _HAS_PROC = sys.platform == "linux" and Path("/proc/self/environ").exists()

@@ -136,7 +136,15 @@ class Shell(Tool[ShellParams]):
         )
         # A task of its own: it may run on when the call has ended.
         task = asyncio.create_task(
-            _to_its_end(running, command, params.timeout, env, confined), name="command"
+            _to_its_end(
+                running,
+                command,
+                params.timeout,
+                env,
+                confined,
+                is_outside=confined is None and bool(start.beyond),
+            ),
+            name="command",
         )
         outcome = await _awaited(task, env.jobs, _AT_ONCE_S if params.background else None)
         if outcome is None:
@@ -172,8 +180,19 @@ async def _to_its_end(
     timeout_s: int,
     env: ToolEnv,
     confined: Confined | None = None,
+    *,
+    is_outside: bool = False,
 ) -> ToolOutcome:
-    """Run a command to its end, and say what came of it and what the sandbox had to do with that."""
+    """Run a command to its end, and say what came of it and what the sandbox had to do with that.
+
+    Args:
+        running: the command, not yet started.
+        command: its text.
+        timeout_s: as it was asked for.
+        env: where it runs.
+        confined: what it is confined to.
+        is_outside: it left the sandbox, by a yes.
+    """
     home = home_of(env.environ)
     if not env.work_dir.is_dir():
         where = with_tilde(env.work_dir, home)
@@ -185,6 +204,8 @@ async def _to_its_end(
             f"The command could not be started: {error.strerror or error}.", brief="not started"
         ) from error
     outcome = _outcome(command, timeout_s, ended)
+    if is_outside:
+        return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
     if confined is None:
         return outcome
     return await asyncio.to_thread(_of_sandbox, outcome, confined, home)
@@ -286,13 +307,18 @@ async def _prepared(
 
 def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
-    facts, brief = [outcome.message], f"{outcome.brief} · sandbox"
+    facts = [outcome.message]
+    network = " with network" if confined.policy.network else ""
+    brief = f"{outcome.brief} · sandbox{network}"
     if outcome.is_error and (what := refused(outcome.output, confined.policy)):
         facts.append(
             f"{IN_THE_WAY} {', '.join(what)}. Where the task needs that, call again with `sandbox` "
             "and `why`; do not look for a way round it."
         )
-        brief = f"{outcome.brief} · the sandbox refused {', '.join(what)}"
+        # One of them: the card has the command beside it.
+        more = f" and {len(what) - 1} more" if len(what) > 1 else ""
+        short = what[0].replace(f" {home}/", " ~/")
+        brief = f"{outcome.brief} · the sandbox refused {short}{more}"
     if removed := confined.policy.watch.remove_moves():
         facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
         brief += " · settings of git moved: undone"

@@ -30,7 +30,7 @@ else:
 
 MARK_NAME = "KIMI_TUI_COMMAND"
 _HAS_PROC = os.path.exists("/proc/self/stat")
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _GRACE_S = 2.0
 _ROUNDS = 50
 _ROUND_S = 0.02
@@ -71,7 +71,9 @@ def begin(arguments: list[str]) -> None:
 
 def main(orders: int, reports: int, mark: str, words: list[str], command: list[str]) -> int:
     """Run the command until it has ended and the program lets go of it."""
-    _adopt_orphans()
+    _set(_PR_SET_CHILD_SUBREAPER, 1)
+    # Its pipes and memory are closed to what it watches over, if that is not root.
+    _set(_PR_SET_DUMPABLE, 0)
     for descriptor in (orders, reports):
         os.set_inheritable(descriptor, False)
     wake_read, wake_write = os.pipe()
@@ -119,20 +121,23 @@ def _wake(number: int, frame: object) -> None:
     """Only its number in the pipe counts."""
 
 
-def _adopt_orphans() -> None:
+def _set(option: int, value: int) -> None:
+    """Set one of the kernel's options for this process, where there are such."""
     if sys.platform != "linux":
         return
     from _ctypes import call_function, dlopen, dlsym
 
     # Without a name it is this process itself, as `ctypes.CDLL(None)`; the stubs do not know that.
     itself = dlopen(None, 0)  # pyright: ignore[reportArgumentType]
-    call_function(dlsym(itself, "prctl"), (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    call_function(dlsym(itself, "prctl"), (option, value, 0, 0, 0))
 
 
 def _become(command: list[str], words: list[str], mark: str, reports: int) -> None:
     try:
         os.setsid()
         if words:
+            # It writes to what the kernel shows of it, until it has confined itself.
+            _set(_PR_SET_DUMPABLE, 1)
             _confine(words, lambda below, is_command: _stay(below, reports if is_command else -1))
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
@@ -152,6 +157,7 @@ def _stay(child: int, reports: int) -> None:
         child: its number.
         reports: where its end is reported; negative for nowhere, since what it becomes does that.
     """
+    _set(_PR_SET_DUMPABLE, 0)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -166,7 +172,7 @@ def _stay(child: int, reports: int) -> None:
             pid, status = os.waitpid(-1, 0)
         except ChildProcessError:
             os._exit(code)
-        if pid == child:
+        if pid == child and not os.WIFSTOPPED(status):
             ended = os.waitstatus_to_exitcode(status)
             code = ended if ended >= 0 else 128 - ended
             if reports >= 0:
@@ -196,7 +202,8 @@ def _reap(child: int, reports: int) -> None:
             return
         if pid == 0:
             return
-        if pid == child:
+        # One that has itself traced tells of its stops too.
+        if pid == child and not os.WIFSTOPPED(status):
             _report(reports, f"X {os.waitstatus_to_exitcode(status)}")
 
 

@@ -21,6 +21,7 @@ from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire import events as ev
+from kimi_tui.wire.display import BriefBlock
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,6 +76,9 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert not (on.work / ".git/commondir").exists()
         assert not (Path.home() / "kimi-test").exists()
         assert f"writing {Path.home()}/kimi-test, the network" in second.message
+        # The card has room for one, beside the command.
+        refused = f"exit 7 · the sandbox refused writing {Path.home()}/kimi-test and 1 more"
+        assert second.display[0] == BriefBlock(refused)
         assert "needs `why`" in third.message
         # Only what leaves the sandbox was asked about, with the reason, cleaned.
         assert [one.detail for one in seen] == [f"echo 1 > {outside}", "git config a.b c"]
@@ -82,6 +86,7 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert seen[0].where.endswith("The file is elsewhere.")
         assert "WITH THE NETWORK" in seen[1].where
         assert not fourth.is_error
+        assert fourth.display[0] == BriefBlock("exit 0 · outside the sandbox")
         assert outside.read_text() == "1\n"
         assert fifth.rejected
         # What a command did is known like what a tool did, so that it can be brought back.

@@ -153,6 +153,15 @@ def test_a_repository_that_names_programs_or_lies_elsewhere_asks(tmp_path: Path)
         (own / trap).write_text(f"{tmp_path}\n")
         assert not verdict().group, trap
         (own / trap).unlink()
+    (tmp_path / "outside").write_text("elsewhere\n")
+    (work / "readme").unlink()
+    (work / "readme").hardlink_to(tmp_path / "outside")
+    diff = ["git", "diff"]
+    assert "elsewhere" in subprocess.run(diff, cwd=work, capture_output=True, text=True).stdout
+    assert verdict().group
+    assert "readme has other names" in verdict("git diff").reason
+    (tmp_path / "outside").unlink()
+    assert verdict("git diff").group
     (work / ".env").write_text("KEY=1\n")
     git(work, "add", "-f", ".env")
     assert verdict().group

@@ -388,6 +388,72 @@ async def test_nothing_gets_away_from_a_timeout(
     assert not alive(int(child.read_text()))
 
 
+FORGE = """
+forge() {
+  for one in /proc/$PPID/fdinfo/*; do
+    grep -q '^flags:.*1$' $one && %s > /proc/$PPID/fd/${one##*/}
+  done
+}
+"""
+"""Reports in the name of the supervisor, into each pipe that this writes to."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the pipes of others")
+@pytest.mark.parametrize("report", ["echo L 0", "echo L x", "printf 'L %05000d\\n' 1"])
+async def test_what_a_command_reports_in_the_name_of_its_supervisor_counts_for_nothing(
+    bench: Bench, report: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_KILL_WAIT_S", 0.5)
+    monkeypatch.setattr(process, "TERM_GRACE_S", 1.0)
+    script = f"{FORGE % report}\nenv -i setsid sleep 300 > /dev/null 2>&1 &\necho $! > child\n"
+    script += "trap 'kill -STOP $PPID; forge' TERM\nwhile :; do sleep 0.1; done"
+    outcome = await bench.run("Shell", command=script, timeout=1)
+    pid = int((bench.work_dir / "child").read_text())
+    is_alive = alive(pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 9)
+    assert not is_alive
+    assert "everything it started was ended" in outcome.message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the pipes of others")
+@pytest.mark.parametrize("report", ["X x", "E x", "X 99999999999", "E 99999999999", "X"])
+async def test_a_report_of_no_form_is_none(bench: Bench, report: str) -> None:
+    script = f"{FORGE % f'echo {report}'}\nforge\nexit 7"
+    outcome = await bench.run("Shell", command=script)
+    assert "Exit code 7" in outcome.message
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no endless file")
+def test_reports_without_end_are_not_listened_to_for_longer() -> None:
+    listening = object.__new__(process._Supervised)
+    listening.descriptor = os.open("/dev/zero", os.O_RDONLY)
+    listening._heard, listening._exit = b"", None
+    try:
+        assert listening._hear("L", 0.1) is None
+        assert len(listening._heard) <= process._REPORT_BYTES
+    finally:
+        os.close(listening.descriptor)
+
+
+TRACED = """
+import ctypes, os, signal
+ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is Linux's way to be traced")
+async def test_a_command_that_has_itself_traced_and_stops_is_ended_by_its_timeout(
+    bench: Bench,
+) -> None:
+    (bench.work_dir / "traced.py").write_text(TRACED)
+    command = f"echo before; exec {sys.executable} traced.py"
+    outcome = await bench.run("Shell", command=command, timeout=2)
+    assert "everything it started was ended" in outcome.message
+    assert outcome.output.strip() == "before"
+
+
 @pytest.mark.parametrize("deed", ["kill -KILL $PPID", "kill -STOP $PPID"])
 async def test_a_command_that_ends_or_stops_its_supervisor_is_ended_all_the_same(
     bench: Bench, deed: str, monkeypatch: pytest.MonkeyPatch

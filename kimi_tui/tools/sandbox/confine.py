@@ -301,7 +301,11 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
     private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
-    _set_mount(_AT_FDCWD, "/", _RDONLY | _NOSUID, flags=_AT_RECURSIVE)
+    devices = _tree("/dev")
+    _set_mount(devices, "", _RDONLY | _NOSUID, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
+    # Devices elsewhere, as archives that root unpacks can hold, would be those of the machine.
+    _set_mount(_AT_FDCWD, "/", _RDONLY | _NOSUID | _NODEV, flags=_AT_RECURSIVE)
+    _attach(devices, "/dev")
     for place, tree in private.items():
         if os.path.isdir(place) and not os.path.islink(place):
             _attach(tree, place)
@@ -312,6 +316,7 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
         if not os.path.lexists(path):
             # Below one of the private folders.
             os.makedirs(path)
+        _set_mount(tree, "", _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
         _attach(tree, path)
     for path in paths["pin"]:
         _hold(path)

@@ -83,6 +83,8 @@ _REFUSED = re.compile(
     r"Invalid cross-device link|\b(?:EROFS|EACCES|EPERM|EBUSY|EXDEV)\b",
     re.IGNORECASE,
 )
+_ABSENT = re.compile(r"No such file or directory|\bENOENT\b", re.IGNORECASE)
+_READING = "reading"
 _HELD = re.compile(r"Device or resource busy|Invalid cross-device link|EBUSY|EXDEV", re.IGNORECASE)
 _SPECIAL = "cannot create special file"
 _QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]+)['\"’`]")
@@ -1022,6 +1024,11 @@ def refused(output: str, policy: Policy) -> list[str]:
             found.append("the network")
         if match := _REFUSED.search(line):
             found += _refused_by_line(line, match, policy)
+        elif match := _ABSENT.search(line):
+            # To root, for whom modes count for nothing, a hidden folder is an empty one.
+            found += [
+                one for one in _refused_by_line(line, match, policy) if one.startswith(_READING)
+            ]
     return list(dict.fromkeys(found))[:_MOST_REFUSALS]
 
 
@@ -1033,7 +1040,7 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
         if "/" not in path and not path.startswith("."):
             continue
         if not policy.may_read(path):
-            return [f"reading {path}"]
+            return [f"{_READING} {path}"]
         if not policy.may_write(path):
             return [f"writing {path}"]
     if _SPECIAL in before and paths:

@@ -87,6 +87,7 @@ python3 -c 'import sqlite3; sqlite3.connect("x.db").execute("create table t(a)")
 python3 -c 'import socket, threading; s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname())'
 python3 -c 'import concurrent.futures as f; list(f.ProcessPoolExecutor(2).map(abs, [1, -2]))'
 python3 -c 'import pty, os; pty.openpty()'
+python3 -c 'import pty; assert not pty.spawn(["sh", "-c", "stty -a > /dev/tty && stty -echo"])'
 python3 -m venv --without-pip venv && venv/bin/python -c 'print(2)'
 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python3 -m pytest -q -p no:cacheprovider tests
 python3 -m pip --version

@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -238,6 +239,61 @@ def linked(*steps: Path, text: str) -> None:
     for at, to in itertools.pairwise(steps):
         at.parent.mkdir(parents=True, exist_ok=True)
         at.symlink_to(to)
+
+
+TRACED = """python3 -c '
+import ctypes, os, signal
+os.write(1, b"before\\n")
+ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+os.kill(os.getpid(), signal.SIGSTOP)
+'"""
+
+
+async def test_a_command_that_has_itself_traced_and_stops_is_ended_with_all_of_it(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir()
+    here = Sandbox(sandbox.backend, sandbox.settings, os.environ, sandbox.program)
+    try:
+        shell = ["/bin/bash", "--noprofile", "--norc", "-c", f"exec {TRACED}"]
+        confined = here.confined(shell, outside.work)
+        ended = await command_of(confined, outside.work, timeout_s=2).run()
+    finally:
+        here.remove_temporary()
+    # The first process of bubblewrap takes the stop for the end.
+    ending = "exited" if sandbox.backend == "bwrap" else "timeout"
+    assert (ended.ending, ended.n_alive, ended.output.text) == (ending, 0, "before\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+async def test_devices_are_closed_wherever_they_are(sandbox: Sandbox, outside: Outside) -> None:
+    places = (outside.work / "device", outside.out / "device")
+    try:
+        for device in places:
+            device.parent.mkdir(exist_ok=True)
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+            os.close(os.open(device, os.O_RDONLY))
+    except OSError as error:
+        pytest.skip(f"there can be none here: {error}")
+    names = " ".join(map(str, places))
+    said = await run_in(
+        sandbox, f"for one in {names}; do head -c 1 $one; echo > $one; done", outside
+    )
+    assert said.count("Permission denied") == 4, said
+    assert "\0" not in said
+
+
+async def test_what_lies_over_a_hidden_folder_is_closed_and_stays_empty(
+    sandbox: Sandbox, outside: Outside
+) -> None:
+    outside.work.mkdir()
+    (outside.home / ".ssh").mkdir(parents=True)
+    (outside.home / ".ssh/id").write_text("key\n")
+    said = await run_in(sandbox, "stat -c %a ~/.ssh; touch ~/.ssh/x; ls ~/.ssh 2>&1", outside)
+    closed, refused_to_touch, *listed = said.splitlines()
+    assert closed == "0"
+    assert "cannot touch" in refused_to_touch
+    assert not listed or "Permission denied" in listed[0]
 
 
 async def test_no_link_on_the_way_to_what_is_guarded_is_changed(

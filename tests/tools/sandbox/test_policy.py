@@ -734,6 +734,8 @@ def test_the_settings_open_what_they_name(environ: dict[str, str], tmp_path: Pat
         ("OSError: [Errno 30] Read-only file system: '/opt/x'", ["writing /opt/x"]),
         ("/bin/sh: 1: cannot create /opt/x: Permission denied", ["writing /opt/x"]),
         ("cat: .env: Permission denied", ["reading .env"]),
+        ("cat: .env: No such file or directory", ["reading .env"]),
+        ("ls: cannot access '/opt/x': No such file or directory", []),
         ("bash: ./run.sh: Permission denied", []),
         (
             "error: could not write config file .git/config: Device or resource busy",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -50,6 +52,46 @@ def test_strays_are_found_wherever_they_may_be(tmp_path: Path) -> None:
         expected = {str(path) for path in (in_home, datagrams, seen, beside, current)}
         assert {path for path in found if path.startswith(str(tmp_path))} == expected
         assert str(elsewhere) not in found
+
+
+def test_a_stray_is_found_behind_any_name(tmp_path: Path) -> None:
+    with ExitStack() as held:
+        home, work = tmp_path / "home", tmp_path / "work"
+        in_home = bound(held, home, "same.sock")
+        # What lies under that name where this program is, is another one.
+        beside = bound(held, work, "same.sock")
+        broken = home / "two\nlines.sock"
+        ear = held.enter_context(socket.socket(socket.AF_UNIX))
+        ear.bind(str(broken))
+        (tmp_path / "link").symlink_to(work)
+        with chdir(work):
+            found = set(stray_sockets([str(tmp_path / "link/same.sock")], str(home)))
+        expected = {str(path) for path in (in_home, beside, broken)}
+        assert {path for path in found if path.startswith(str(tmp_path))} == expected
+
+
+def test_a_socket_is_known_by_the_lower_half_of_its_number_and_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def status(path: str) -> os.stat_result:
+        kind = stat.S_IFSOCK if path.endswith(".sock") else stat.S_IFREG
+        return os.stat_result((kind | 0o600, 7 << 32 | 5, *[0] * 8))
+
+    monkeypatch.setattr(os, "lstat", status)
+    monkeypatch.setattr(os.path, "realpath", str)
+    assert [*sockets._those_of({5}, ["/a.sock", "/a"])] == ["/a.sock"]
+    assert [*sockets._those_of({4, 7 << 32 | 5}, ["/a.sock"])] == []
+
+
+@pytest.mark.parametrize("said", [(36, 2), (4, 20), (0, 20)])
+def test_an_error_of_the_kernel_is_no_end_of_the_list(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: tuple[int, int]
+) -> None:
+    answer = struct.pack("=IHHII", *said, 0, 1, 0) + bytes(20)
+    # Each is asked for at most once: what goes on after an error would wait.
+    answers = iter([answer, struct.pack("=IHHII", 16, 3, 0, 1, 0)])
+    monkeypatch.setattr(socket.socket, "recv", lambda *_: next(answers))
+    assert stray_sockets(["/b", "/a"], str(tmp_path)) == ["/a", "/b"]
 
 
 def test_where_the_kernel_tells_nothing_all_that_was_seen_counts(
