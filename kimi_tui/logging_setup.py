@@ -5,9 +5,12 @@ Nothing is ever logged to the screen. The file is for its owner alone and is sta
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import re
+import sys
+import traceback
 from contextlib import suppress
 from pathlib import Path
 
@@ -75,7 +78,12 @@ def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
         make_private(path.parent)
         if path.exists() and path.stat().st_size > LIMIT_BYTES:
             path.replace(path.with_suffix(".old.log"))
-        os.close(open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True))
+        opened = open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True)
+        if faulthandler.is_enabled():
+            os.close(opened)
+        else:
+            # It has the file to itself and for good: what the interpreter itself dies of is written by its number.
+            faulthandler.enable(opened)
         handler = _LogFile(path, encoding="utf-8", errors="replace")
     except OSError:
         handler = logging.NullHandler()
@@ -103,6 +111,20 @@ def log_fault(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> N
 def log_fault_again(kind: str, file: str, line: int) -> None:
     """Note that an error of a kind, raised at that line, which `log_fault` has written down came again."""
     logging.getLogger("kimi_tui").error("the same fault again: %s at %s:%d", kind, file, line)
+
+
+def log_hang(path: Path, thread: int, keys: tuple[str, ...] = ()) -> None:
+    """Write into the log where a thread that came to no end is at.
+
+    Args:
+        path: the log file.
+        thread: its number, as `threading.get_ident` gives it.
+        keys: keys that must never stand in it.
+    """
+    begin_logging(path, keys)
+    frame = sys._current_frames().get(thread)
+    at = "".join(traceback.format_stack(frame)) if frame is not None else "nowhere"
+    logging.getLogger("kimi_tui").error("ended while it did not answer; it was at\n%s", at)
 
 
 def log_crash(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:
