@@ -9,8 +9,6 @@ import faulthandler
 import logging
 import os
 import re
-import sys
-import traceback
 from contextlib import suppress
 from pathlib import Path
 
@@ -113,18 +111,20 @@ def log_fault_again(kind: str, file: str, line: int) -> None:
     logging.getLogger("kimi_tui").error("the same fault again: %s at %s:%d", kind, file, line)
 
 
-def log_hang(path: Path, thread: int, keys: tuple[str, ...] = ()) -> None:
-    """Write into the log where a thread that came to no end is at.
+def log_hang(path: Path, keys: tuple[str, ...] = ()) -> None:
+    """Write into the log where all threads are, of a program that is ended because it comes to no end itself.
 
     Args:
         path: the log file.
-        thread: its number, as `threading.get_ident` gives it.
         keys: keys that must never stand in it.
     """
     begin_logging(path, keys)
-    frame = sys._current_frames().get(thread)
-    at = "".join(traceback.format_stack(frame)) if frame is not None else "nowhere"
-    logging.getLogger("kimi_tui").error("ended while it did not answer; it was at\n%s", at)
+    logging.getLogger("kimi_tui").error("ended while it did not answer; it was at")
+    opened = open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True)
+    try:
+        faulthandler.dump_traceback(opened)
+    finally:
+        os.close(opened)
 
 
 def log_crash(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:

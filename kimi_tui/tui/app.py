@@ -155,7 +155,6 @@ class KimiApp(App[None], inherit_bindings=False):
         self._has_said_goodbye = False
         self._ending = Ending(self._restore_terminal, self._settled_code)
         self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
-        self._loop_thread = threading.get_ident()
         self._themes = themes_for(colours)
         self._is_light = guess_light(os.environ)
         """Whether the terminal is."""
@@ -690,7 +689,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self.parting_words = "it did not answer, and was ended"
             with suppress(Exception):
                 path = log_file()
-                log_hang(path, self._loop_thread, self._secrets)
+                log_hang(path, self._secrets)
                 self.parting_words += f"; what it was at is in {short(path)}"
 
     def broke_off(self, error: BaseException) -> bool:
