@@ -118,7 +118,14 @@ def start(launch: Launch) -> int:
     # does not stay, so this comes before the first one is made.
     gc.freeze()
     app = KimiApp(launch, colours=colours_of(os.environ))
-    app.run(mouse=launch.config.mouse.capture)
+    try:
+        app.run(mouse=launch.config.mouse.capture)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # Raised by what a handler called: the terminal is as it was, and what is said must be said here.
+        if not app.broke_off(error):
+            raise
+        app.say_goodbye()
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
     app.say_goodbye()
     return app.return_code or 0
 

@@ -5,6 +5,7 @@ Nothing is ever logged to the screen. The file is for its owner alone and is sta
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import re
@@ -75,7 +76,12 @@ def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:
         make_private(path.parent)
         if path.exists() and path.stat().st_size > LIMIT_BYTES:
             path.replace(path.with_suffix(".old.log"))
-        os.close(open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True))
+        opened = open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True)
+        if faulthandler.is_enabled():
+            os.close(opened)
+        else:
+            # It has the file to itself and for good: what the interpreter itself dies of is written by its number.
+            faulthandler.enable(opened)
         handler = _LogFile(path, encoding="utf-8", errors="replace")
     except OSError:
         handler = logging.NullHandler()
@@ -103,6 +109,22 @@ def log_fault(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> N
 def log_fault_again(kind: str, file: str, line: int) -> None:
     """Note that an error of a kind, raised at that line, which `log_fault` has written down came again."""
     logging.getLogger("kimi_tui").error("the same fault again: %s at %s:%d", kind, file, line)
+
+
+def log_hang(path: Path, keys: tuple[str, ...] = ()) -> None:
+    """Write into the log where all threads are, of a program that is ended because it comes to no end itself.
+
+    Args:
+        path: the log file.
+        keys: keys that must never stand in it.
+    """
+    begin_logging(path, keys)
+    logging.getLogger("kimi_tui").error("ended while it did not answer; it was at")
+    opened = open_regular(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, links=True)
+    try:
+        faulthandler.dump_traceback(opened)
+    finally:
+        os.close(opened)
 
 
 def log_crash(path: Path, error: BaseException, keys: tuple[str, ...] = ()) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -99,6 +100,8 @@ if TYPE_CHECKING:
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
 COPIED_NAME = "copied.txt"
 """In a session's folder: the last text that was too long for the clipboard."""
+KEEPING_S = 0.5
+"""For how long a program that is ended from outside the event loop keeps what is left."""
 GRAPHICS_ANSWER_S = 0.7
 """For how long the terminal may think about what it draws."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
@@ -663,8 +666,45 @@ class KimiApp(App[None], inherit_bindings=False):
                 self.attention.end()
                 driver.stop_application_mode()
                 driver.close()
+        if not self._has_said_goodbye:
+            # A disk that hangs keeps nobody from being told.
+            keeping = threading.Thread(target=self._keep_what_is_left, daemon=True)
+            keeping.start()
+            keeping.join(KEEPING_S)
         self.say_goodbye()
         sys.stderr.flush()
+
+    def _keep_what_is_left(self) -> None:
+        """Where the event loop came to no end: keep the drafts, and log what it was at. Called in a thread."""
+        for screen in self._open_screens:
+            with suppress(Exception):
+                screen.conversation.keep_at_once()
+                self.not_kept = screen.conversation.not_kept or self.not_kept
+                self.way_back = screen.conversation.way_back or self.way_back
+        if self._return_code is None and not self.parting_words:
+            from kimi_tui.logging_setup import log_hang
+
+            self.parting_words = "it did not answer, and was ended"
+            with suppress(Exception):
+                path = log_file()
+                log_hang(path, self._secrets)
+                self.parting_words += f"; what it was at is in {short(path)}"
+
+    def broke_off(self, error: BaseException) -> bool:
+        """Log an error that ends a program by its kind, as KeyboardInterrupt does, and have a line on it said.
+
+        Returns:
+            False where the terminal was not taken yet: there is nothing to be said.
+        """
+        if self._driver is None:
+            return False
+        from kimi_tui.logging_setup import log_crash
+
+        path = log_file()
+        log_crash(path, error, self._secrets)
+        name = type(error).__name__
+        self.parting_words = f"ended by {name}; where it came from is in {short(path)}"
+        return True
 
     def say_goodbye(self) -> None:
         """Print, once, what is worth knowing after the end; the terminal must be as it was."""

@@ -16,8 +16,8 @@ import signal
 import sys
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
@@ -337,12 +337,18 @@ class TerminalGone(Message):
 class Outgoing:
     """The terminal as Textual's writing thread sees it, counting what it has taken. One that is gone takes everything.
 
+    Nothing is raised: an error would be the end of that thread, and the event loop would then wait for room in its queue for
+    ever, with the terminal as it is. What the file does not take is written past it.
+
     Args:
         file: the terminal.
+        failed: told, in that thread, of the first error that is not the terminal's being gone.
     """
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO, failed: Callable[[Exception], None]) -> None:
         self._file = file
+        self._failed = failed
+        self._has_failed = False
         self._n_written = 0
         self.n_taken = 0
         """Characters that are out."""
@@ -350,37 +356,42 @@ class Outgoing:
     def write(self, text: str) -> int:
         """Hand on."""
         self._n_written += len(text)
-        with self._unless_gone():
-            self._wait_for_room()
-            self._file.write(text)
+        if not self._does(lambda: self._file.write(text)):
+            with suppress(OSError):
+                _write_all(self._file.fileno(), text.encode("utf-8", "replace"))
         return len(text)
 
     def flush(self) -> None:
         """Wait until all of it is out."""
-        with self._unless_gone():
-            self._wait_for_room()
-            self._file.flush()
-        self.n_taken = self._n_written
+        if self._does(self._file.flush):
+            self.n_taken = self._n_written
 
     def _wait_for_room(self) -> None:
-        """Have the terminal wait for room: an editor or another program of the shell, which share it, may have ended that.
-
-        What finds none would be an error, that of Textual's writing thread its end, and the event loop would then wait for
-        room in that thread's queue for ever.
-        """
+        """Have the terminal wait for room: an editor or another program of the shell, which share it, may have ended that."""
         os.set_blocking(self._file.fileno(), True)
 
-    @contextmanager
-    def _unless_gone(self) -> Generator[None]:
+    def _does(self, act: Callable[[], object]) -> bool:
+        """Whether the terminal takes it; one that is gone does."""
         try:
-            yield
-        except OSError:
-            if not lose_terminal():
-                raise
+            self._wait_for_room()
+            act()
+        except Exception as error:
+            if isinstance(error, OSError) and lose_terminal():
+                return True
+            if not self._has_failed:
+                self._has_failed = True
+                self._failed(error)
+            return False
+        return True
 
     def fileno(self) -> int:
         """The terminal's descriptor."""
         return self._file.fileno()
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 class TerminalInput(LinuxDriver):
@@ -421,7 +432,7 @@ class TerminalInput(LinuxDriver):
         """Take the terminal, at first or again."""
         assert sys.__stderr__ is not None
         self._n_drawn = 0
-        self._outgoing = Outgoing(sys.__stderr__)
+        self._outgoing = Outgoing(sys.__stderr__, self._failed_to_write)
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
@@ -430,6 +441,10 @@ class TerminalInput(LinuxDriver):
         Callbacks(report_of(self._app)).on_signal(signal.SIGWINCH, self._tell_size)
         if self._asks_background:
             self.ask_background()
+
+    def _failed_to_write(self, error: Exception) -> None:
+        """Report, on the event loop, what the thread that writes came upon; it goes on."""
+        self._app.call_later(report_of(self._app), error)
 
     def _tell_size(self) -> None:
         if not self._in_band_window_resize:

@@ -431,9 +431,9 @@ def test_quitting_an_empty_session_says_nothing(configured: Program) -> None:
 
 
 BROKEN = """
-import asyncio, sys, time
+import asyncio, ctypes, sys, time
 from kimi_tui import cli
-from kimi_tui.tui import app, shutdown
+from kimi_tui.tui import app, shutdown, terminal_input
 shutdown.PATIENCE_S = 1.0
 on_event = app.KimiApp.on_event
 
@@ -445,6 +445,14 @@ async def broken(self, event):
             await asyncio.sleep(10_000)
         case "f4":
             time.sleep(10_000)
+        case "f5":
+            raise KeyboardInterrupt
+        case "f6":
+            def refuse(self):
+                raise ValueError("broken for sk-abcdefgh12345678")
+            terminal_input.Outgoing._wait_for_room = refuse
+        case "f7":
+            ctypes.string_at(0)
     await on_event(self, event)
 
 app.KimiApp.on_event = broken
@@ -488,18 +496,72 @@ def test_a_crash_is_one_line_and_the_way_back(
     assert "12345678" not in log
 
 
+def _is_not_lost(program: Program, said: str) -> None:
+    """What was being written is kept, or stands on the terminal where its session was not open yet."""
+    if "half a thought" not in said:
+        program.wait_kept("draft.json", "half a thought")
+
+
 @pytest.mark.parametrize("key", ["f3", "f4"], ids=["waits", "computes"])
 def test_ctrl_c_twice_quits_while_something_blocks(configured: Program, key: str) -> None:
     terminal = _broken(configured)
     terminal.wait_for("Ctrl+T timeline")
     before = terminal.n_bytes
+    terminal.type("half a thought")
+    terminal.wait_for("› half a thought")
     terminal.key(key)
     terminal.key("ctrl+c")
     terminal.key("ctrl+c")
     assert terminal.wait_exit() != 0
-    left = terminal.raw[before:]
-    for restored in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1003l", b"\x1b[?2004l"):
-        assert restored in left
+    _restored(terminal.raw)
+    said = terminal.raw[before:].rpartition(b"\x1b[?1049l")[2].decode()
+    assert "it did not answer, and was ended" in said
+    assert "kimi-tui.log" in said
+    assert "in broken" in (configured.home / "logs" / "kimi-tui.log").read_text() or key == "f3"
+    _is_not_lost(configured, said)
+
+
+def test_an_interrupt_out_of_a_handler_is_one_line_and_keeps_what_was_written(
+    configured: Program,
+) -> None:
+    terminal = _broken(configured)
+    terminal.wait_for("Ctrl+T timeline")
+    before = terminal.n_bytes
+    terminal.type("half a thought")
+    terminal.wait_for("› half a thought")
+    terminal.key("f5")
+    assert terminal.wait_exit() == 128 + signal.SIGINT
+    _restored(terminal.raw)
+    said = terminal.raw[before:].rpartition(b"\x1b[?1049l")[2].decode()
+    assert "ended by KeyboardInterrupt" in said
+    assert "Traceback" not in said
+    assert "KeyboardInterrupt" in (configured.home / "logs" / "kimi-tui.log").read_text()
+    _is_not_lost(configured, said)
+
+
+def test_a_fault_in_the_thread_that_writes_ends_nothing(configured: Program) -> None:
+    terminal = _broken(configured)
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.key("f6")
+    terminal.type("go on")
+    terminal.wait_for("› go on")
+    terminal.wait_for("Something went wrong in the program")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    _restored(terminal.raw)
+    log = (configured.home / "logs" / "kimi-tui.log").read_text()
+    assert "ValueError: broken for" in log
+    assert "12345678" not in log
+
+
+def test_what_the_interpreter_dies_of_is_in_the_log(configured: Program) -> None:
+    terminal = _broken(configured)
+    terminal.wait_for("Ctrl+T timeline")
+    log = configured.home / "logs" / "kimi-tui.log"
+    _until(log.exists)
+    terminal.key("f7")
+    assert terminal.wait_exit() == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in log.read_text()
 
 
 def test_a_thread_that_hangs_does_not_hold_up_the_end(configured: Program) -> None:

@@ -26,6 +26,9 @@ KEYS: Mapping[str, bytes] = {
     "f2": b"\x1bOQ",
     "f3": b"\x1bOR",
     "f4": b"\x1bOS",
+    "f5": b"\x1b[15~",
+    "f6": b"\x1b[17~",
+    "f7": b"\x1b[18~",
 }
 
 

@@ -186,6 +186,7 @@ def test_a_terminal_that_others_left_without_waiting_takes_all_of_a_picture() ->
     os.set_blocking(slave, False)  # as an editor leaves it
     picture = "x" * 500_000
     taken: list[bytes] = []
+    errors: list[Exception] = []
 
     def take() -> None:
         while sum(map(len, taken)) < len(picture):
@@ -193,7 +194,7 @@ def test_a_terminal_that_others_left_without_waiting_takes_all_of_a_picture() ->
 
     reader = threading.Thread(target=take, daemon=True)
     with open(slave, "w", encoding="utf-8") as file:
-        outgoing = Outgoing(file)
+        outgoing = Outgoing(file, errors.append)
         reader.start()
         outgoing.write(picture)
         outgoing.flush()
@@ -201,3 +202,19 @@ def test_a_terminal_that_others_left_without_waiting_takes_all_of_a_picture() ->
     os.close(master)
     assert b"".join(taken) == picture.encode()
     assert outgoing.n_taken == len(picture)
+    assert not errors
+
+
+def test_what_the_file_does_not_take_is_written_past_it_and_told_once() -> None:
+    reads, writes = os.pipe()
+    errors: list[Exception] = []
+    with open(writes, "w", encoding="ascii") as file:
+        outgoing = Outgoing(file, errors.append)
+        outgoing.write("é")
+        outgoing.write("ü")
+        outgoing.write("a")
+        outgoing.flush()
+        assert outgoing.n_taken == 3
+    assert os.read(reads, 100) == "éüa".encode()
+    os.close(reads)
+    assert [type(one) for one in errors] == [UnicodeEncodeError]

@@ -395,6 +395,7 @@ REST_S = 0.002
 """Between two slices of a long text that is laid out."""
 _PAGES = {"pageup": -1, "pagedown": 1}
 ENTER_ANSWERS = "Enter gives the chosen answer."
+NO_ANSWER = "{} is no answer here."
 NONE_CHECKED = "Nothing is checked: Space checks a row, and Enter sends what is checked."
 NONE_CHECKED_SHORT = "Space checks a row, Enter sends."
 AWAY = "The keys are elsewhere; Esc brings them back here."
@@ -578,7 +579,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._accepts(event.time)
         row = row_of_digit(letter, len(self._choices)) if choice is None else None
         if row is None:
-            act = partial(self._settled, choice, event.time)
+            act = partial(self._settled, choice, letter, event.time)
         else:
             act = partial(self._point_at, row, event.time)
         # What is checked can be unchecked: it waits for no letter behind it.
@@ -588,7 +589,7 @@ class ApprovalPanel(Widget, can_focus=True):
             await letters.settle()
         return True
 
-    def _settled(self, choice: Choice | None, at: float, _: int) -> None:
+    def _settled(self, choice: Choice | None, letter: str, at: float, _: int) -> None:
         """A letter was pressed alone, at this time; it counts if it did then, and the question still has the keys."""
         if not (self.has_focus and self.screen.is_current):
             return
@@ -598,6 +599,8 @@ class ApprovalPanel(Widget, can_focus=True):
             return
         if choice is None:
             self.wait_anew()
+            if letter.strip():
+                self.hint = NO_ANSWER.format(letter)
         else:
             self._decide(choice)
 

@@ -20,9 +20,10 @@ from kimi_tui.tools.key_text import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import SHORT_BELOW, Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S
+from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+from kimi_tui.tui.terminal_input import when_written
 
 Kind = Literal["", "dmail", "compaction"]
 AROUND = 8
@@ -108,7 +109,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds in which what is written may be the rest of prose whose letter opened this; 0 for none."""
+    """Seconds in which what is written may be the rest of prose whose letter opened this, and Enter was not meant for it; 0
+    for none."""
     CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="dmail.cancel", show=False),
@@ -160,15 +162,26 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self.area.put(self._question.text)
         self.area.focus()
         self._show_keys()
-        self.call_after_refresh(self._shown)
+        self.call_after_refresh(when_written, self, self._shown)
 
     def _shown(self) -> None:
         self._shown_at = time.monotonic()
 
+    def woken(self) -> None:
+        """What was typed while the program was stopped was meant for something else."""
+        if self._shown_at is not None:
+            self._shown()
+
+    @property
+    def _comes_early(self) -> bool:
+        """Whether the newest key was read before anyone could have read what it is about; time travel alone waits so."""
+        if not (self.QUIET_S and self._question.kind):
+            return False
+        return self._shown_at is None or self.area.key_at - self._shown_at < self.QUIET_S
+
     @on(PromptArea.Changed)
     def _written(self) -> None:
-        is_early = self._shown_at is None or time.monotonic() - self._shown_at < self.QUIET_S
-        if self.QUIET_S and self._question.kind and is_early:
+        if self._comes_early:
             self._is_doubtful = self.area.text != self._question.text
 
     def on_resize(self) -> None:
@@ -192,8 +205,13 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         event.stop()
         if self._is_drafting:
             return
-        if self._is_doubtful:
+        if self._comes_early:
+            # Held down, it does not answer either.
+            self._shown_at = max(self._shown_at or 0.0, self.area.key_at)
+            self._say(f"{TOO_EARLY.capitalize()}.", "$warn")
+        elif self._is_doubtful:
             self._is_doubtful = False
+            self._shown_at = self.area.key_at
             self._say(f"Enter again: {self._question.verb} what stands here?", "$warn")
         elif self._question.low and words_of_keys(event.text):
             self._say(KEY_REFUSED, "$kind-error")

@@ -407,6 +407,19 @@ class Conversation:
             self.kept = await asyncio.to_thread(demo.leave, clean)
         return lost
 
+    def keep_at_once(self) -> None:
+        """Keep the draft, and say what could not be kept; called in a thread, where the event loop comes to no end."""
+        if self.launch.demo:
+            return
+        from kimi_tui.tui.main.drafts import words_not_kept
+
+        if self.drafts is not None:
+            self.drafts.keep_at_once()
+        early = [queued.text for queued in self._early]
+        self.not_kept = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
+        if self._session_id and self.soul is not None:
+            self.way_back = way_back(self.state.title, self._session_id)
+
     async def _release(self) -> str:
         """Stop what runs, save and let go of the engine; returns a sentence on what could not be saved."""
         soul, self.soul = self.soul, None

@@ -188,6 +188,18 @@ class Drafts:
                 self.trouble = ""
                 self._bench.solved(NOT_KEPT)
 
+    def keep_at_once(self) -> None:
+        """Keep the text of the draft as it is now; called in a thread, where the event loop comes to no end."""
+        draft = self._bench.prompt.area.draft
+        if not (self._keeps_draft and self.is_given_back) or self._is_closed:
+            return
+        if draft != self.kept_draft:
+            try:
+                write_draft(self._soul.session.dir, draft)
+                self.kept_draft = draft
+            except OSError as error:
+                self.trouble = error.strerror or type(error).__name__
+
     async def close(self) -> None:
         """Keep the draft as it is now, and nothing more: the session is released."""
         if self._due is not None:
@@ -208,7 +220,7 @@ def words_not_kept(early: Sequence[str], draft: Draft, drafts: Drafts | None) ->
     waiting = list(early)
     trouble = drafts.trouble if drafts is not None else ""
     if draft != (drafts.kept_draft if drafts is not None else Draft()):
-        text = draft.text
+        text = _without_keys(draft.text)
         for chip, pasted in draft.pastes.items():
             text = text.replace(chip, pasted, 1)
         waiting.append(text)
@@ -247,8 +259,21 @@ def write_draft(folder: Path, draft: Draft) -> None:
     Raises:
         OSError: it is not kept.
     """
-    record = {"text": draft.text, "pastes": dict(draft.pastes)}
-    _write(folder / DRAFT, record if draft.text else None)
+    text = _without_keys(draft.text)
+    record = {"text": text, "pastes": dict(draft.pastes)}
+    _write(folder / DRAFT, record if text else None)
+
+
+def _without_keys(text: str) -> str:
+    """What is being written as it is kept: behind a command without what is a key, or may become one; a message as it is."""
+    if not text.startswith("/"):
+        return text
+    from kimi_tui.tools.key_text import is_key, may_begin_key
+
+    def kept(found: re.Match[str]) -> str:
+        return "" if is_key(found[0]) or may_begin_key(found[0]) else found[0]
+
+    return re.sub(r"\S+", kept, text)
 
 
 def read_draft(folder: Path) -> Draft:

@@ -656,8 +656,16 @@ def _keys(
         tab = [("Tab", "messages" if width > 60 else "details")] if state.preview.goes else []
         if state.files is not None and state.files.can_focus:
             tab = [("Tab", "files")]
-    choose = [(arrows, "choose")] if len(state.actions) > 1 else []
-    return [("Enter", verb), *choose, *tab, ("Esc", "cancel")]
+    if len(state.actions) == 1:
+        return [("Enter", verb), *tab, ("Esc", "cancel")]
+    # Digits are named where there is room, as in an approval.
+    return roomiest(
+        [
+            [("Enter", verb), (f"{digits}{arrows}", "choose"), *tab, ("Esc", "cancel")]
+            for digits in (f"1-{min(len(state.actions), 9)} ", "")
+        ],
+        width - 2 * AIR + 1,
+    )
 
 
 def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:

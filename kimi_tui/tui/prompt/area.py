@@ -106,6 +106,7 @@ class PromptArea(TextArea):
         past: what was sent before; None until it is loaded.
         images: what the chips of images stand for; None where there are none.
         completion: what is offered for what stands here, which has Enter, Tab and the arrows first; None where nothing is.
+        key_at: when the newest key was read, in monotonic time.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -231,6 +232,7 @@ class PromptArea(TextArea):
         self.cursor_blink = False
         self._key_cover = KeyCover(self, lambda: "", lambda _: None, self._draw_anew)
         self._is_answer = is_answer
+        self.key_at = 0.0
         self.past: History | None = None
         self.images: ImageChips | None = None
         self.completion: Completion | None = None
@@ -496,6 +498,7 @@ class PromptArea(TextArea):
         # Textual gives the letter of Alt+D as its character; it is not typed.
         is_chord = event.key.startswith(CHORDS)
         writes = event.is_printable and not is_chord
+        self.key_at = event.time
         was_chord, self._is_chord = self._is_chord, False
         if was_chord and event.key == "ctrl+e":
             event.stop()

@@ -365,6 +365,7 @@ async def test_a_digit_chooses_a_row_and_enter_answers() -> None:
         # There is no fourth.
         await press(pilot, "4")
         assert desk.answers == []
+        assert "4 is no answer here." in desk.text()
         assert desk.panel._chosen == 1  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
         await press(pilot, "1", "2", "enter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,28 @@ async def test_a_fault_while_the_model_drafts_is_told_and_one_can_write_on(
         assert "no draft" in caplog.text
         await one.pilot.press("s", "enter")
         await one.until(lambda: answers == ["mines"])
+
+
+async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = QUESTION._replace(kind="compaction", may_be_empty=True, low=True)
+    async with still_screen(tmp_path) as one:
+        answers: list[str | None] = []
+        monkeypatch.setattr(TextDialog, "QUIET_S", 600.0)
+        page = TextDialog(question)
+        one.app.push_screen(page, answers.append)
+        await one.until(lambda: page.area.has_focus)
+        # As the second Enter behind the one that opened it.
+        await one.pilot.press("enter")
+        await one.sees("That came too early: press it again.")
+        assert answers == []
+        # As what was typed while the program was stopped.
+        monkeypatch.setattr(TextDialog, "QUIET_S", 0.2)
+        await asyncio.sleep(0.3)
+        page.woken()
+        await one.pilot.press("enter")
+        assert answers == []
+        await asyncio.sleep(0.3)
+        await one.pilot.press("enter")
+        await one.until(lambda: answers == [""])

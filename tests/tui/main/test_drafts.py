@@ -24,6 +24,7 @@ from kimi_tui.tui.main.drafts import (
     read_draft,
     read_follow_ups,
     read_images,
+    words_not_kept,
     write_draft,
     write_follow_ups,
     write_images,
@@ -267,3 +268,14 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
         assert "It was:\nprecious more" in lost
         assert LONG.strip() in lost
         assert "--session" in one.app.way_back  # what was said is there
+
+
+@pytest.mark.parametrize("key", ["sk-" + "abcdefgh12345678" * 2, "sk-ab", "a1" * 16])
+def test_a_key_behind_a_command_is_not_kept(tmp_path: Path, key: str) -> None:
+    write_draft(tmp_path, Draft(f"/model {key}"))
+    assert key not in (tmp_path / DRAFT).read_text("utf-8")
+    assert read_draft(tmp_path).text == "/model "
+    assert key not in words_not_kept((), Draft(f"/model {key}"), None)
+    # What goes into a message the user says.
+    write_draft(tmp_path, Draft(f"Look at {key}"))
+    assert read_draft(tmp_path).text == f"Look at {key}"

@@ -78,7 +78,7 @@ class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | No
 
     CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n,q", "dismiss(None)", "Do not", show=False),
+        Binding("escape", "dismiss(None)", "Do not", show=False),
     ]
 
     def __init__(self, name: str, path: str, text: str) -> None:
@@ -92,13 +92,13 @@ class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | No
         self.seen.ask()
 
     async def on_key(self, event: events.Key) -> None:
-        """A yes, when the question has stood for a while and the letter stands alone."""
+        """A yes or no, when the question has stood for a while and the letter stands alone."""
         if not event.is_printable:
             return
-        is_yes = event.key == "y"
-        if is_yes:
+        answer = {"y": self._send, "n": self._refuse, "q": self._refuse}.get(event.key)
+        if answer is not None:
             event.stop()
-        if not await self.seen.takes(event, self._send if is_yes else None) and is_yes:
+        if not await self.seen.takes(event, answer) and answer is not None:
             self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
 
     def compose(self) -> ComposeResult:
@@ -116,6 +116,9 @@ class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | No
         frame.border_title = Content(f"/{self._name}")
         frame.border_subtitle = "y send it, now and from now on  Esc not"
         yield frame
+
+    def _refuse(self) -> None:
+        self.dismiss(None)
 
     def _send(self) -> None:
         """Yes, once the end of the text is on the screen; before, a page of it."""

@@ -110,6 +110,8 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
             await one.pilot.press("enter", "y", "y", "e", "s")
             await one.sees("This folder brings this command.")
             await one.pilot.press("y", "space", "y")
+            # Nor does a letter within a word put the question away.
+            await one.pilot.press("n", "q")
             assert isinstance(one.app.screen, custom.CustomCommandScreen)
             assert len(server.requests) == 0
             await one.pilot.press("escape")
