@@ -8,12 +8,43 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from kimi_tui.wire.display import ImageBlock
+from kimi_tui.wire.display import DisplayBlock, ImageBlock
 
-if TYPE_CHECKING:
-    from kimi_tui.soul.world_line_reader import WorldLineMessage
+MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLineMessage:
+    """A message of a world line, whole. `uid` and `number` name it for `KimiSoul.carry` and `KimiSoul.pin`.
+
+    Attributes:
+        checkpoint_id: Behind which checkpoint it stands.
+        number: Its place behind that checkpoint, from 0.
+        kind: How to draw it; of a `tool` the text is the result, `name` and `target` are those of the call.
+        calls: The tools that an agent's message calls, each as name and target.
+        pinned: Whether neither a compaction nor a D-Mail may drop it.
+        display: What a tool's card draws beside its result, where the record has it (in a comparison); of other messages
+            their images.
+        sent_from: Of a D-Mail the checkpoint that it was sent from, and `saved` the tokens it took away; -1 and 0 where
+            that is not known.
+    """
+
+    checkpoint_id: int
+    uid: str
+    number: int
+    kind: MessageKind
+    text: str
+    name: str = ""
+    target: str = ""
+    failed: bool = False
+    calls: tuple[tuple[str, str], ...] = ()
+    pinned: bool = False
+    display: tuple[DisplayBlock, ...] = ()
+    sent_from: int = -1
+    saved: int = 0
 
 
 class Run(NamedTuple):

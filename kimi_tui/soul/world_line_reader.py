@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
+from kimi_tui.projection.comparison import MessageKind, WorldLineMessage
 from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import WorldLineContent
@@ -34,8 +35,6 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.divergence import SideChange
-
-MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
 
 _FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
@@ -69,37 +68,6 @@ class WorldLineInfo:
     newest: int
     n_messages: int
     size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorldLineMessage:
-    """A message of a world line, whole. `uid` and `number` name it for `KimiSoul.carry` and `KimiSoul.pin`.
-
-    Attributes:
-        checkpoint_id: Behind which checkpoint it stands.
-        number: Its place behind that checkpoint, from 0.
-        kind: How to draw it; of a `tool` the text is the result, `name` and `target` are those of the call.
-        calls: The tools that an agent's message calls, each as name and target.
-        pinned: Whether neither a compaction nor a D-Mail may drop it.
-        display: What a tool's card draws beside its result, where the record has it (in a comparison); of other messages
-            their images.
-        sent_from: Of a D-Mail the checkpoint that it was sent from, and `saved` the tokens it took away; -1 and 0 where
-            that is not known.
-    """
-
-    checkpoint_id: int
-    uid: str
-    number: int
-    kind: MessageKind
-    text: str
-    name: str = ""
-    target: str = ""
-    failed: bool = False
-    calls: tuple[tuple[str, str], ...] = ()
-    pinned: bool = False
-    display: tuple[DisplayBlock, ...] = ()
-    sent_from: int = -1
-    saved: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ from kimi_tui.tui.timeline.rows import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
+    from kimi_tui.projection.comparison import WorldLineMessage
     from kimi_tui.projection.world_lines import LiveLineActivity
-    from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
+    from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.wire.events import EventRecord
 
 

@@ -20,6 +20,7 @@ from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import LONGEST_WAIT_S, LineField, key_name
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.prompt.menu import CommandMenu
 
 
 @pytest.fixture
@@ -35,6 +36,17 @@ def at_once(one: Desk, *keys: str) -> None:
         key = "space" if key == " " else key
         character = key if len(key) == 1 else {"space": " ", "enter": "\r"}.get(key)
         one.app.post_message(events.Key(key, character))
+
+
+async def test_a_command_typed_in_one_go_leaves_no_menu(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press(*"/us", "ctrl+u")
+        menu = one.screen.query_one(CommandMenu)
+        await one.until(lambda: not menu.active)
+        at_once(one, *"/usage", "enter")
+        await one.sees("This session:")
+        await one.until(lambda: not menu.active)
 
 
 async def a_turn(one: Desk, server: ChatServer) -> KimiSoul:

@@ -144,3 +144,22 @@ def test_no_other_address_is_told(url: str) -> None:
 
 def test_a_checkpoint_is_no_link() -> None:
     assert "\x1b]8" not in written(Span("#3", "quiet", "#3"))
+
+
+def test_a_widget_that_has_no_styles_yet_is_painted_without_colours() -> None:
+    class Unstyled(Painted):
+        def get_component_rich_style(
+            self, *names: str, partial: bool = False, default: Style | None = None
+        ) -> Style:
+            raise KeyError(f"No {names[0]!r} key in COMPONENT_CLASSES")
+
+    made = Painter(Unstyled(), "painted")
+    row = made.strip([Span("a row", "strong")], 8)
+    for strip in (
+        row,
+        made.with_edge(row, "|"),
+        made.dropped(row, "|"),
+        made.selected(row, 0, 2, "band"),
+        made.with_cursor(row, 0),
+    ):
+        assert (strip.cell_length, strip.text[1:]) == (8, " row   ")

@@ -12,7 +12,8 @@ from support.still_screen import still_screen
 from support.story import whole_story
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ToolBlock, UserBlock
-from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
+from kimi_tui.projection.comparison import WorldLineMessage
+from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.worldline import (
     WorldLineTranscript,
     WorldLineView,

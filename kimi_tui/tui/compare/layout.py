@@ -26,13 +26,8 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import Comparison, Side
-    from kimi_tui.soul.world_line_reader import (
-        ComparedFile,
-        DivergedFiles,
-        FileSide,
-        WorldLineMessage,
-    )
+    from kimi_tui.projection.comparison import Comparison, Side, WorldLineMessage
+    from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 
 TEXT_ROWS = 4
 """Rows of a message of which only the beginning is shown."""

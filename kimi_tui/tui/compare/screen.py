@@ -49,7 +49,8 @@ from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
 from kimi_tui.tui.worldline import left_when
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineMessage
+    from kimi_tui.projection.comparison import WorldLineMessage
+    from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo
     from kimi_tui.wire.display import ImageBlock
 
 

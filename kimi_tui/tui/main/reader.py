@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from textual import events
     from textual.worker import Worker
 
+    from kimi_tui.projection.comparison import WorldLineMessage
     from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.world_line_reader import WorldLineInfo, WorldLineMessage
+    from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.worldline import WorldLineView
     from kimi_tui.wire.events import EventRecord

@@ -559,7 +559,9 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
         """What is offered depends on where the cursor is."""
-        if self._followed != self.prompt.area.written:
+        area = self.prompt.area
+        # A key that is about the menu has it follow before this is heard.
+        if self._followed != area.written or area.is_behind:
             self._follow_prompt()
 
     @on(PromptArea.MenuMade)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.projection.comparison import Comparison, Side
-from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide, WorldLineMessage
+from kimi_tui.projection.comparison import Comparison, Side, WorldLineMessage
+from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, message_rows
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer

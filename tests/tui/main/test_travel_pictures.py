@@ -18,6 +18,7 @@ from textual.screen import Screen
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
+from kimi_tui.projection.comparison import WorldLineMessage
 from kimi_tui.soul.rewind import (
     END,
     DroppedMessage,
@@ -32,7 +33,6 @@ from kimi_tui.soul.world_line_reader import (
     FileSide,
     WorldLineComparison,
     WorldLineInfo,
-    WorldLineMessage,
 )
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen

@@ -12,8 +12,8 @@ from kimi_tui.tui.main.commands.session import tell_no_number
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
+    from kimi_tui.projection.comparison import WorldLineMessage
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.world_line_reader import WorldLineMessage
     from kimi_tui.tui.main.parts import MainParts
 
 QUOTE_CHARS = 600
