@@ -55,7 +55,7 @@ class Conversation:
     only what begins alike. They change when the user changes them: `[dmail] enabled` is read when a session is opened
     and holds for it until it is left, also where it began otherwise; `/tools` holds from the next call on, until it
     is changed again, another model is chosen or the session is left. The first call after such a change is read anew
-    by the provider, and paid for so. Nothing that is stored changes: the prompt is adapted_prompt when it is sent, and
+    by the provider, and paid for so. Nothing that is stored changes: the prompt is adapted when it is sent, and
     markers of checkpoints stay in the file but are left out of what is sent while the model has no tool that names
     them.
 

@@ -153,9 +153,9 @@ def find_keys(text: str) -> list[tuple[int, int]]:
 _LINE_CHARS = 4096
 _WORD_CHARS = 1024
 """A longer word is no key."""
-_BEGINNING = r"(?:c?sk-|gsk_|xai-|nvapi-|pplx-|tgp_|fw_|r8_|hf_|AIza)"
-_BEGINNINGS = re.compile(_BEGINNING + r"[\w-]{8,300}")
-_BEGUN = re.compile(_BEGINNING + r"[\w-]{1,300}")
+_BEGUN = re.compile(r"(?:c?sk-|gsk_|xai-|nvapi-|pplx-|tgp_|fw_|r8_|hf_|AIza)([\w-]{1,300})")
+_FEWEST_BEHIND = 8
+"""So many letters stand behind the beginning of a key."""
 _RANDOM = re.compile(r"[A-Za-z0-9]{20,300}")
 _ADDRESS = re.compile(r"[./:@\\]")
 _TWO_PARTS = re.compile(r"[0-9a-f]{32}\.[A-Za-z0-9]{16}")
@@ -175,8 +175,8 @@ def is_key(text: str) -> bool:
         return False
     if find_keys(word) or _TWO_PARTS.fullmatch(word):
         return True
-    begun = _BEGINNINGS.match(word)
-    if begun is not None and any(char.isdecimal() for char in begun[0]):
+    begun = _BEGUN.match(word)
+    if begun is not None and len(begun[1]) >= _FEWEST_BEHIND and any(map(str.isdecimal, begun[0])):
         return True
     if _ADDRESS.search(word):
         return False

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
 from textual import events, on
@@ -102,8 +102,6 @@ COPIED_NAME = "copied.txt"
 GRAPHICS_ANSWER_S = 0.7
 """For how long the terminal may think about what it draws."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
-
-T = TypeVar("T")
 
 _add_mode = cast(
     "Callable[[App[None]], Callable[[str, Callable[[], Screen[Any]]], None]]",

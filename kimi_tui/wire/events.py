@@ -514,6 +514,10 @@ Event = (
 )
 
 
+STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
+"""Events that only bring more of a text: while an answer is written, or a tool runs, there are many a second."""
+
+
 class EventRecord(NamedTuple):
     """An event with its place: `seq` counts from 1 within a session, `at` is seconds since 1970."""
 

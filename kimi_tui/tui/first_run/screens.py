@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
@@ -86,14 +85,8 @@ class KeyForm(NamedTuple):
 
 
 class UrlField(LineField):
-    """A line for a base URL. It shows what stands in it, so a key that is pasted into it is handed on instead."""
-
-    class KeyPasted(Message):
-        """What is no URL was pasted."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+    """A line for a base URL. A key that is pasted with one, or any long word that can be none, is told of as `KeyEntered` and
+    left out."""
 
     def _on_paste(self, event: events.Paste) -> None:
         words = event.text.split()
@@ -103,10 +96,12 @@ class UrlField(LineField):
             return
         event.stop()
         event.prevent_default()
-        if urls:
-            self.replace(urls[0], *self.selection)
+        url = urls[0] if urls else ""
+        self._key_cover.pasted(url)
+        if url:
+            self.replace(url, *self.selection)
         if keys:
-            self.post_message(self.KeyPasted(keys[-1]))
+            self.post_message(self.KeyEntered(self, keys[-1]))
 
 
 def _may_be_url(word: str) -> bool:
@@ -227,10 +222,6 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
     def _url_changed(self) -> None:
         """What was asked of another server is not true of this one."""
         self._forget()
-
-    @on(UrlField.KeyPasted)
-    def _key_came_along(self, event: UrlField.KeyPasted) -> None:
-        self._move_key(event.key)
 
     @on(Input.Submitted, "#url")
     def _url_given(self) -> None:

@@ -71,8 +71,8 @@ class Conversation:
         way_back: after the end, how to go on with the session; empty where nothing was said in it.
     """
 
-    class Told(Message, bubble=False):
-        """This happened, and is drawn."""
+    class EventsShown(Message, bubble=False):
+        """These events have just been drawn. Pieces of a text (`STREAMED`) are drawn without this."""
 
         def __init__(self, records: Sequence[EventRecord]) -> None:
             super().__init__()
@@ -744,7 +744,14 @@ class Conversation:
 
     def _show(self, records: Sequence[EventRecord]) -> None:
         from kimi_tui.tui.state import reduce
-        from kimi_tui.wire.events import Notice, StatusUpdate, SteerTaken, TurnBegin, TurnEnd
+        from kimi_tui.wire.events import (
+            STREAMED,
+            Notice,
+            StatusUpdate,
+            SteerTaken,
+            TurnBegin,
+            TurnEnd,
+        )
 
         bench = self._bench
         bench.views.apply(records, live=self._live)
@@ -753,8 +760,10 @@ class Conversation:
             if isinstance(event, (TurnBegin, SteerTaken)) and event.images:
                 # A rewind, or the arrows, may bring the message back into the prompt.
                 bench.images.with_chips(event.text, event.images)
-        if self._live:
-            self._tell_screen(self.Told(records))
+        if self._live and (
+            told := [record for record in records if not isinstance(record.event, STREAMED)]
+        ):
+            self._tell_screen(self.EventsShown(told))
         if self._since is not None:
             self._since += records
         state, ended, usage = self.state, None, None

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineInfo
-    from kimi_tui.tui.transcript.transcript import Transcript
     from kimi_tui.tui.worldline import WorldLineView
     from kimi_tui.wire.events import EventRecord
 
@@ -70,24 +69,15 @@ class Reader:
         """What chat and gauge show."""
 
     @property
-    def world_line(self) -> int:
-        """The number of the line that is read; 0 where there is none."""
-        return 0 if self._glance else self.on_view
-
-    @property
-    def on_view(self) -> int:
-        """The number of the line in the place of the chat, read or glanced at; 0 where there is none."""
+    def shown_line(self) -> int:
+        """The number of the line in the place of the chat, read (`Workbench.reading`) or glanced at; 0 where there is none."""
         return self._reading.info.n if self._reading is not None else 0
 
     @property
-    def transcript(self) -> Transcript | None:
-        """The messages of the line that is read."""
-        return self._reading.transcript if self._reading is not None and self.world_line else None
-
-    @property
     def has_keys(self) -> bool:
-        """Whether the line on view has the focus."""
-        return self.transcript is not None and self.transcript.has_focus
+        """Whether the line that is read has the focus."""
+        line = self._bench.line
+        return line is not None and line.transcript.has_focus
 
     def comes_early(self, event: events.Key) -> bool:
         """Whether a key was typed for the prompt while the line was coming on view."""
@@ -140,7 +130,7 @@ class Reader:
             world_line: its number.
             checkpoint_id: where to in it, with what a jump there would leave out in grey; -1 for its end.
         """
-        if self.world_line:
+        if self._bench.reading:
             return
         before, self._wanted = self._wanted[0], (world_line, checkpoint_id)
         if (shown := self._shown(world_line)) is not None:
@@ -160,7 +150,7 @@ class Reader:
             info, records = self._looked_up.result()
         except KeyError:
             return  # why it cannot be read is said to whoever opens it
-        if self.world_line or self._wanted[0] != world_line:
+        if self._bench.reading or self._wanted[0] != world_line:
             return  # one was opened meanwhile, or another is looked at
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
@@ -261,7 +251,7 @@ class Reader:
             back: the user is done reading, and goes on where the line was opened from.
         """
         bench = self._bench
-        if not self.world_line:
+        if not bench.reading:
             return False
         self._take_away()
         bench.prompt.reading = 0

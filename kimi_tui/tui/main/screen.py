@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -32,7 +32,7 @@ from kimi_tui.tui.main.parts import MainParts
 from kimi_tui.tui.main.prompt_modes import PromptModes
 from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.workbench import READING, Workbench
-from kimi_tui.tui.notices import STAYS_S
+from kimi_tui.tui.notices import STAYS_S, NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles, Written
@@ -59,12 +59,9 @@ if TYPE_CHECKING:
     from kimi_tui.tui.desktop import Attention
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
-    from kimi_tui.tui.notices import Level
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.worldline import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
-
-T = TypeVar("T")
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
@@ -314,16 +311,16 @@ class MainScreen(Screen[None]):
 
     # --- what the conversation tells
 
-    def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
         """Show a notice for a few seconds."""
-        self.bench.tell(text, level=level, advice=advice)
+        self.bench.tell(text, **details)
 
-    @on(Conversation.Told)
-    def _told(self, told: Conversation.Told) -> None:
+    @on(Conversation.EventsShown)
+    def _events_shown(self, shown: Conversation.EventsShown) -> None:
         """Do what follows from what happens, besides that it is drawn."""
         from kimi_tui.wire.events import LineChanged, ToolResult, TurnBegin, TurnEnd
 
-        for record in told.records:
+        for record in shown.records:
             if self.first_time_hints is not None:
                 self.first_time_hints.hear(record.event)
             match record.event:
@@ -343,7 +340,7 @@ class MainScreen(Screen[None]):
                     self._follow_branch()
                 case _:
                     pass
-        self.reader.hear(told.records)
+        self.reader.hear(shown.records)
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
@@ -687,7 +684,7 @@ class MainScreen(Screen[None]):
         if point is not None and point.is_summary:
             self.bench.start(marks.read_summary(self.parts, point.uid), opens=True)
         else:
-            target = Target(event.id, 0 if is_now else self.reader.on_view, event.said)
+            target = Target(event.id, 0 if is_now else self.reader.shown_line, event.said)
             self.bench.start(rewind.preview(self.parts, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:

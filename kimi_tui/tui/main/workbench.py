@@ -77,7 +77,7 @@ class Workbench:
         told: the newest notices, oldest first.
         returned: the messages that rewinds put into the prompt.
         question: what is asked in the place of the prompt; None where nothing is.
-        line: the world line that is read in the place of the chat; None where now is shown.
+        line: the world line that is read in the place of the chat; None where none is, or one is only glanced at.
         n_changes: how many operations have changed what is live or its files since the session was opened.
         is_left: whether another session was chosen to take the place of this one.
         is_whole: whether all that happened could be shown when it was last drawn anew.
@@ -156,7 +156,7 @@ class Workbench:
 
     @property
     def reading(self) -> int:
-        """The number of the world line on view; 0 where now is shown."""
+        """The number of the world line that is read in the place of the chat; 0 where none is."""
         return self.line.info.n if self.line is not None else 0
 
     @property

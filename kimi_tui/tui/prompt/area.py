@@ -508,10 +508,10 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         is_taken = self._takes_vim(event)
-        if self._key_cover is not None:
-            self._key_cover.typed(
-                event.character or "", event.time
-            ) if writes else self._key_cover.ended()
+        if self._key_cover is not None and writes:
+            self._key_cover.typed(event.character or "", event.time)
+        elif self._key_cover is not None:
+            self._key_cover.ended()
         if is_taken or self._takes_chip(event.key, writes=writes):
             event.stop()
             event.prevent_default()
@@ -828,6 +828,7 @@ class PromptArea(TextArea):
             self.post_message(self.MenuMade(offered.menu))
 
     def _keep_up(self) -> None:
+        """Offer what fits before a key is about it: the screen has not heard yet of what was typed a moment ago."""
         if self.is_behind:
             self.offer()
 

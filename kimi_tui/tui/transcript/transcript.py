@@ -613,6 +613,9 @@ class Transcript(ScrollView, can_focus=True):
         flow = flow or Flow(self.room())
         self._viewport = Viewport(flow)
         self._selection = TextSelection(flow)
+        if self._search is not None:
+            # Not only with its first picture: what the search finds until then would be a place in the one before.
+            self._search.content_changed(self.blocks, flow)
         return self._viewport
 
     def _ready_viewport(self) -> Viewport | None:

@@ -9,6 +9,7 @@ from support.chat_app import ChatApp, is_drawn
 from support.conversation import Conversation
 from textual.pilot import Pilot
 
+from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.transcript.search import Finder
 
 SIZE = (81, 30)
@@ -130,6 +131,22 @@ async def test_what_comes_meanwhile_is_counted() -> None:
         await until(app, pilot, "9 of 13")
         # What was gone to stays on view.
         assert list(marked(app)) == ["Question"]
+
+
+async def test_another_conversation_is_searched_before_all_of_it_is_laid_out() -> None:
+    app = ChatApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await searching(app, pilot, "question", "9 of 12")
+        other, told = TranscriptModel(), Conversation()
+        told.user("One question")
+        told.step(text="Some *words* of it. " * 40_000)
+        for record in told.take():
+            other.apply(record)
+        app.transcript.apply(talk(13).records[-5:])
+        await pilot.pause(1 / 30)  # a frame
+        app.transcript.show_model(other)
+        app.transcript.action_next_match(1)
+        await until(app, pilot, "1 of 1")
 
 
 async def test_after_a_fault_what_changes_is_searched_again(
