@@ -77,11 +77,15 @@ class FileList:
                         newest.extend(found)
                     haystacks.extend(found)
                     paths += found
+                if process.stdout is not None and process.stdout.at_eof():
+                    await process.wait()
         except TimeoutError:
             return
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            # To kill one that ends by itself would take its code from the thread that waits for it, which warns of that.
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
             # What was not read would keep it from being waited for.
             while process.stdout is not None and await process.stdout.read(_CHUNK_BYTES):
                 pass

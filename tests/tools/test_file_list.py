@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from asyncio.subprocess import Process
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,18 @@ async def test_of_a_large_folder_the_newest_are_known(
     await files.scan()
     assert 20 <= len(files.paths) < 30
     assert files.paths[0].endswith("399")
+
+
+async def test_a_scan_that_saw_all_kills_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[Process] = []
+    monkeypatch.setattr(Process, "kill", killed.append)
+    (tmp_path / "a.py").touch()
+    files = FileList(tmp_path, os.environ)
+    await files.scan()
+    assert files.paths == ["a.py"]
+    assert not killed
 
 
 async def test_a_folder_that_is_gone_changes_nothing(tmp_path: Path) -> None:

@@ -161,6 +161,12 @@ async def test_a_key_in_the_base_url_goes_where_keys_go(home: Path, size: tuple[
         # The first one is asked with, as its field was left.
         await one.sees("accepted, 1 model")
         assert server.other_requests[-1].headers["authorization"] == f"Bearer {KEY}"
+        # Nor is that said of the key that takes its place.
+        assert KEY_REFUSED in in_words(one)
+        key.focus()
+        await pilot.press("ctrl+u")
+        running.post_message(events.Paste(RANDOM))
+        await one.until(lambda: key.value == RANDOM and KEY_REFUSED not in in_words(one))
 
 
 async def test_a_key_that_is_pasted_on_the_list_of_servers_is_meant_for_its_field(

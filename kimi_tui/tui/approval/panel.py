@@ -499,8 +499,17 @@ class ApprovalPanel(Widget, can_focus=True):
         self._is_painted = True
         self.wait_anew()
 
+    @property
+    def key_target(self) -> Widget:
+        """What is to have the focus where the question has the keys: its field, while something is written in it."""
+        return self if self._writing is None else self._field
+
     def on_focus(self) -> None:
         """Keys that were pressed elsewhere do not answer when the focus comes back."""
+        if self._writing is not None:
+            # A click beside the field: what is written there goes on.
+            self.screen.set_focus(self._field)
+            return
         if self._has_been_left:
             self.wait_anew()
         self.refresh()

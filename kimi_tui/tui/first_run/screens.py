@@ -147,6 +147,8 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         self._models: Sequence[FoundModel] = ()
         self._checked: tuple[str, str] | None = None
         self._length = len(key)
+        self._is_key_refused = False
+        """Whether the note says that a second key was left out."""
 
     def compose(self) -> ComposeResult:
         """A row a field."""
@@ -244,7 +246,8 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
             self._move_key(event.text.strip())
 
     def _move_key(self, key: str) -> None:
-        if self._key.value.strip() not in ("", key):
+        self._is_key_refused = self._key.value.strip() not in ("", key)
+        if self._is_key_refused:
             self._note(KEY_REFUSED)
             return
         self._note(KEY_MOVED)
@@ -261,6 +264,10 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         """A key that came in one piece was pasted: it is checked at once."""
         grown = len(event.value) - self._length
         self._length = len(event.value)
+        if self._is_key_refused:
+            # Of the key that stands there now that is not true.
+            self._is_key_refused = False
+            self._note(SERVERS[self._server.chosen].note)
         self._forget()
         if grown >= PASTED_CHARS and (self._url.value or SERVERS[self._server.chosen].base_url):
             self._check()

@@ -307,7 +307,8 @@ class Workbench:
             self.screen.set_focus(self.line.transcript)
         else:
             # At once: on its way the focus must not come by a neighbour.
-            self.screen.set_focus(self.question or self.prompt.area)
+            question = self.question
+            self.screen.set_focus(self.prompt.area if question is None else question.key_target)
 
     def return_to_prompt(self) -> None:
         """Close the timeline where it floats, with nothing selected on it, and give the prompt the keys."""

@@ -890,6 +890,17 @@ async def test_what_was_written_is_still_there_after_a_look_at_the_answers() -> 
         assert desk.answers == [("no", "later")]
 
 
+async def test_a_click_beside_the_field_leaves_the_keys_to_it() -> None:
+    desk = Desk(request())
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await press(pilot, "e", *"not")
+        await pilot.click(ApprovalPanel, offset=(4, row_of(desk, "Run this command?")))
+        assert field(desk).has_focus
+        await press(pilot, *" now", "enter")
+        assert desk.answers == [("no", "not now")]
+
+
 async def test_an_empty_letter_is_not_sent() -> None:
     desk = Desk(letter("Yes"))
     async with desk.run_test(size=(80, 24)) as pilot:

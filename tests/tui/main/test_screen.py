@@ -193,6 +193,21 @@ async def test_the_timeline_during_an_approval(home: Path) -> None:
         await one.sees("Done.")
 
 
+async def test_what_is_written_before_an_answer_has_the_keys_after_the_timeline(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        panel = await an_approval(one, server)
+        await one.pilot.press("e", *"not")
+        await one.until(lambda: panel.has_focus_within and not panel.has_focus)
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
+        # Right behind each other: none may get lost on the way back.
+        await one.pilot.press("escape", *" so", "enter")
+        await one.sees("Done.")
+        refused = [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
+        assert "not so" in str(refused)
+        assert not (home / "app" / "z.txt").exists()
+
+
 async def test_keys_meant_for_the_timeline_never_approve(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

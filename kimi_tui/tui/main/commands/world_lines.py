@@ -148,7 +148,7 @@ async def _send_to_now(
 ) -> None:
     """Let the user send a message of another line to the present, with words of their own before it."""
     if message is None:
-        main.bench.tell(f"World line {world_line} holds no message.")
+        main.bench.tell(f"World line {world_line} has nothing to send that is not here.")
         return
     from kimi_tui.foreign_text import one_line
     from kimi_tui.image_names import titled

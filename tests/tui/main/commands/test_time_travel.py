@@ -506,6 +506,19 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
         await one.sees("Part 0 of it.")
 
 
+async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -> None:
+    async with talk(home) as (one, _):
+        await one.say("/rewind 2")
+        await one.confirm("r")
+        await one.sees("Rewound; your message is back for editing.")
+        await one.say("/undo")
+        await one.sees("Undone: the rewind to #2.")
+        await one.say("/compare 1")
+        await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+        await one.pilot.press("s")
+        await one.sees("World line 1 has nothing to send that is not here.")
+
+
 @pytest.mark.parametrize(
     ("keys", "said", "prompt"),
     [
