@@ -205,14 +205,12 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         event.stop()
         if self._is_drafting:
             return
-        if self._comes_early:
+        if self._comes_early or self._is_doubtful:
+            again = f"Enter again: {self._question.verb} what stands here?"
+            self._say(again if self._is_doubtful else f"{TOO_EARLY.capitalize()}.", "$warn")
+            self._is_doubtful = False
             # Held down, it does not answer either.
             self._shown_at = max(self._shown_at or 0.0, self.area.key_at)
-            self._say(f"{TOO_EARLY.capitalize()}.", "$warn")
-        elif self._is_doubtful:
-            self._is_doubtful = False
-            self._shown_at = self.area.key_at
-            self._say(f"Enter again: {self._question.verb} what stands here?", "$warn")
         elif self._question.low and words_of_keys(event.text):
             self._say(KEY_REFUSED, "$kind-error")
         elif self._refusal is not None and (why := self._refusal(event.text.strip())):

@@ -49,6 +49,7 @@ MOST_IMAGES = 50
 MOST_IMAGE_BYTES = 64 << 20
 """Of all of them; what is more is not kept, and the user is told so when the draft comes back."""
 _INDEX = "index.json"
+_WORD = re.compile(r"\S+")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_BYTES = 2 << 20
 """More is neither kept nor read."""
@@ -273,7 +274,7 @@ def _without_keys(text: str) -> str:
     def kept(found: re.Match[str]) -> str:
         return "" if is_key(found[0]) or may_begin_key(found[0]) else found[0]
 
-    return re.sub(r"\S+", kept, text)
+    return _WORD.sub(kept, text)
 
 
 def read_draft(folder: Path) -> Draft:

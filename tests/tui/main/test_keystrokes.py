@@ -456,7 +456,9 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert not notices.board
 
 
-async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
+async def test_an_enter_that_ends_prose_sends_no_dmail(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with ChatServer() as server, desk(home, server.base_url, quiet_s=FOR_EVER_S) as one:
         await a_conversation(one, server)
         before = facts(one, server)
@@ -465,6 +467,10 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
         await one.pilot.press(*"o rename", "enter")
         await one.sees("Enter again: send what stands here?")
         assert facts(one, server) == before
+        await one.pilot.press("enter")
+        await one.sees("That came too early")
+        assert facts(one, server) == before
+        monkeypatch.setattr(TextDialog, "QUIET_S", 0.0)
         await one.pilot.press("enter")
         await one.sees("Your D-Mail arrived at #2.")
 
