@@ -101,8 +101,18 @@ class Camera:
         """Say yes, once the approval listens."""
         self._terminal.wait_quiet(0.8)
         self.look()
+        asked = _question(self._terminal.screen_text())
         self._terminal.key("y")
-        self._terminal.wait_gone("Yes, once")
+        # The next one may follow at once.
+        self._terminal.wait_for(
+            lambda screen: "Yes, once" not in screen or _question(screen) not in ("", asked)
+        )
+
+
+def _question(screen: str) -> str:
+    """The first row of what is asked in the place of the prompt; empty where none stands there."""
+    asked = re.findall(r"^▌ +([A-Z].*\?) *$", screen, re.MULTILINE)
+    return asked[-1] if asked else ""
 
 
 def play(folder: Path, theme: str, *, recording: bool) -> list[tuple[float, str]]:

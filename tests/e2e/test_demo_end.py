@@ -115,7 +115,7 @@ def test_the_demo_plays_by_itself_to_its_end(program: Program, size: tuple[int, 
     terminal = program.start("--demo", "--play", "--speed", "50", size=size)
     terminal.wait_for("Any key  takes over")
     terminal.wait_for("That was the demo.", timeout_s=240)
-    terminal.wait_for("To begin in earnest:")
+    terminal.wait_for("To begin your own work:")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
 

@@ -22,7 +22,7 @@ PAUSE_S = 1.5
 PER_LETTER_S = 0.04
 DEMO_QUESTION = "This is a demo. Enter begins it."
 PLAYED_QUESTION = "This is a demo."
-DEMO_END = "To begin in earnest: Ctrl+Q, then kimi-tui in the folder of your project."
+DEMO_END = "To begin your own work: Ctrl+Q, then kimi-tui in the folder of your project."
 
 
 def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
@@ -34,7 +34,7 @@ def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
         )
     return known(
         ("Enter", "sends the message that stands below"),
-        (key_of("timeline", keys), "goes back to any step, as in earnest"),
+        (key_of("timeline", keys), "goes back to any step, in the real program too"),
         (key_of("quit", keys), "leaves"),
     )
 
