@@ -22,6 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.covered import is_covered
 
 from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
@@ -234,5 +235,7 @@ def test_a_layer_alone_holds_what_it_is_for(layer: str, world: World) -> None:
     number = layer.rpartition(" ")[2]
     if number.isdecimal() and int(number) > confine.landlock_abi():
         pytest.skip("the kernel's Landlock is older")
+    if layer == "landlock in the whole" and is_covered(world.base):
+        pytest.skip(f"{world.base} lies below /tmp, which a command may write: nothing was tried")
     held = HELD[layer] | (ROOT_HELD.get(layer, set()) if world.user == 0 else set())
     assert world.got_out(layer) & held == set()
