@@ -35,7 +35,7 @@ from kimi_tui.tui.main.workbench import READING, Workbench
 from kimi_tui.tui.notices import STAYS_S, NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
-from kimi_tui.tui.prompt.completion import Completion, FolderFiles, Written
+from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     CannotOpen,
@@ -154,8 +154,6 @@ class MainScreen(Screen[None]):
         )
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
-        self._followed: Written | None = None
-        """What stood in the prompt when it was followed last."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
@@ -542,7 +540,6 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if self.first_time_hints is not None and "[Pasted " in area.text and area.chip is not None:
             self.first_time_hints.happened("pasted")
-        # Unless the cursor was heard of before, which a letter moves as well.
         self._cursor_moved()
         if self.bench.frame.views is not None:
             self.bench.frame.views.gauge.to_send = area.chip_tokens
@@ -555,11 +552,9 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
-        """What is offered depends on where the cursor is."""
-        area = self.prompt.area
-        # A key that is about the menu has it follow before this is heard.
-        if self._followed != area.written or area.is_behind:
-            self._follow_prompt()
+        """What is offered depends on where the cursor is, and so does what is said over the prompt."""
+        self.prompt.area.keep_up()
+        self._show_above()
 
     @on(PromptArea.MenuMade)
     def _menu_made(self, event: PromptArea.MenuMade) -> None:
@@ -568,11 +563,13 @@ class MainScreen(Screen[None]):
     @on(FolderFiles.Listed)
     @on(PromptArea.OffersChanged)
     def _follow_prompt(self) -> None:
-        """Offer what fits the text in the prompt, and say over it what it will be."""
-        area = self.prompt.area
-        self._followed = area.written
-        area.offer()
-        text, waits = area.text, self.conversation.follow_ups
+        """Offer what fits the text in the prompt, also where it is the same, and say over it what it will be."""
+        self.prompt.area.offer()
+        self._show_above()
+
+    def _show_above(self) -> None:
+        area, waits = self.prompt.area, self.conversation.follow_ups
+        text = area.text
         is_busy = bool(text) and self.conversation.state.running
         is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
         if self._says_above or is_busy or waits or is_other or area.is_searching:

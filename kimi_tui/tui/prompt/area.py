@@ -819,31 +819,29 @@ class PromptArea(TextArea):
     def _is_choosing(self) -> bool:
         return self.completion is not None and self.completion.is_choosing
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether for what stands here nothing was offered yet."""
-        return self.completion is not None and self.completion.is_behind(self.written)
-
     def offer(self) -> None:
         """Offer what fits what stands here now."""
         offered = self.completion
         if offered is not None and offered.follow(self.written) and offered.menu is not None:
             self.post_message(self.MenuMade(offered.menu))
 
-    def _keep_up(self) -> None:
-        """Offer what fits before a key is about it: the screen has not heard yet of what was typed a moment ago."""
-        if self.is_behind:
+    def keep_up(self) -> None:
+        """Offer what fits what stands here, unless it is offered already.
+
+        Before a key is about it, too: the screen has not heard yet of what was typed a moment ago.
+        """
+        if self.completion is not None and self.completion.is_behind(self.written):
             self.offer()
 
     def _choose(self, step: int) -> bool:
-        self._keep_up()
+        self.keep_up()
         return self.completion is not None and self.completion.choose(step)
 
     def _take_offer(self) -> bool:
         """Put the chosen file, or what was sent before, here; False where it stands here, or none is chosen."""
         if self.completion is None:
             return False
-        self._keep_up()
+        self.keep_up()
         offer = self.completion.taken(self.written)
         if offer is not None:
             self._put_offer(offer)
