@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Region
@@ -214,7 +214,9 @@ class PromptArea(TextArea):
         self, *, placeholder: str = "", is_answer: bool = False, covers_keys: bool = False
     ) -> None:
         self._covers_keys = covers_keys
-        self._key_cover: KeyCover | None = None
+        self._is_answer = is_answer
+        # Textual asks for what is shown as soon as there is a text.
+        self._key_cover = KeyCover(self)
         self._styled: TextAreaTheme | None = None
         """What the style sheet was asked for."""
         # Asked for as soon as there is any text, which a text area has from its beginning.
@@ -230,8 +232,6 @@ class PromptArea(TextArea):
         )
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
-        self._key_cover = KeyCover(self, lambda: "", lambda _: None, self._draw_anew)
-        self._is_answer = is_answer
         self.key_at = 0.0
         self.past: History | None = None
         self.images: ImageChips | None = None
@@ -301,7 +301,7 @@ class PromptArea(TextArea):
     def get_line(self, line_index: int) -> Text:
         """A line as it is drawn."""
         line = super().get_line(line_index)
-        if self._key_cover is None or not self._hides_keys:
+        if not self._hides_keys:
             return line
         # The word of a command is none.
         words = 0 if self._covers_keys or line_index else line.plain.find(" ") + 1 or len(line)
@@ -310,6 +310,11 @@ class PromptArea(TextArea):
         shown = self._key_cover.covered(line.plain[words:], at - words)
         return Text(line.plain[:words] + shown, end="", no_wrap=True)
 
+    @on(KeyCover.BurstEnded)
+    def _burst_ended(self, event: KeyCover.BurstEnded) -> None:
+        self._key_cover.settle(event.typed_at)
+
+    @on(KeyCover.Uncovered)
     def _draw_anew(self) -> None:
         self.notify_style_update()  # which forgets the rows that were drawn
         self.refresh()
@@ -511,9 +516,9 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         is_taken = self._takes_vim(event)
-        if self._key_cover is not None and writes:
+        if writes:
             self._key_cover.typed(event.character or "", event.time)
-        elif self._key_cover is not None:
+        else:
             self._key_cover.ended()
         if is_taken or self._takes_chip(event.key, writes=writes):
             event.stop()
@@ -559,8 +564,7 @@ class PromptArea(TextArea):
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
-        if self._key_cover is not None:
-            self._key_cover.pasted(text)
+        self._key_cover.pasted(text)
         if not self._is_answer and may_be_path(event.text):
             self.post_message(self.PathPasted(text, event.text))
         self._put_pasted(text)
