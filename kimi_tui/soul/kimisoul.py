@@ -36,7 +36,7 @@ from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact,
 from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
-from kimi_tui.soul.messages import Author, is_user_words, pasted_image_block
+from kimi_tui.soul.messages import Author, is_user_words
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
@@ -854,7 +854,7 @@ class KimiSoul:
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
     ) -> None:
         resumed = not (text.strip() or images)
-        self.wire.publish(TurnBegin(text, resumed, tuple(map(pasted_image_block, images))))
+        self.wire.publish(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
