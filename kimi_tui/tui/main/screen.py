@@ -768,18 +768,6 @@ class MainScreen(Screen[None]):
         elif event.action == "summary":
             self.bench.start(marks.read_summary(self.parts, uid), opens=True)
 
-    def on_timeline_undo_pressed(self) -> None:
-        """Reverse the newest operation."""
-        self.action_command("undo")
-
-    def on_timeline_redo_pressed(self) -> None:
-        """Do again what was undone."""
-        self.action_command("redo")
-
-    def on_timeline_replay_pressed(self) -> None:
-        """Play the session back."""
-        self.action_command("replay")
-
     def on_timeline_left(self) -> None:
         """The user is done with the timeline."""
         self.bench.leave_timeline()

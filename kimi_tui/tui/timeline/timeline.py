@@ -91,12 +91,13 @@ class Timeline(ScrollView, can_focus=True):
         Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
         Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
         Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
-        Binding("u", "undo", "Undo", id="timeline.undo", show=False),
-        Binding("U", "redo", "Redo", id="timeline.redo", show=False),
+        # Commands of the main screen; a replay has none, and there these keys do nothing.
+        Binding("u", "screen.command('undo')", "Undo", id="timeline.undo", show=False),
+        Binding("U", "screen.command('redo')", "Redo", id="timeline.redo", show=False),
         Binding("b", "act('bookmark')", "Bookmark", id="timeline.bookmark", show=False),
         Binding("P", "act('pin')", "Pin", id="timeline.pin", show=False),
         Binding("w", "act('read')", "Read", id="timeline.read", show=False),
-        Binding("p", "replay", "Replay", id="timeline.replay", show=False),
+        Binding("p", "screen.command('replay')", "Replay", id="timeline.replay", show=False),
         Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
         # Else it would change the mode, from a place where it is meant to lead back.
         Binding(
@@ -141,15 +142,6 @@ class Timeline(ScrollView, can_focus=True):
         def __init__(self, prospect: Prospect | None) -> None:
             super().__init__()
             self.prospect = prospect
-
-    class UndoPressed(Message):
-        """The newest operation is to be undone."""
-
-    class RedoPressed(Message):
-        """What was undone last is to be done again."""
-
-    class ReplayPressed(Message):
-        """The session is to be played back."""
 
     class FutureChosen(Message):
         """What is still to come was clicked on the curve; `uid` names the checkpoint there."""
@@ -565,18 +557,6 @@ class Timeline(ScrollView, can_focus=True):
         self._measure()
         y = view.scroll_to_show(min(position + SHORT, len(view.listing) - 1))
         self.scroll_to(y=min(y, position), animate=False)
-
-    def action_undo(self) -> None:
-        """Ask for the undoing of the newest operation."""
-        self.post_message(self.UndoPressed())
-
-    def action_redo(self) -> None:
-        """Ask for the newest undone operation to be done again."""
-        self.post_message(self.RedoPressed())
-
-    def action_replay(self) -> None:
-        """Ask for the session to be played back."""
-        self.post_message(self.ReplayPressed())
 
     def action_keys(self) -> None:
         """Show the keys in place of the list."""
