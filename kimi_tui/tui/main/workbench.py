@@ -388,9 +388,12 @@ class Workbench:
         place = self._place()
         glyphs = glyphs_of(app_of(self.screen))
         found = hints(place, self.prompt.state, self.keys, glyphs, time.time())
-        mode = area.mode if place == "prompt" else None
+        mode = area.mode if place in ("prompt", area.offered) else None
         if mode is not None:
-            found = (MODES[mode], *found)
+            name, meaning = MODES[mode]
+            # Esc, with which these end, is that of what is offered.
+            has_esc = mode in ("insert", "replace") and place not in ("prompt", "usage")
+            found = ((name, "" if has_esc else meaning), *found)
         if mode is not None and area.recording:
             found = ((f"recording @{area.recording}", "q: end"), *found)
         self.footer.hints = found
@@ -412,4 +415,6 @@ class Workbench:
             place = "line"
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
+        elif place == "prompt":
+            place = self.prompt.area.offered or place
         return "copy" if self.on_view.is_copying else place

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual._text_area_theme import TextAreaTheme
     from textual.document._document import Location
 
-    from kimi_tui.tui.prompt.completion import Completion, Written
+    from kimi_tui.tui.prompt.completion import Completion, Offered, Written
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
@@ -208,7 +208,7 @@ class PromptArea(TextArea):
         """What is offered for what stands here, or said over it, may be other by now."""
 
     class ModeChanged(Message):
-        """Keys mean something else now, as in vim."""
+        """Keys mean something else now: those of vim, or of what is offered."""
 
     def __init__(
         self, *, placeholder: str = "", is_answer: bool = False, covers_keys: bool = False
@@ -239,8 +239,8 @@ class PromptArea(TextArea):
         self._before_search: Draft | None = None
         """What stood here before what was sent was searched; None while it is not."""
         self._vim: VimKeys | None = None
-        self._mode: tuple[Mode | None, str] = (None, "")
-        """The mode that was told last, and the macro that was recorded then."""
+        self._mode: tuple[Mode | None, str, Offered] = (None, "", "")
+        """The mode that was told last, the macro that was recorded and what was offered then."""
         self._pastes: dict[str, str] = {}
         """What the chips stand for, by how they are written."""
         self._sent: dict[str, Draft] = {}
@@ -421,7 +421,7 @@ class PromptArea(TextArea):
 
     def mode_changed(self) -> None:
         """Tell it, where it is another one."""
-        told = (self.mode, self.recording)
+        told = (self.mode, self.recording, self.offered)
         if told != self._mode:
             self._mode = told
             self.post_message(self.ModeChanged())
@@ -820,6 +820,11 @@ class PromptArea(TextArea):
         return self._before_search is not None
 
     @property
+    def offered(self) -> Offered:
+        """What Enter and the keys beside it are about while something is offered."""
+        return self.completion.offered(self.written) if self.completion is not None else ""
+
+    @property
     def _is_choosing(self) -> bool:
         return self.completion is not None and self.completion.is_choosing
 
@@ -828,6 +833,7 @@ class PromptArea(TextArea):
         offered = self.completion
         if offered is not None and offered.follow(self.written) and offered.menu is not None:
             self.post_message(self.MenuMade(offered.menu))
+        self.mode_changed()
 
     def keep_up(self) -> None:
         """Offer what fits what stands here, unless it is offered already.
@@ -839,7 +845,10 @@ class PromptArea(TextArea):
 
     def _choose(self, step: int) -> bool:
         self.keep_up()
-        return self.completion is not None and self.completion.choose(step)
+        is_chosen = self.completion is not None and self.completion.choose(step)
+        if is_chosen:
+            self.mode_changed()
+        return is_chosen
 
     def _take_offer(self) -> bool:
         """Put the chosen file, or what was sent before, here; False where it stands here, or none is chosen."""
@@ -902,6 +911,7 @@ class PromptArea(TextArea):
             return True
         if self._is_choosing and self.has_focus and self.completion is not None:
             self.completion.close(self.text)
+            self.mode_changed()
             return True
         return False
 
