@@ -14,7 +14,7 @@ import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from kimi_tui.foreign_text import shown_name
 from kimi_tui.projection.gauge import GaugeModel
@@ -53,7 +53,6 @@ MOST_FAULTS = 10
 _LONG_CHARS = 200
 _CUT_KINDS = {"dmail": ("dmail",), "compaction": SUMMARIES}
 """The kinds of checkpoint that a cut makes."""
-Made = TypeVar("Made")
 Report = Callable[[Exception], None]
 """Takes an error that ends nothing."""
 
