@@ -89,7 +89,7 @@ class FileHistory:
         folder = session.dir / FILES_NAME
         self._tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
         self._journal = session.context.journal
-        self._pool = _OneThread("files")
+        self._pool = _OneThread()
         self._first_scan: asyncio.Future[_FirstScan] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Future[None]] = set()
@@ -591,13 +591,9 @@ class _OneThread(Executor):
 
     The standard executor's threads are joined without a limit when the interpreter ends, also by a `shutdown` that does
     not wait.
-
-    Args:
-        name: the thread's.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_open = True
@@ -622,7 +618,7 @@ class _OneThread(Executor):
 
         self._work.put(work)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._run, name="files", daemon=True)
             self._thread.start()
         return future
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.process import CapturedText, RunningCommand
+from kimi_tui.tools.process import RunningCommand
 
 MOST_RUNNING = 8
 _MOST_KEPT = 24
@@ -74,10 +74,6 @@ class Job:
     def ran_s(self) -> float:
         """For how long it has run, or ran, in seconds."""
         return (self.ended or time.monotonic()) - self.started
-
-    def new_output(self) -> CapturedText:
-        """What it has printed since this was asked last."""
-        return self.running.take_output()
 
     @property
     def how_it_ended(self) -> str:

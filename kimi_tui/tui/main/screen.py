@@ -136,19 +136,19 @@ class MainScreen(Screen[None]):
         self._learned = asyncio.Event()
         """Whether the commands of files are among them."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
+        bench = self.bench = Workbench(
+            self, launch, size, images, self.commands, self.transcript, last_key_at
+        )
         self.prompt = bench.prompt
         self.conversation = Conversation(launch, bench)
         files = FolderFiles(self.prompt.area, bench.tasks)
         self.completion = Completion(self.commands, keys, self.values, files)
         self.prompt.area.completion = self.completion
         self.reader = Reader(bench, self.conversation)
-        self.keystrokes = Keystrokes(bench, self.reader, last_key_at)
+        self.keystrokes = Keystrokes(bench, self.reader)
         self._prompt_modes = PromptModes(bench, self.conversation)
-        self._approvals = ApprovalSlot(
-            bench, self.conversation, self.reader, self.keystrokes, last_key_at
-        )
-        self._demo = DemoPlayer(bench, launch, last_key_at)
+        self._approvals = ApprovalSlot(bench, self.conversation, self.reader, self.keystrokes)
+        self._demo = DemoPlayer(bench, launch)
         self.parts = MainParts(
             bench, self.conversation, self.reader, self.keystrokes, self._prompt_modes
         )

@@ -1162,7 +1162,7 @@ class Transcript(ScrollView, can_focus=True):
         """Take the keys; they act on the last block on view, unless one on view is chosen already."""
         viewport = self._ready_viewport()
         if viewport is not None and viewport.flow.views:
-            self._current = viewport.last_visible((self._current,))
+            self._current = viewport.last_visible(self._current)
         self.focus()
 
     def action_turn(self, step: int) -> None:
