@@ -28,11 +28,11 @@ from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.state import Prospect
-from kimi_tui.tui.timeline.viewport import STYLES, Viewport
+from kimi_tui.tui.timeline.viewport import Viewport
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -47,6 +47,21 @@ FILTER_CHARS = 200
 _SLICE_S = 0.002
 _AT_ONCE = 500
 """Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
+_STYLES = (
+    *INKS,
+    "user",
+    "lost",
+    # Grounds.
+    "page",
+    "band",
+    "select",
+    # Of the curve and beside it.
+    "line",
+    "past",
+    "curve",
+    "ahead",
+    "mark-dim",
+)
 
 FilterState = Literal["", "begun", "typed", "missed", "kept"]
 RowAction = Literal["bookmark", "pin", "read", "summary"]
@@ -60,7 +75,7 @@ class Timeline(ScrollView, can_focus=True):
 
     FOCUS_ON_CLICK = False
     """A click acts on what is clicked and leaves the keys in the prompt: a key typed behind it undoes nothing."""
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in STYLES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in _STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Newer", id="timeline.up", show=False),
         Binding("down,j", "move(1)", "Older", id="timeline.down", show=False),

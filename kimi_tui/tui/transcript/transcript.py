@@ -30,7 +30,7 @@ from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, report
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
@@ -91,15 +91,8 @@ PULL_S = 0.05
 COPY_SLICE_S = 0.003
 """How long a copy is put together before keys and frames get their turn."""
 _INKS = (
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
+    *INKS,
     "lost",
-    "error",
     "ok",
     "warn",
     "line",
