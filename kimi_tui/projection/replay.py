@@ -290,17 +290,11 @@ class Replay:
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(error)
 
-    def at(self, position: int) -> ReplayState:
-        """A new moment at this position; nothing of any other moment is in it."""
-        slices = self.slices(position)
-        while True:
-            try:
-                next(slices)
-            except StopIteration as end:
-                return end.value
-
     def slices(self, position: int) -> Generator[None, None, ReplayState]:
-        """Makes the same, and stops after every piece of the work, so that keys and frames need not wait for all of it."""
+        """A new moment at this position; nothing of any other moment is in it.
+
+        Stops after every piece of the work, so that keys and frames need not wait for all of it.
+        """
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
         keyframe = self._keyframes[index]

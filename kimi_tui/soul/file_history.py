@@ -281,11 +281,6 @@ class FileHistory:
     def _is_on(self) -> bool:
         return self._is_open and not self._tracker.refusal
 
-    @property
-    def is_open(self) -> bool:
-        """False once it is being closed."""
-        return self._is_open
-
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))

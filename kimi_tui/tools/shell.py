@@ -514,12 +514,11 @@ def _reported(job: Job) -> ToolOutcome:
             facts.append("The new output was shortened: beginning and end are kept.")
         return ToolOutcome(fresh.text, " ".join(facts), brief="still runs")
     # Its end is the last thing there is to say of it; the output that came with it is read once.
-    output = (
-        ""
-        if job.is_read
-        else job.running.take_output().text
-        if job.task.cancelled()
-        else ended.output
-    )
+    if job.is_read:
+        output = ""
+    elif job.task.cancelled():
+        output = job.running.take_output().text
+    else:
+        output = ended.output
     job.is_told = job.is_read = True
     return ToolOutcome(output, f"It has ended. {ended.message}", ended.is_error, ended.brief)
