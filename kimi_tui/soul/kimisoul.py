@@ -568,18 +568,6 @@ class KimiSoul:
         """
         return await self._run_alone(self._operations.rewind(target, files, chosen))
 
-    async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
-        """Make another world line the live one, up to before a checkpoint of it, or all of it. It stays what it is.
-
-        Raises:
-            KeyError: no such checkpoint or world line.
-            SoulBusy: something runs; interrupt it first.
-            SessionError: it is the live world line already.
-            OSError: the disk refused.
-        """
-        target = Target(END if checkpoint_id is None else checkpoint_id, world_line)
-        return await self.rewind(target)
-
     async def clear(self) -> str:
         """Begin anew with an empty context in the same session; returns a sentence for the user.
 

@@ -18,7 +18,7 @@ from support.made_images import flat, noise, saved
 from support.soul import Stage, next_event, stage
 
 from kimi_tui.filesystem import Storage
-from kimi_tui.images import Image, read_image
+from kimi_tui.images import Image, image_tokens, read_image
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
@@ -120,7 +120,7 @@ async def test_images_go_with_words_are_stored_once_and_told_of_by_facts(tmp_pat
         assert on.ear.of(ev.SteerTaken)[-1].images == (ImageBlock.of(SHOT),)
         assert not last.resumed
         assert (await on.soul.image(begun.images[0])) == SHOT
-        assert SHOT.tokens == 200
+        assert image_tokens(SHOT.width, SHOT.height) == 200
         assert before + 150 < on.soul.used
         told = [
             ("look at @named.jpg, and this", ["image shot.png 560x280", "image named.jpg 90x70"]),

@@ -332,11 +332,6 @@ class Transcript(ScrollView, can_focus=True):
         return any(images_of(block) for block in self.blocks)
 
     @property
-    def streaming(self) -> bool:
-        """Whether a turn is under way."""
-        return self._model is not None and self._model.streaming
-
-    @property
     def follows(self) -> bool:
         """Whether its end is on view, and stays so."""
         return self._viewport is None or self._viewport.follows
