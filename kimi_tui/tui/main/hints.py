@@ -145,8 +145,8 @@ def hints(
     if place == "file":
         return known((send, "take it"), choose, close, helps)
     if place == "written":
-        (first, *_) = hints("prompt", state, keys, glyphs, now)
-        return known(first, choose, close, helps)
+        usual = hints("prompt", state, keys, glyphs, now)
+        return known(usual[0], choose, close, helps)
     if place == "sent":
         return known((send, "take it"), choose, (key("history"), "before"), ("Esc", "back"), helps)
     if place == "unsent":

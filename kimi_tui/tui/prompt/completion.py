@@ -34,12 +34,15 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.command import CommandTable, Values
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
 
-Offered = Literal["", "command", "begun", "commands", "usage", "file", "written", "found", "missed"]
+Offered = Literal[
+    "", "command", "unfinished", "commands", "usage", "file", "written", "sent", "unsent"
+]
 """What Enter and the keys beside it are about while something is offered.
 
 A `command` that Enter runs, or an `unfinished` one that Enter writes out, as something must follow it; `commands` of which none
 is chosen; the `usage` of the one that is written, with nothing to choose; a `file` for the path that is typed, or the one that is
-`written` there already; something that was `sent` before, or what is looked for and was `unsent`. Empty for nothing.
+`written` there already; something that was `sent` before, or that nothing sent is like what is looked for: `unsent`. Empty for
+nothing.
 """
 MOST_OFFERED = 50
 _TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')

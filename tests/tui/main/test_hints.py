@@ -106,8 +106,3 @@ async def test_below_a_dialog_no_keys_are_named(home: Path) -> None:
             assert "Esc close" in one.text()
             await one.pilot.press("escape")
             await one.until(lambda: foot(one) == usual)
-        # What is said there for a moment is said all the same.
-        await one.pilot.press("ctrl+p")
-        await one.until(lambda: foot(one) == "")
-        await one.pilot.press("ctrl+c")
-        await one.until(lambda: foot(one) == "Ctrl+C again quits.")
