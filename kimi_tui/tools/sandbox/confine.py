@@ -854,24 +854,32 @@ def begin_search(arguments: list[str]) -> None:
     Args:
         arguments: the number of the words, these, the command. Words: `level:landlock`, or `level:filter` for bubblewrap, which the
             command then is (only the filter, for it to read from `FILTER_FD`, what is searched at `SEARCHED_FD`, and the
-            files to be read, each at the next descriptor behind the filter); `search:PATH`, from the current folder, no part
-            of it a link; `run:PATH`, the program and what it loads; `read:PATH`, files; `given:NUMBER`, a descriptor that can
-            be opened again by its name; `shut:PATH`, what is not read below what is searched, relative to that.
+            files to be read, each at the next descriptor behind the filter); `parent:NUMBER`, the process that starts it;
+            `search:PATH`, from the current folder, no part of it a link; `run:PATH`, the program and what it loads;
+            `read:PATH`, files; `given:NUMBER`, the descriptor of a file that it opens by that; `shut:PATH`, what is not read below
+            what is searched, relative to that.
     """
     n_words = int(arguments[0])
     words, command = arguments[1 : n_words + 1], arguments[n_words + 1 :]
-    kinds = ("level", "search", "run", "read", "given", "shut")
+    kinds = ("level", "parent", "search", "run", "read", "given", "shut")
     told: dict[str, list[str]] = {kind: [] for kind in kinds}
     try:
         for word in words:
             kind, _, value = word.partition(":")
             told[kind].append(value)
         _end_with_parent()
+        if told["parent"] != [str(os.getppid())]:
+            raise OSError(errno.ESRCH, "the program has ended")
+        for number in told["given"]:
+            # What could be written to as it was given cannot be any more.
+            place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(place, int(number))
+            os.close(place)
         code = _filter(is_full=False, online=False, sockets=False, searches=True)
         if told["level"] == ["filter"]:
             _tell(FILTER_FD, bytes(code))
             for path in told["search"]:
-                os.dup2(_opened(path), SEARCHED_FD)
+                os.dup2(_opened_no_link(path), SEARCHED_FD)
             for at, path in enumerate(told["read"], FILTER_FD + 1):
                 os.dup2(_opened_or_nothing(path), at)
         else:
@@ -908,13 +916,9 @@ def _let_read(told: dict[str, list[str]]) -> None:
         _allow(rules, place, _READ_FILE, path)
         os.close(place)
     for number in told["given"]:
-        # What can be written to as it was given cannot be any more.
-        place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
-        _allow(rules, place, _READ_FILE, number)
-        os.dup2(place, int(number))
-        os.close(place)
+        _allow(rules, int(number), _READ_FILE, number)
     for path in told["search"]:
-        place = _opened(path)
+        place = _opened_no_link(path)
         _allow_but(rules, place, [shut.split("/") for shut in told["shut"]])
         os.close(place)
     _drop_capabilities(_SEARCH_CAPS if os.geteuid() == 0 else ())
@@ -923,6 +927,13 @@ def _let_read(told: dict[str, list[str]]) -> None:
     os.close(rules)
     # Nothing but Landlock keeps anybody from that, and the rules allow it nowhere.
     _hold_or_raise(lambda: os.close(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)))
+
+
+def _opened_no_link(path: str) -> int:
+    place = _opened(path)
+    if stat.S_ISLNK(os.fstat(place).st_mode):
+        raise OSError(errno.ELOOP, f"{path}: {os.strerror(errno.ELOOP)}")
+    return place
 
 
 def _opened_or_nothing(path: str) -> int:

@@ -71,8 +71,9 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
     read = [] if searched.root is None else list(_rules_around(searched.path))
     if sandbox.backend == "macos":
         return [sandbox.program, "-p", macos_search_profile(searched, run, read), *argv]
-    words = [f"read:{path}" for path in read]
+    words = [f"parent:{os.getpid()}", *(f"read:{path}" for path in read)]
     words += [] if searched.root is None else [f"search:{searched.root}"]
+    words += [f"given:{searched.rules}"] if searched.rules >= 0 else []
     if sandbox.backend == "bwrap":
         words.append("level:filter")
         own = _bwrap_arguments(searched, program, run, read)
@@ -80,7 +81,6 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
     else:
         words += ["level:landlock", *(f"run:{path}" for path in run)]
         words += [f"shut:{path}" for path in searched.shut]
-        words += [f"given:{searched.rules}"] if searched.rules >= 0 else []
     from kimi_tui.tools.sandbox import confine
 
     folder = os.path.dirname(os.path.abspath(confine.__file__))
