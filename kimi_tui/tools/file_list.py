@@ -18,10 +18,9 @@ from frizbee import Haystacks, Matcher
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tools.grep import rg_program, write_rules
 from kimi_tui.tools.outcome import ToolProblem
-from kimi_tui.tools.paths import secret_places_below
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.sandbox.sandbox import Sandbox
-from kimi_tui.tools.sandbox.search import Searched, confined_search
+from kimi_tui.tools.sandbox.search import Searched, confined_search, shut_below
 
 MOST = 100_000
 """Of a larger folder the newest."""
@@ -114,7 +113,7 @@ class FileList:
         if self._sandbox is None:
             return argv
         folder = self._work_dir.resolve()
-        shut = secret_places_below(folder, self._environ)
+        shut = shut_below(folder, self._environ)
         return confined_search(self._sandbox, argv, Searched(str(folder), ".", rules, shut))
 
     def matching(self, query: str, count: int) -> list[str]:

@@ -39,17 +39,16 @@ from kimi_tui.tools.paths import (
     ask_to_show,
     locate,
     read_approval_on_error,
-    secret_places_below,
     secrets_below,
     shown_on_a_line,
 )
 from kimi_tui.tools.process import child_environment, find_program
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.sandbox.search import (
-    NOT_STARTED,
     Searched,
     confined_search,
     rules_everywhere,
+    shut_below,
 )
 from kimi_tui.tools.text import nearest_words
 from kimi_tui.workspace.ignore import GlobPattern
@@ -177,6 +176,8 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
     too_much = len(output) > OUTPUT_BYTES
     broke_off = False
     if not out_of_time and not too_much:
+        if query.sandbox is not None and not output:
+            _check_begun(process.returncode, message)
         broke_off = _broke_off(process.returncode, message, is_empty=not output)
     return GrepOutput(bytes(output), out_of_time, too_much, broke_off)
 
@@ -307,10 +308,19 @@ async def _errors(process: Process) -> str:
     return kept.decode("utf-8", "replace").strip()
 
 
+def _check_begun(code: int | None, message: str) -> None:
+    """Whether the program that writes this was begun in the sandbox, as far as can be told.
+
+    Raises:
+        ToolProblem: it was not.
+    """
+    # What begins it says 126, bubblewrap 1, with a message; rg has none with a 1.
+    if code == 126 or (message and code is not None and code > 0 and code != 2):
+        why = message.rpartition("\n")[2] or "it did not start"
+        raise ToolProblem(f"The search could not be run in the sandbox: {why}", brief="no sandbox")
+
+
 def _broke_off(code: int | None, message: str, *, is_empty: bool) -> bool:
-    if code in (126, 127) or message.startswith(NOT_STARTED):
-        why = message.removeprefix(NOT_STARTED[0]).strip() or "rg did not start."
-        raise ToolProblem(f"The search could not be run: {why}", brief="search failed")
     # rg says 1 where nothing matched, and 2 also where a file could not be read (then without a message).
     if code in (0, 1) or (code == 2 and not message):
         return False
@@ -421,7 +431,7 @@ class Grep(Tool[GrepParams]):
             is_secret = await asyncio.to_thread(secrets_below, target, env.environ)
             file_filter = replace(GlobFilter.of(params, root), is_secret=is_secret, is_folder=True)
             if is_secret is not None:
-                shut = await asyncio.to_thread(secret_places_below, target.real, env.environ)
+                shut = await asyncio.to_thread(shut_below, target.real, env.environ)
         with contextlib.ExitStack() as opened:
             folder = await asyncio.to_thread(opened.enter_context, searched(target, cwd))
             outcome, linked = await _found(

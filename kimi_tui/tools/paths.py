@@ -240,14 +240,6 @@ def _is_named_by_git(target: ResolvedPath) -> bool:
     return False
 
 
-def secret_places_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The places in a folder that hold secrets wherever their names alone do not say so, relative to it."""
-    home = app_paths.home_of(environ)
-    places = [*_own_places(environ), *_secret_places(home)]
-    below = (place for place in places if place != folder and place.is_relative_to(folder))
-    return tuple(sorted({place.relative_to(folder).as_posix() for place in below}))
-
-
 def secrets_below(
     target: ResolvedPath, environ: Mapping[str, str]
 ) -> Callable[[bytes], bool] | None:

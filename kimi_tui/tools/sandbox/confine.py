@@ -43,8 +43,6 @@ FILTER_FD, COVERS_FD = 99, 98
 """Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
 SEARCHED_FD = COVERS_FD
 """Where bubblewrap finds what is searched; a search has no sockets to cover."""
-NOT_SEARCHED = "not searched: "
-"""So begins the line at the place of errors that tells why a search was not begun."""
 STARTED = "started"
 """The line that tells of the start of a command in bubblewrap, at the place of its errors: what is said before is of its own."""
 _TRIES = 10
@@ -892,7 +890,7 @@ def begin_search(arguments: list[str]) -> None:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         # A path that is no text may be in it.
-        os.write(2, f"{NOT_SEARCHED}{name}{error.strerror}\n".encode(errors="replace"))
+        os.write(2, f"{name}{error.strerror}\n".encode(errors="replace"))
     finally:
         os._exit(126)
 

@@ -14,17 +14,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kimi_tui.app_paths import home_of
+from kimi_tui.app_paths import home_of, own_places
 from kimi_tui.filesystem import read_regular
-from kimi_tui.tools.sandbox.policy import own_and_shared
+from kimi_tui.tools.sandbox.policy import outermost, own_and_shared, secrets_outside
 from kimi_tui.tools.sandbox.sandbox import Sandbox, literals, quoted
 
-NOT_STARTED = ("not searched:", "bwrap:", "sandbox-exec:")
-"""So begins what is said where the program was not begun."""
-
-_BEGIN = (
-    "import sys; sys.path.append(sys.argv[1]); import confine; confine.begin_search(sys.argv[2:])"
-)
+_BEGIN = """import os, sys
+sys.path.append(sys.argv[1])
+try:
+    import confine
+    confine.begin_search(sys.argv[2:])
+finally:
+    # Any other code may be one of the program that searches.
+    os._exit(126)
+"""
 _LIBRARIES = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store"),
     "/etc/ld.so.cache",
@@ -88,6 +91,15 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
     return [*how, *words, *argv]
 
 
+def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What is known to hold secrets below a folder (a path without links), relative to it. Lists folders: for a thread."""
+    home = os.path.realpath(home_of(environ) or "/")
+    places = [*map(str, own_places(environ)), *secrets_outside(home)]
+    top = f"{str(folder).rstrip('/')}/"
+    real = {path for place in places for path in (place, os.path.realpath(place))}
+    return tuple(path[len(top) :] for path in outermost(real) if path.startswith(top))
+
+
 def _of_program(program: str) -> Iterator[str]:
     """What a program is, and what it may load."""
     real = os.path.realpath(program)
@@ -120,9 +132,12 @@ def _bwrap_arguments(
         arguments += ["--ro-bind-fd", str(SEARCHED_FD), searched.path]
     for path in searched.shut:
         place = os.path.join(searched.path, path)
+        if os.path.islink(place):
+            # What it leads to is shut by its own path.
+            continue
         if os.path.isdir(place):
             arguments += ["--perms", "000", "--tmpfs", place, "--remount-ro", place]
-        elif os.path.lexists(place):
+        elif os.path.exists(place):
             arguments += ["--ro-bind", os.devnull, place]
     arguments += ["--dev", "/dev", "--proc", "/proc"]
     for path in run:
