@@ -951,26 +951,21 @@ def repositories_behind(link: str, work: str) -> list[str]:
 
 
 def _shared_repository(folder: str) -> str:
-    """The repository that a linked working tree belongs to; empty where the folder is none."""
-    return own_and_shared(folder)[1]
+    """The repository that a linked working tree belongs to; empty where the folder is none.
 
-
-def own_and_shared(folder: str) -> tuple[str, str]:
-    """A linked working tree's own part of the repository that it belongs to, and that; both empty where the folder is none.
-
-    Only of one that names this folder itself: the file `.git` is a repository's own word, and could name any folder.
+    Only one that names this folder itself: the file `.git` is a repository's own word, and could name any folder.
     """
     link = os.path.join(folder, ".git")
     if not os.path.isfile(link):
-        return "", ""
+        return ""
     own = _first_line(link).removeprefix("gitdir: ")
     own = os.path.realpath(os.path.join(folder, own))
     if os.path.realpath(_first_line(os.path.join(own, "gitdir"))) != os.path.realpath(link):
-        return "", ""
+        return ""
     common = _first_line(os.path.join(own, "commondir"))
     found = os.path.realpath(os.path.join(own, common)) if common else ""
     is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
-    return (own, found) if is_one else ("", "")
+    return found if is_one else ""
 
 
 def is_own_repository(folder: str) -> bool:

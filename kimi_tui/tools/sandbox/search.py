@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kimi_tui.app_paths import home_of, own_places
 from kimi_tui.filesystem import read_regular
-from kimi_tui.tools.sandbox.policy import outermost, own_and_shared, secrets_outside
+from kimi_tui.tools.sandbox.policy import outermost, secrets_outside
 from kimi_tui.tools.sandbox.sandbox import Sandbox, literals, quoted
 
 _BEGIN = """import os, sys
@@ -110,16 +110,12 @@ def _of_program(program: str) -> Iterator[str]:
 
 
 def _rules_around(path: str) -> Iterator[str]:
-    """The files of rules in the folders above what is searched, and of the repository whose working tree one of them is."""
+    """The files of rules in the folders above what is searched, and in repositories there."""
     for folder in map(str, (Path(path), *Path(path).parents)):
         for name in _RULES:
             rules = os.path.join(folder, name)
             if os.path.isfile(rules) and not os.path.islink(rules):
                 yield rules
-        own, shared = own_and_shared(folder)
-        if shared:
-            found = (f"{folder}/.git", f"{own}/commondir", f"{shared}/info/exclude")
-            yield from filter(os.path.isfile, found)
 
 
 def _bwrap_arguments(

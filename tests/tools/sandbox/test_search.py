@@ -238,8 +238,9 @@ def test_a_program_with_libraries_starts(folder: Folder, sandbox: Sandbox) -> No
     assert (said.stdout, said.stderr) == (b"needle\n", b"")
 
 
-def test_it_ends_with_the_program(folder: Folder, sandbox: Sandbox) -> None:
-    """Whatever ended that."""
+@pytest.mark.parametrize("begun", [False, True])
+def test_it_ends_with_the_program(folder: Folder, sandbox: Sandbox, *, begun: bool) -> None:
+    """Whatever ended that, also before it was begun."""
     argv = confined_search(sandbox, ["/bin/sleep", "600"], Searched(str(folder.work), "."))
     argv = ["parent:{}" if word == f"parent:{os.getpid()}" else word for word in argv]
     parent = (
@@ -257,8 +258,9 @@ def test_it_ends_with_the_program(folder: Folder, sandbox: Sandbox) -> None:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         held = os.pidfd_open(child)
-        while not Path(f"/proc/{child}/cmdline").read_bytes().endswith(b"sleep\x00600\x00"):
-            assert Path(f"/proc/{child}/stat").exists()
+        wanted = "bwrap" if sandbox.backend == "bwrap" else "sleep"
+        while begun and Path(f"/proc/{child}/comm").read_text() != f"{wanted}\n":
+            assert process.poll() is None
         process.kill()
     waiter = select.poll()
     waiter.register(held, select.POLLIN)
