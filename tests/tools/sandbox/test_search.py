@@ -25,6 +25,7 @@ from kimi_tui.tools.sandbox import search
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.sandbox.search import Searched, confined_search, rules_everywhere
+from kimi_tui.tools.supervisor import alive_below
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
@@ -257,15 +258,26 @@ def test_it_ends_with_the_program(folder: Folder, sandbox: Sandbox, *, begun: bo
     ) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
-        held = os.pidfd_open(child)
-        wanted = "bwrap" if sandbox.backend == "bwrap" else "sleep"
-        while begun and Path(f"/proc/{child}/comm").read_text() != f"{wanted}\n":
+        # Bubblewrap has others below it.
+        all_of_it = [child]
+        while begun and "sleep" not in map(name_of, all_of_it):
             assert process.poll() is None
+            all_of_it = [child, *alive_below(child)]
+        held = [os.pidfd_open(pid) for pid in all_of_it]
         process.kill()
-    waiter = select.poll()
-    waiter.register(held, select.POLLIN)
-    assert waiter.poll(50_000)
-    os.close(held)
+    for descriptor in held:
+        waiter = select.poll()
+        waiter.register(descriptor, select.POLLIN)
+        assert waiter.poll(50_000)
+        os.close(descriptor)
+
+
+def name_of(pid: int) -> str:
+    """The name of a process, empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def test_what_is_a_link_by_now_is_not_searched(folder: Folder, sandbox: Sandbox) -> None:
