@@ -185,7 +185,7 @@ async def test_searches_run_in_the_sandbox_in_every_mode(
             told = str(on.server.requests[1].body["messages"][-1]["content"])
             assert "The search could not be run in the sandbox" in told
             assert not (tmp_path / "ran").exists()
-    async with stage(folder, mode=mode, environ=environ) as on:
+    async with stage(tmp_path, mode=mode, environ={"PATH": os.environ["PATH"]}) as on:
         on.server.script(call("Grep", {"pattern": "x"}), say("Done."))
         await on.soul.run("Look")
         assert (tmp_path / "ran").exists()
