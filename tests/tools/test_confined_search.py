@@ -16,7 +16,7 @@ from support.tool_env import Bench
 
 from kimi_tui.tools import grep
 from kimi_tui.tools.file_list import FileList
-from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox import search
 from kimi_tui.workspace import ignore
 
 KEY = "needle in a key"
@@ -69,10 +69,10 @@ def swapping(folders: list[Path], target: Path) -> Iterator[None]:
 async def raw_output(bench: Bench, **arguments: str) -> bytes:
     """What rg itself wrote in a search, before anything is left out."""
     found: list[bytes] = []
-    search = grep._search  # pyright: ignore[reportPrivateUsage]
+    whole = grep._search  # pyright: ignore[reportPrivateUsage]
 
     async def heard(*rest: Any) -> grep.GrepOutput:
-        told = await search(*rest)
+        told = await whole(*rest)
         found.append(told.output)
         return told
 
@@ -160,7 +160,7 @@ async def test_where_it_cannot_be_confined_it_is_not_run(
     confined.write("own.txt", "needle\n")
     sandbox = confined.search_sandbox
     assert sandbox is not None
-    monkeypatch.setattr(confine, "__file__", str(confined.work_dir / "no" / "confine.py"))
+    monkeypatch.setattr(search, "__file__", str(confined.work_dir / "no" / "search.py"))
     outcome = await confined.run("Grep", pattern="needle")
     assert (outcome.is_error, outcome.brief, outcome.output) == (True, "no sandbox", "")
     assert outcome.message == "The search could not be run in the sandbox: it did not start"

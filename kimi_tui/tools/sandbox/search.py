@@ -84,9 +84,8 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
     else:
         words += ["level:landlock", *(f"run:{path}" for path in run)]
         words += [f"shut:{path}" for path in searched.shut]
-    from kimi_tui.tools.sandbox import confine
-
-    folder = os.path.dirname(os.path.abspath(confine.__file__))
+    # Where `confine` lies, which is not imported here: it would take as long as all of this.
+    folder = os.path.dirname(os.path.abspath(__file__))
     how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder, str(len(words))]
     return [*how, *words, *argv]
 
