@@ -93,6 +93,7 @@ class KimiSoul:
         history: what the first listener should hear.
         sandbox: of commands; without one, or with one that does not hold all that it should, there is no such mode.
         no_sandbox: why there is none.
+        search_sandbox: of the programs of searches, also in a folder where commands have none.
         asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
         seeing: the names of configured models that take images.
     """
@@ -108,6 +109,7 @@ class KimiSoul:
         history: Sequence[EventRecord],
         sandbox: Sandbox | None = None,
         no_sandbox: str = "",
+        search_sandbox: Sandbox | None = None,
         asks_for_keys: bool = False,
         seeing: Sequence[str] = (),
     ) -> None:
@@ -120,6 +122,7 @@ class KimiSoul:
         self._approval = Approval(wire, mode)
         self._sandbox = sandbox
         self._no_sandbox = no_sandbox
+        self.search_sandbox = search_sandbox
         self._steering = Steering(wire)
         self._orphans = OrphanedTasks()
         self._compactor = Compactor(conversation, self._marks, compaction)
@@ -132,6 +135,7 @@ class KimiSoul:
             session.work_dir,
             environ,
             sandbox,
+            search_sandbox,
             asks_for_keys,
             self._jobs,
         )

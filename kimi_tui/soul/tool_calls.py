@@ -73,14 +73,15 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands, their sandbox,
-    whether what looks like a key is asked about before it goes to the model, and the commands in the background."""
+    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands, their sandbox, that of
+    searches, whether what looks like a key is asked about before it goes to the model, and the commands in the background."""
 
     conversation: Conversation
     approval: Approval
     work_dir: Path
     environ: Mapping[str, str]
     sandbox: Sandbox | None = None
+    search_sandbox: Sandbox | None = None
     asks_for_keys: bool = False
     jobs: Jobs | None = None
 
@@ -232,6 +233,7 @@ class _RunningCall:
             key=call.key,
             todos=conversation.memory.todos,
             sandbox=self._sandbox(mode),
+            search_sandbox=runtime.search_sandbox,
             reads_only=mode == "plan",
             jobs=runtime.jobs,
             sees=conversation.model.sees,

@@ -122,6 +122,7 @@ class ToolEnv:
         key: the name of the call, unique in the session.
         todos: the todo list as the live world line has it; None where none was set.
         sandbox: where commands run without a question; None where there is none, or every command is asked about.
+        search_sandbox: where the programs of searches run, whoever is asked about commands; None where there is none.
         reads_only: nothing may be changed: plan mode.
         jobs: the commands that run beside the conversation; None where there can be none.
         sees: the model can look at images.
@@ -137,6 +138,7 @@ class ToolEnv:
     key: str = ""
     todos: tuple[TodoEntry, ...] | None = None
     sandbox: Sandbox | None = None
+    search_sandbox: Sandbox | None = None
     reads_only: bool = False
     jobs: Jobs | None = None
     sees: bool = False

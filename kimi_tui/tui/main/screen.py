@@ -241,6 +241,7 @@ class MainScreen(Screen[None]):
         header = self.bench.header
         header.heading = header.heading._replace(folder=short(opened.folder), branch=opened.branch)
         self.transcript.work_dir = str(opened.folder)
+        self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
         # A file may be named already, and can be offered now.
         self._follow_prompt()
