@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
 from kimi_tui.llm.tokens import message_tokens
+from kimi_tui.session.context_file import ChangedByOthers, ContextFile
 from kimi_tui.session.context_index import (
     ContextIndex,
     MessageCache,
@@ -29,7 +30,6 @@ from kimi_tui.session.context_index import (
     TokenScale,
     WorldLineContent,
 )
-from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import SkippedLine
@@ -189,7 +189,7 @@ class Context:
         self.scale = TokenScale()
         self.published_tokens: Callable[[Checkpoint | None], int | None] = lambda point: None
         self.journal = Journal(folder, self.storage)
-        self._live = DurableFile(live_path(folder), self.storage, self._make_folder)
+        self._live = ContextFile(live_path(folder), self.storage, self._make_folder)
         self._set_index(ContextIndex(), MessageCache())
         self._on_trouble: Callable[[StorageTrouble | None], None] = lambda _trouble: None
         self._on_remark: Callable[[str], None] = lambda _text: None

@@ -27,7 +27,7 @@ class ChangedByOthers(Exception):
     """The file under our name is not as we left it: another program wrote to it, cut it or put another in its place."""
 
 
-class DurableFile:
+class ContextFile:
     """A file that only grows, and what of it is where. Appends never raise for the disk's sake: `trouble` says what it refused.
 
     Appends belong on the event loop, `sync`, `rewrite` and `is_foreign` in a thread; `read` may be called from any.
