@@ -266,7 +266,7 @@ def sync_folder(path: Path | str, *, dir_fd: int | None = None) -> None:
 
 
 class Storage:
-    """The disk, as sessions use it: first single calls of the system, then what is made of them.
+    """The file operations of a session. Tests replace it to simulate disks that fail at any call.
 
     Args:
         patient: Try a refused rename again for a while: a Windows virus scanner holds files for milliseconds, and WSL

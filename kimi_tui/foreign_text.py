@@ -1,4 +1,4 @@
-"""The border for every text that was written elsewhere: by a model, a tool, a file, a server, a stored session.
+"""Sanitizes every text that was written elsewhere: by a model, a tool, a file, a server, a stored session.
 
 Whatever passes here holds no control byte, no terminal sequence and no invisible character when it reaches a screen,
 but for the joiners that some scripts are spelled with.

@@ -1,4 +1,4 @@
-"""This process itself: its protection before it holds any key, giving memory back to the system, and when cycles are looked for.
+"""This process: its hardening before it holds a key, returning memory to the system, and the garbage collector.
 
 The C library keeps memory that was freed between pieces that are in use, and asks for more all the same. Python looks for
 cycles that nobody holds any more, but not while a stored session is read: nearly all that is made then stays, and going

@@ -36,7 +36,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Family(NamedTuple):
-    """The environment variables that belong together, and where their key may go unless they say otherwise."""
+    """Environment variables of one provider, and the host to which their key may be sent by default."""
 
     name: str
     key_variable: str
@@ -118,7 +118,7 @@ OPENAI = Family(
 
 
 class Overrides(NamedTuple):
-    """What the command line says about the model; None where it says nothing."""
+    """The model settings of the command line; None for each that was not given."""
 
     model: str | None = None
     base_url: str | None = None
@@ -126,7 +126,7 @@ class Overrides(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The model to ask. `model` is empty where the server has to be asked what it has; `remarks` are for the user."""
+    """The model to use. `model` is empty where the server is to be asked for its models; `remarks` are notices for the user."""
 
     provider: str
     base_url: str
@@ -149,7 +149,7 @@ class Choice(NamedTuple):
 
 
 class NeedsChoice(NamedTuple):
-    """Nothing can be asked yet. With a `base_url` only its key is missing; without one, everything."""
+    """No model can be used yet. With a `base_url` only its key is missing; without one, everything."""
 
     base_url: str = ""
     model: str = ""
@@ -327,7 +327,7 @@ _LONGEST_THINKING = 16
 
 
 class FolderModel(NamedTuple):
-    """A model by its name in the configuration, and what was set of thinking; each empty for the default."""
+    """The model that a work folder remembers, by its name in the configuration, and its thinking; each empty for the default."""
 
     model: str
     thinking: str = ""

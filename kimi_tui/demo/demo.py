@@ -96,7 +96,7 @@ class Demo:
         Returns:
             where it is, as a sentence, if it stays.
         """
-        if clean and take_away(self.folder, self.work_dir, self.data_dir, self.made_at):
+        if clean and remove_project(self.folder, self.work_dir, self.data_dir, self.made_at):
             return ""
         return f"The demo's folder stays, with what was done in it: {self.folder}"
 
@@ -186,8 +186,8 @@ def _places() -> Iterator[str]:
         yield f'{_CITIES[row % len(_CITIES)]} {row},{north}.{row % 10},{east}.{row % 7},"near, but not in, town"\n'
 
 
-def take_away(folder: Path, work_dir: Path, data_dir: Path, made_at: float) -> bool:
-    """Remove the demo's folder. Reads and writes files: call it in a thread, when the session is closed.
+def remove_project(folder: Path, work_dir: Path, data_dir: Path, made_at: float) -> bool:
+    """Remove the folder of the demo, with what was made in it.
 
     Args:
         folder: holds all of the demo.

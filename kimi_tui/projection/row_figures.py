@@ -23,7 +23,7 @@ from kimi_tui.wire.events import (
 
 
 class Figure(NamedTuple):
-    """Tokens; whether they are the server's own figure, and else whether they were fitted to one."""
+    """A number of tokens, with whether it is the server's own figure, and if not, whether it was fitted to one."""
 
     tokens: int
     measured: bool

@@ -133,7 +133,7 @@ class StepTracker:
         return head
 
     def more_arguments(self, event: ToolCallPart) -> None:
-        """More of a call's arguments."""
+        """Append a piece of a call's arguments."""
         known = self._open.get(event.key)
         if known is not None and len(known.parts) < _PARTS_LIMIT:
             known.parts.append(event.arguments)
@@ -147,7 +147,7 @@ class StepTracker:
         return known.checkpoint
 
     def started(self, event: ToolStarted, head: Checkpoint | None) -> Checkpoint | None:
-        """The arguments are whole."""
+        """Note that a tool runs: its arguments are complete."""
         if event.key not in self._open:
             self.call(ToolCall(event.key, event.name), head)
         known = self._open.get(event.key)
@@ -168,7 +168,7 @@ class StepTracker:
         return None
 
     def result(self, event: ToolResult, head: Checkpoint | None) -> Checkpoint | None:
-        """A tool has ended."""
+        """Note that a tool has ended."""
         known = self._open.pop(event.key, None)
         if known is None:
             return None
@@ -191,7 +191,7 @@ class StepTracker:
 
 
 class Arrangement(NamedTuple):
-    """World lines that are open, by number, and whether they are shown whole; turns that are folded; the filter."""
+    """The view state of a timeline: open world lines by number (whether shown whole), folded turns, and the filter."""
 
     unfolded: frozenset[tuple[int, bool]]
     folded: frozenset[str]
@@ -202,7 +202,7 @@ class Arrangement(NamedTuple):
 
 
 class TimelineModel:
-    """What happened so far, and what the user folded, filtered, bookmarked and pinned.
+    """The timeline without its drawing: checkpoints, world lines, tokens, and the user's folds, filter, bookmarks and pins.
 
     Attributes:
         tree: the lines and their checkpoints.

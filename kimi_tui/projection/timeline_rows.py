@@ -26,7 +26,7 @@ SHORT = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimelineRow:
-    """One row.
+    """A row of the timeline.
 
     `lanes` has a character for every lane left of the row's own: `l` a line that goes on, `b` the line before a
     compaction. `is_tip` marks the newest row of an opened world line, `hidden` counts what a fold holds. A row of the kind
@@ -219,7 +219,7 @@ _NEAR = 100
 
 
 class TimelineRows:
-    """The rows of a tree, kept up to date by whoever changes the tree."""
+    """The rows of a tree. Whoever changes the tree says so here."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -387,7 +387,7 @@ class TimelineRows:
         self.reset()
 
     def search(self, typed: str) -> Generator[None]:
-        """The same a checkpoint at a time: who looks at ten thousand has to let others run in between.
+        """Find checkpoints one at a time, so that others can run between them: there may be ten thousand.
 
         Until it has ended, what was shown before is shown, and kept up to date.
         """

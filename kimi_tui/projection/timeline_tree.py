@@ -94,7 +94,7 @@ class Checkpoint:
 
     @property
     def sort(self) -> str:
-        """What it began, however that ended."""
+        """What the checkpoint began, however that ended."""
         return "step" if self.kind in ("interrupted", "error") else self.kind
 
     @property
@@ -192,7 +192,7 @@ _KIND_WORDS = {"dmail": "D-Mail", "compaction": "Compacted", "summary": "Compact
 
 @dataclass(slots=True, eq=False)
 class WorldLine:
-    """A course of the conversation that was left. `checkpoints` are its own, after the place where it branches off.
+    """A world line that was left. `checkpoints` are its own, after the place where it branches off.
 
     `parent` is the key that it is attached to: of the checkpoint above which it branches off, or of a root where it
     shares nothing with the live line. A line that does not go on from there, but begins anew, has a `root` of its own.
@@ -254,7 +254,7 @@ class WorldLine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Future:
-    """What is still to come where a session is played back.
+    """What a replay will still reach: the checkpoints that were not made yet.
 
     Attributes:
         checkpoints: its checkpoints.

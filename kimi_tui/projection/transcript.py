@@ -88,7 +88,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Reverts:
-    """The live line's blocks and those of the lines that were left."""
+    """The blocks of the live line and of the lines that were left, so that reverts, undo and jumps can exchange them."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
@@ -575,7 +575,7 @@ def _moved(block: B, checkpoint: int, number: int) -> B:
 
 
 class TranscriptModel:
-    """The blocks of the conversation.
+    """The transcript without its drawing: reduces events to blocks.
 
     Attributes:
         streaming: whether a turn is under way.
@@ -905,7 +905,7 @@ class OpenText:
         return self._retry
 
     def add(self, kind: type[AgentBlock] | type[ThoughtBlock], text: str, at: float) -> Change:
-        """More text or reasoning."""
+        """Append a piece of text or reasoning."""
         change = self.end_retry()
         last = self._list.last
         if isinstance(last, kind) and last.open:
@@ -964,7 +964,7 @@ class OpenText:
         return Change(first)
 
     def end_retry(self) -> Change:
-        """The wait is over."""
+        """Note that the wait before a retry is over."""
         if self._retry is None:
             return NOTHING
         block, self._retry = self._retry, None
@@ -984,7 +984,7 @@ class OpenText:
 
 
 class StepTokens:
-    """Follows checkpoints and usage figures of the live line."""
+    """Computes what each step added to the context window, from the usage figures of the live line."""
 
     def __init__(self) -> None:
         self._current: int | None = None

@@ -96,7 +96,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class ContextChange:
-    """An operation on the live line as it is asked for.
+    """An operation on the live line, as its caller asks for it.
 
     With `before` the new line is what precedes that checkpoint of world line `source` (0 is the live line itself), with
     `size` so many bytes of it; with neither it is all of a world line, or begins anew with the system prompt of the live
@@ -113,7 +113,7 @@ class ContextChange:
 
 @dataclass(frozen=True, slots=True)
 class Reverted:
-    """What an operation on the live line did.
+    """The result of an operation on the live line.
 
     Attributes:
         entry: It as journaled: world line `entry.n` holds the line left.

@@ -24,11 +24,11 @@ _DOING = "save the conversation"
 
 
 class ChangedByOthers(Exception):
-    """The file under our name is not as we left it: another program wrote to it, cut it or put another in its place."""
+    """The file at our path is not as we left it: another program wrote to it, cut it or replaced it."""
 
 
 class ContextFile:
-    """A file that only grows, and what of it is where. Appends never raise for the disk's sake: `trouble` says what it refused.
+    """The file `context.jsonl`, which only grows. Appends never raise when the disk refuses them: `trouble` says why.
 
     Appends belong on the event loop, `sync`, `rewrite` and `is_foreign` in a thread; `read` may be called from any.
 
@@ -221,7 +221,7 @@ class ContextFile:
         self.trouble = None
 
     def distrust(self, error: OSError, doing: str) -> StorageTrouble:
-        """Count the file as unsafe until it is written anew; `doing` is what `error` refused. Returns the trouble."""
+        """Treat the file as unsafe until it is rewritten; `doing` is what `error` refused. Returns the trouble."""
         self.must_rewrite = True
         return self._failed(doing, error)
 

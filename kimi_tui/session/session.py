@@ -20,8 +20,7 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import first_title, records_a_turn
 from kimi_tui.session.lock import LOCK_NAME, SessionLock
-from kimi_tui.session.rotation import LIVE_NAME
-from kimi_tui.session.side_files import (
+from kimi_tui.session.metadata import (
     STATE_NAME,
     Marks,
     SessionState,
@@ -32,6 +31,7 @@ from kimi_tui.session.side_files import (
     write_marks,
     write_state,
 )
+from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.world_lines import WorldLines
 
 if TYPE_CHECKING:

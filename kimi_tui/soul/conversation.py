@@ -12,7 +12,8 @@ from typing import Literal
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import RetryNotice, Usage
+from kimi_tui.llm.provider import Usage
+from kimi_tui.llm.retry import RetryNotice
 from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind, WorldLineContent

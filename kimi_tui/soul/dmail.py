@@ -48,8 +48,8 @@ from kimi_tui.soul.messages import (
     words_with_images,
 )
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.preview import preview_of
-from kimi_tui.soul.rewind import (
+from kimi_tui.soul.rewind_preview import preview_of
+from kimi_tui.soul.rewind_values import (
     END,
     FileOutcome,
     FilesChoice,

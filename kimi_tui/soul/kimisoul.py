@@ -20,12 +20,13 @@ from kimi_tui.images import Image
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import ChatProvider, RetryPolicy
+from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
+from kimi_tui.session.metadata import short_title
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import short_title
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.bookmarks import UserMarks
@@ -41,7 +42,14 @@ from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.reminders import Reminders
-from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.rewind_values import (
+    END,
+    FilesChoice,
+    Forked,
+    RewindOutcome,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
@@ -167,12 +175,12 @@ class KimiSoul:
 
     @property
     def wire(self) -> Wire:
-        """Where its events come from."""
+        """The event queue on which everything is published."""
         return self._conversation.wire
 
     @property
     def session(self) -> Session:
-        """The session it works on."""
+        """The open session."""
         return self._session
 
     @property
@@ -279,7 +287,7 @@ class KimiSoul:
         return history
 
     async def history(self) -> list[EventRecord]:
-        """The events that bring a new listener, or one that begins anew, to where the session stands."""
+        """The events after which a new listener stands where the session stands."""
         await self._recorder.flush()
         status = self.status
         shown = await asyncio.to_thread(session_history, self._session)
@@ -444,7 +452,7 @@ class KimiSoul:
         self._conversation.use_tools(on)
 
     def set_thinking(self, word: str) -> None:
-        """Have the model think, not think, or think so much, from the next call on; see `ChatProvider.set_thinking`.
+        """Set whether and how much the model thinks from the next call on; see `ChatProvider.set_thinking`.
 
         Raises:
             LLMError: the model does not take that; the text names what it takes.

@@ -212,7 +212,7 @@ class TokenMeter:
         self.total_output += usage.output
 
     def status(self, info: ModelInfo | None, limits: LoopLimits) -> StatusUpdate:
-        """The figures for the gauge."""
+        """The token figures for the gauge."""
         used = self.used
         # Without a model, the window is the one that the conversation was held in.
         window, trigger, window_estimated = self._known_window
@@ -326,7 +326,7 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """One part: what it is, its tokens, of how many things (0: it is no count), and whether it is in the part above."""
+    """One part of the context window: its name, tokens, count (0: none), and whether it is in the part above."""
 
     name: str
     tokens: int

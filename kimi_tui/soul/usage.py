@@ -208,7 +208,7 @@ def _add(spent: dict[str, ModelUsage], more: Mapping[str, ModelUsage]) -> None:
 
 
 class CompactionTokens(NamedTuple):
-    """Tokens before and after; whether the latter is the server's own figure."""
+    """The tokens before and after a compaction; whether the latter is the server's own figure."""
 
     before: int
     after: int

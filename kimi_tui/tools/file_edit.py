@@ -229,7 +229,7 @@ def _changed(target: ResolvedPath) -> ToolProblem:
 
 
 class WriteFileParams(BaseModel):
-    """What to write where."""
+    """The parameters of the tool WriteFile."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -249,7 +249,7 @@ class WriteFile(Tool[WriteFileParams]):
     params = WriteFileParams
 
     async def run(self, params: WriteFileParams, env: ToolEnv) -> ToolOutcome:
-        """Write it, with the user's yes."""
+        """Write the file, after the approval of the user."""
 
         def compute(target: ResolvedPath, content: Content | None) -> str:
             return _new_text(params, target, content)
@@ -297,7 +297,7 @@ def _new_text(params: WriteFileParams, target: ResolvedPath, content: Content | 
 
 
 class Edit(BaseModel):
-    """One replacement."""
+    """One replacement of an exact passage."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -309,7 +309,7 @@ class Edit(BaseModel):
 
 
 class StrReplaceFileParams(BaseModel):
-    """The file and its edits."""
+    """The parameters of the tool StrReplaceFile."""
 
     model_config = ConfigDict(extra="forbid")
 

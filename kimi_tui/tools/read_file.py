@@ -37,7 +37,7 @@ _COUNTED_BYTES = 256 * 1024 * 1024
 
 
 class ReadFileParams(BaseModel):
-    """Which lines of which file."""
+    """The parameters of the tool ReadFile."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -17,7 +17,7 @@ from kimi_tui.tools.outcome import TodoChange, TodoEntry, ToolOutcome, failure
 
 
 class SendDMailParams(BaseModel):
-    """The message and where it goes."""
+    """The parameters of the tool SendDMail."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,7 +63,7 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 
 
 class Todo(BaseModel):
-    """One item."""
+    """One item of the todo list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -72,7 +72,7 @@ class Todo(BaseModel):
 
 
 class SetTodoListParams(BaseModel):
-    """The whole list."""
+    """The parameters of the tool SetTodoList."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -153,7 +153,7 @@ class UserQuestion(BaseModel):
 
 
 class AskUserQuestionParams(BaseModel):
-    """The questions, asked one after another."""
+    """The parameters of the tool AskUserQuestion: questions, asked one after another."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -169,7 +169,7 @@ class AskUserQuestion(Tool[AskUserQuestionParams]):
     params = AskUserQuestionParams
 
     async def run(self, params: AskUserQuestionParams, env: ToolEnv) -> ToolOutcome:
-        """Ask them."""
+        """Ask the questions one after another; the result has the answers."""
         answers: list[tuple[str, str]] = []
         for number, asked in enumerate(params.questions, 1):
             described = [(one_line(one.label), one_line(one.description)) for one in asked.options]
@@ -206,7 +206,7 @@ MODE_AFTER: Mapping[str, str] = {
 
 
 class ExitPlanModeParams(BaseModel):
-    """The plan."""
+    """The parameters of the tool ExitPlanMode."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -222,7 +222,7 @@ class ExitPlanMode(Tool[ExitPlanModeParams]):
     params = ExitPlanModeParams
 
     async def run(self, params: ExitPlanModeParams, env: ToolEnv) -> ToolOutcome:
-        """Ask for a yes."""
+        """Ask the user to approve the plan."""
         if not env.reads_only:
             return failure("Plan mode is off: carry the plan out.", brief="not planning")
         offered = [words for words in MODE_AFTER if env.sandbox or MODE_AFTER[words] != "sandboxed"]

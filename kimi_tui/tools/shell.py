@@ -50,7 +50,7 @@ _STORED_CHANGED = re.compile(_CHANGED.replace("user", "(?:user|person)"))
 
 
 class ShellParams(BaseModel):
-    """What to run."""
+    """The parameters of the tool Shell."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -81,7 +81,7 @@ class Shell(Tool[ShellParams]):
     params = ShellParams
 
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
-        """Run it, with the user's yes."""
+        """Run the command, after the approval of the user."""
         command = params.command
         _check(command)
         if params.sandbox != "on" and not params.why.strip():
@@ -433,7 +433,7 @@ def _signal_name(number: int) -> str:
 
 
 class TaskOutputParams(BaseModel):
-    """Of which command."""
+    """The parameters of the tool TaskOutput."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -462,7 +462,7 @@ class TaskOutput(Tool[TaskOutputParams]):
 
 
 class TaskStopParams(BaseModel):
-    """Which command."""
+    """The parameters of the tool TaskStop."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -477,7 +477,7 @@ class TaskStop(Tool[TaskStopParams]):
     params = TaskStopParams
 
     async def run(self, params: TaskStopParams, env: ToolEnv) -> ToolOutcome:
-        """End it, with everything it started."""
+        """Stop the command, with everything it started."""
         job = _job_of(params.id, env)
         was_running = not job.ended
         if was_running and env.jobs is not None:

@@ -1,4 +1,4 @@
-"""What lies around the program: the terminal with its colours, clipboard and window title, and a browser with its own window.
+"""The terminal and desktop around the program: colours, clipboard, window title, notifications, and the browser.
 
 Copies go to the terminal as OSC 52, and several things may keep them from arriving; where the desktop is this machine's,
 its own program for that gets them, too. A browser is never started in the terminal, which it would take from the program.
@@ -54,7 +54,7 @@ def colours_of(environ: Mapping[str, str]) -> int:
 
 
 def amount(text: str, language: str = "") -> str:
-    """`12 lines of python`, `34 characters`."""
+    """The size of a copied text in words: `12 lines of python`, `34 characters`."""
     lines = text.count("\n") + 1
     if lines > 1:
         size = counted(lines, "line")
@@ -457,7 +457,7 @@ def notification(way: Way, words: str, environ: Mapping[str, str]) -> str:
 
 
 class Attention:
-    """Writes it, each thing only where it is another one.
+    """Writes window title, progress and notifications to the terminal, each only when it changes.
 
     Args:
         write: hands bytes to the terminal between two frames.

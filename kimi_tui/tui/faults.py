@@ -118,7 +118,7 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
 
 
 class SureTimer(Timer):
-    """Textual's, of which one that is to come once does come, however late.
+    """A timer of Textual that always comes if it is to come once, however late.
 
     Textual leaves out the ticks that are due already when it looks when the next one is, and of a timer that ticks once that
     one. Where the system gives the processor to others for so long between two looks at the clock, it never came: the window
@@ -149,7 +149,7 @@ class Callbacks:
         self._tasks: dict[asyncio.Task[None], Callable[[], None] | None] = {}
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call in so many seconds."""
+        """Call a function after so many seconds."""
         return asyncio.get_running_loop().call_later(
             delay_s, self._guarded, callback, context=_apart()
         )

@@ -42,7 +42,7 @@ class NoticeDetails(TypedDict, total=False):
 
 
 class Notice(NamedTuple):
-    """What was told.
+    """A notice: its text, level, advice, and how long it stays.
 
     Attributes:
         text: one line.
@@ -80,7 +80,7 @@ class Notice(NamedTuple):
 
 @runtime_checkable
 class ShowsNotices(Protocol):
-    """A screen on which a notice can be seen."""
+    """The protocol of a screen that can show notices."""
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
@@ -141,13 +141,13 @@ def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:
 
 
 class Notices(Widget):
-    """The notices of a pane; not there while there are none."""
+    """The notices of a pane. The widget is hidden while there are none."""
 
     board: reactive[tuple[Notice, ...]] = reactive((), layout=True, init=False)
     """What stands now, the newest last."""
 
     class Grown(Message):
-        """They may take another number of rows."""
+        """The notices take another number of rows."""
 
     def tell(self, notice: Notice) -> None:
         """Show one in the place of what was told of its topic, or of what passes by itself."""

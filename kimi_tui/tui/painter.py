@@ -33,7 +33,7 @@ LINK_LIMIT = 2_000
 
 
 class Painter:
-    """Paints the rows of one widget.
+    """Paints the rows of one widget: converts their spans to strips in the colours of the style sheet.
 
     Styles are made when they are first asked for and kept until `clear`, which the widget's `notify_style_update` calls.
 

@@ -138,7 +138,7 @@ def kitty_picture(data: bytes, number: int, columns: int, rows: int, cell: CellS
 
 
 def kitty_forget(number: int) -> str:
-    """What takes an image away again."""
+    """The terminal sequence (kitty graphics) that deletes an image."""
     return f"\x1b_Ga=d,d=I,i={number},q=2\x1b\\"
 
 

@@ -27,7 +27,7 @@ FLOW_SLICE = 300
 
 
 class Models:
-    """What the three pictures are drawn from: at first those of a session in which nothing has happened, to be shown there.
+    """The models of chat, timeline and gauge of one session; at first empty.
 
     `flow` is where the blocks of the chat stand; None, and nothing of that imported, while there are none.
     """

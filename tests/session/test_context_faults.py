@@ -20,9 +20,9 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.session.context import Context
 from kimi_tui.session.context_file import ContextFile
 from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.metadata import read_marks, read_state
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import read_marks, read_state
 
 
 def on_disk(folder: Path) -> list[str]:

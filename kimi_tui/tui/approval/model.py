@@ -257,7 +257,7 @@ AROUND_WHOLE = 12
 
 
 class Detail:
-    """All of what will run or be written, and the rows of it that are shown.
+    """The details of an approval (the whole command, diff or text), and the rows of it that are shown.
 
     Args:
         request: what is asked.
@@ -348,7 +348,7 @@ class Detail:
         return rows + [DetailRow(row) for text in others for row in self._broken(text)]
 
     def show_answer(self, at: int) -> None:
-        """Show the rows of one answer of a question, from its first on; before them those of what is asked."""
+        """Scroll to the rows of one answer of a question, from its first on; before them stand those of the question."""
         if not self._shown.issuperset(self._asked):
             at_row = next(row for row in self._asked if row not in self._shown)
             self._move(at_row - self._top)
@@ -360,7 +360,7 @@ class Detail:
         return self._shown.issuperset((*self._asked, *self._answers.get(at, ())))
 
     def lay_out(self) -> None:
-        """Go on for a while."""
+        """Lay out more rows, for a bounded time."""
         end = time.perf_counter() + LAID_OUT_S
         while not self.is_laid_out:
             some = list(islice(self._coming, LAID_OUT_ROWS))

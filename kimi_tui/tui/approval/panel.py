@@ -372,7 +372,7 @@ class PanelLayout:
 
     @property
     def n_rows(self) -> int:
-        """How many rows all of it has."""
+        """The number of rows of the panel."""
         answers = sum(len(rows) for _, rows in self.answers)
         keys = 1 if self.keys is not None else 0
         return len(self.question) + len(self.place) + answers + keys + BLANK_ROWS
@@ -404,7 +404,7 @@ AWAY_SHORT = "Esc brings the keys back here."
 
 
 class ApprovalPanel(Widget, can_focus=True):
-    """One request for approval.
+    """The panel that asks the user to approve one request.
 
     Args:
         request: what is asked.
@@ -416,7 +416,7 @@ class ApprovalPanel(Widget, can_focus=True):
     """
 
     class Answered(Message):
-        """The user decided; `feedback` is why not, or what is to be done instead."""
+        """The user answered the request; `feedback` is why not, or what is to be done instead."""
 
         def __init__(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
             super().__init__()
@@ -425,10 +425,10 @@ class ApprovalPanel(Widget, can_focus=True):
             self.feedback = feedback
 
     class TooEarly(Message):
-        """An answer was given before it could count."""
+        """The user answered before the panel had been on the screen for long enough."""
 
     class KeysChanged(Message):
-        """The keys of the question do other things now."""
+        """The panel's keys have another meaning now; the footer is to list them."""
 
     waiting: reactive[int] = reactive(1)
     """How many requests wait, this one among them."""
@@ -546,7 +546,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     @property
     def hints(self) -> tuple[tuple[str, str], ...]:
-        """What the footer says meanwhile."""
+        """The keys that the footer lists for the panel."""
         glyphs = glyphs_of(self)
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
@@ -690,13 +690,13 @@ class ApprovalPanel(Widget, can_focus=True):
                 act(event.x)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Read on."""
+        """Scroll the details down by a row."""
         event.stop()
         self._detail.scroll("ctrl+down", 3)
         self.refresh()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Read back."""
+        """Scroll the details up by a row."""
         event.stop()
         self._detail.scroll("ctrl+up", 3)
         self.refresh()

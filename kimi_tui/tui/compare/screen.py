@@ -46,7 +46,7 @@ from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
-from kimi_tui.tui.worldline import left_when
+from kimi_tui.tui.world_line_view import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.projection.comparison import WorldLineMessage
@@ -172,7 +172,7 @@ class RowsPane(ScrollView, can_focus=False):
         return "".join(text for text, _ in spans)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What is selected, to be copied."""
+        """The selected text, for the clipboard."""
         return selected_text(selection, self._text_of)
 
     def show_rows(self, first: int, last: int) -> None:
@@ -315,7 +315,7 @@ class CompareSides(RowsPane):
         self.refresh()
 
     def spans_of(self, row: int) -> list[StyledText]:
-        """Both sides and the divider."""
+        """The spans of a row: both sides and the divider."""
         rows = self._message_rows
         if rows is None:
             return []
@@ -412,7 +412,7 @@ class CompareFiles(RowsPane):
             self.toggle()
 
     def spans_of(self, row: int) -> list[StyledText]:
-        """One row."""
+        """The spans of a row."""
         spans, index = self._rows[row]
         if index != self.selected or index < 0 or not self.focused_here:
             return spans
@@ -422,7 +422,7 @@ class CompareFiles(RowsPane):
 
 
 class CompareAnswer(NamedTuple):
-    """What to do with the other line.
+    """What the user chose to do with the other line.
 
     Attributes:
         action: make it live again, or send one of its messages to the live line.
@@ -658,7 +658,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self.dismiss(CompareAnswer("jump", None))
 
     def action_leave(self) -> None:
-        """Return to where we were."""
+        """Close the comparison without an action."""
         self.dismiss(None)
 
 

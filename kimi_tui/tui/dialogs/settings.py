@@ -395,7 +395,7 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         self._keys.update(hint_row([*keep, *again, ("Esc", "cancel")], 54))
 
     def on_key(self, event: events.Key) -> None:
-        """Take it."""
+        """Take the pressed key."""
         event.stop()
         event.prevent_default()
         if event.key == "escape":

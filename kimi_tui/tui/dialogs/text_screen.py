@@ -216,7 +216,7 @@ class SummaryFrame(Vertical):
 
 
 class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
-    """Shows a summary. Answers with what is to be done: `edit`, `undo` or `rewind`; None for nothing."""
+    """Shows the summary of a compaction. Its result is `edit`, `undo` or `rewind`, or None if it was closed."""
 
     HELP_TITLE = "D-Mails and summaries"
     CSS_PATH = [*sheets("summary")]  # noqa: RUF012 - Textual declares it so
@@ -282,5 +282,5 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         self.dismiss(answer)
 
     def action_leave(self) -> None:
-        """Nothing is to be done."""
+        """Close the screen without an action."""
         self.dismiss(None)

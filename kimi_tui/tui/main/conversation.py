@@ -53,7 +53,7 @@ WAY_BACK_TITLE_CELLS = 40
 
 
 class Conversation:
-    """A session on the screen.
+    """The session of the main screen: sends what the user types to the engine, and draws its events.
 
     Args:
         launch: how it is begun.
@@ -72,14 +72,14 @@ class Conversation:
     """
 
     class EventsShown(Message, bubble=False):
-        """These events have just been drawn. Pieces of a text (`STREAMED`) are drawn without this."""
+        """Events were drawn. Pieces of a streamed text (`STREAMED`) are drawn without this message."""
 
         def __init__(self, records: Sequence[EventRecord]) -> None:
             super().__init__()
             self.records = records
 
     class StateChanged(Message, bubble=False):
-        """What the frame shows is other than it was told last, and is drawn there."""
+        """The state that the frame shows has changed."""
 
         def __init__(self, old: MainState, new: MainState) -> None:
             super().__init__()
@@ -87,21 +87,21 @@ class Conversation:
             self.new = new
 
     class FollowUpDue(Message, bubble=False):
-        """The turn has ended for which this waited: it is sent now."""
+        """A message that waited for the end of the turn is to be sent now."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Suggested(Message, bubble=False):
-        """The demo offers to say this next; nothing at its end."""
+        """The demo suggests the next message; empty at its end."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class OpenWanted(Message, bubble=False):
-        """Something needs the session, which the disk may have refused to open."""
+        """The session is needed but not open: it is to be opened (again)."""
 
     def __init__(self, launch: Launch, bench: Workbench) -> None:
         self.launch = launch
@@ -599,7 +599,7 @@ class Conversation:
             self.go_on()
 
     async def set_thinking(self, word: str) -> None:
-        """Have the model think, not think, or think so much, from the next call on; without a word say what holds."""
+        """Set whether and how much the model thinks from the next call on; without a word, show the current setting."""
         soul = await self.opened()
         provider = self._provider
         if provider is None:
@@ -703,7 +703,7 @@ class Conversation:
             self.soul.answer(request_id, answer, feedback)
 
     def set_title(self, title: str) -> None:
-        """Show another title."""
+        """Show a title."""
         self._change(self.state._replace(title=title))
 
     @property
@@ -719,7 +719,7 @@ class Conversation:
         return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
 
     def set_mode(self, mode: Mode) -> None:
-        """Show another mode."""
+        """Show a mode."""
         self._change(self.state._replace(mode=mode))
 
     @property
@@ -900,7 +900,7 @@ class Conversation:
         return cost_words(cost) if cost is not None else ""
 
     def rebuild(self) -> None:
-        """Show the session anew from what is stored: the events did not tell what it looks like now."""
+        """Rebuild chat, timeline and gauge from the stored session, where the events do not say what it looks like."""
         soul = self.soul
         if soul is not None and self._since is None:
             self._since = []

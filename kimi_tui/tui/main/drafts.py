@@ -269,7 +269,7 @@ def _without_keys(text: str) -> str:
     """What is being written as it is kept: behind a command without what is a key, or may become one; a message as it is."""
     if not text.startswith("/"):
         return text
-    from kimi_tui.tools.key_text import is_key, may_begin_key
+    from kimi_tui.tools.credentials import is_key, may_begin_key
 
     def kept(found: re.Match[str]) -> str:
         return "" if is_key(found[0]) or may_begin_key(found[0]) else found[0]

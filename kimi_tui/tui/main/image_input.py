@@ -40,7 +40,7 @@ _WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
 
 
 class ImageInput:
-    """Reads images for the prompt.
+    """Reads images for the prompt: from pasted paths, files and the clipboard.
 
     Args:
         bench: that has it.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.views import Views
-    from kimi_tui.tui.worldline import WorldLineView
+    from kimi_tui.tui.world_line_view import WorldLineView
     from kimi_tui.wire.events import LineChanged
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ TOLD_LIMIT = 200
 
 
 class Workbench:
-    """The places of the main screen, and what all of its parts do there.
+    """What the parts of the main screen share: its places, focus, notices, questions and background work.
 
     Args:
         screen: that has them.

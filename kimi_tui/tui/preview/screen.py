@@ -46,7 +46,7 @@ from kimi_tui.tui.terminal_input import when_written
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.rewind import RewindPreview
+    from kimi_tui.soul.rewind_values import RewindPreview
 
 _STYLES = (
     "ink",
@@ -160,7 +160,7 @@ class PreviewSheet(Widget):
         return self._row(y).text
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What is selected, to be copied."""
+        """The selected text, for the clipboard."""
         return selected_text(selection, self._text_of)
 
     def render_line(self, y: int) -> Strip:
@@ -181,7 +181,7 @@ class PreviewSheet(Widget):
 
 
 class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer | None]):
-    """Shows what a rewind would take. Answers with the chosen action, or None for staying where we are.
+    """The screen that previews a rewind. Its result is the chosen action, or None if it was closed.
 
     Arrows with Enter and the mouse answer at once; a letter when no other has followed it. Letters that come in a run
     are prose, as is one that answers in no preview: the user writes, and so has turned the question down.
@@ -257,7 +257,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             self._letters.wait(self._letters.SETTLE_S)
 
     def woken(self) -> None:
-        """It is to be looked at anew: what is pressed or clicked at once answers nothing."""
+        """Restart the wait before a key counts: the preview is on the screen again."""
         self._letters.drop()
         self._is_looked_at = self._is_asked_for = False
         if self._quiet is not None:

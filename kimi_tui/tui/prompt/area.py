@@ -94,7 +94,7 @@ def _tokens_of(pasted: str) -> int:
 
 
 class PromptArea(TextArea):
-    """Where the user writes.
+    """The text field of the prompt.
 
     Args:
         placeholder: what stands there while it is empty.
@@ -162,7 +162,7 @@ class PromptArea(TextArea):
             self.direction = direction
 
     class RecallPressed(Message):
-        """Up in the empty field: the last queued message comes back, or the history."""
+        """Up was pressed in the empty field: the last queued message is to come back, or the history."""
 
     class ExitPressed(Message):
         """Ctrl+C with nothing to copy, which also stops what runs; or Ctrl+D with nothing to delete."""
@@ -184,7 +184,7 @@ class PromptArea(TextArea):
             self.pasted = pasted
 
     class ClipboardPressed(Message):
-        """What the clipboard of the desktop holds is wanted here, an image too, in the place of what was written."""
+        """The clipboard of the desktop is to be pasted, an image too."""
 
         def __init__(self, written: str) -> None:
             super().__init__()
@@ -198,17 +198,17 @@ class PromptArea(TextArea):
             self.chip = chip
 
     class MenuMade(Message):
-        """Something is offered for the first time: the menu is to stand over the field."""
+        """The completion menu was created and is to be mounted over the field."""
 
         def __init__(self, menu: CommandMenu) -> None:
             super().__init__()
             self.menu = menu
 
     class OffersChanged(Message):
-        """What is offered for what stands here, or said over it, may be other by now."""
+        """The completions or the hint over the field may have changed."""
 
     class ModeChanged(Message):
-        """Keys mean something else now, as in vim."""
+        """The keys of the field have another meaning now, as in vim's modes."""
 
     def __init__(
         self, *, placeholder: str = "", is_answer: bool = False, covers_keys: bool = False
@@ -299,7 +299,7 @@ class PromptArea(TextArea):
         return self._covers_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
-        """A line as it is drawn."""
+        """A line of the text as it is drawn."""
         line = super().get_line(line_index)
         if self._key_cover is None or not self._hides_keys:
             return line
@@ -472,7 +472,7 @@ class PromptArea(TextArea):
 
     @property
     def typed(self) -> str:
-        """The line up to the cursor."""
+        """The current line up to the cursor."""
         row, column = self.selection.end
         return self.document.get_line(row)[:column]
 

@@ -89,7 +89,7 @@ class _Change:
 
 
 class Vim:
-    """vim's editor of one text: its mode, cursor, selection, registers and undo.
+    """A text editor with vim's keys, without a screen: mode, cursor, selection, registers and undo.
 
     Attributes:
         at: where the cursor is.
@@ -143,7 +143,7 @@ class Vim:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return self._in.text
 
     @text.setter
@@ -175,7 +175,7 @@ class Vim:
         self._stop_recording()
 
     def begin_insert(self) -> None:
-        """What comes next is written where the cursor is."""
+        """Enter insert mode at the cursor."""
         self._renew()
         self._insert(_Change(lambda _: None, None))
 
@@ -1100,7 +1100,7 @@ class VimKeys:
         self._vim.forget()
 
     def write(self, chips: Collection[str]) -> None:
-        """What comes next is written."""
+        """Enter insert mode."""
         if self.mode != "insert":
             self._take_over(chips)
             self._vim.begin_insert()

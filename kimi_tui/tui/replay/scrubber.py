@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.projection.replay import Marker, PlaybackClock, Recording
+from kimi_tui.projection.playback import Marker, PlaybackClock, Recording
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, spans_width
@@ -168,7 +168,7 @@ def _time_of_day(seconds: float) -> str:
 
 
 class Scrubber(Widget, can_focus=True):
-    """The line with its events and the playhead, the time over it, the state under it.
+    """The scrubber widget: the time line with its markers and the playhead, the time above it, the state below it.
 
     In a low screen the row over the line is left out.
     """
@@ -240,7 +240,7 @@ class Scrubber(Widget, can_focus=True):
             self._seek(self._recording.turn(self._from(self._clock), steps))
 
     def action_edge(self, side: int) -> None:
-        """To the beginning or the end."""
+        """Move the playhead to the beginning or the end."""
         if self._recording is not None:
             self._seek(self._recording.end if side > 0 else 0)
 

@@ -24,7 +24,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.image_names import titled
 from kimi_tui.launch import Launch
-from kimi_tui.tools.key_text import words_of_keys
+from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint

@@ -37,7 +37,7 @@ from kimi_tui.tui.timeline.viewport import STYLES, Viewport
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
 
 
 DMAIL_MOTION_S = 0.9
@@ -121,7 +121,7 @@ class Timeline(ScrollView, can_focus=True):
             self.target = target
 
     class RowActed(Message):
-        """A key that acts on the selected row was pressed.
+        """A key was pressed for the selected row.
 
         Attributes:
             action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
@@ -136,7 +136,7 @@ class Timeline(ScrollView, can_focus=True):
             self.uid = uid
 
     class Looked(Message):
-        """The user looks at what a rewind to the selected row would leave; None where nothing is looked at any more."""
+        """The user selected a row: what a rewind to it would leave, or None where nothing is selected any more."""
 
         def __init__(self, prospect: Prospect | None) -> None:
             super().__init__()
@@ -152,17 +152,17 @@ class Timeline(ScrollView, can_focus=True):
         """The session is to be played back."""
 
     class FutureChosen(Message):
-        """What is still to come was clicked on the curve; `uid` names the checkpoint there."""
+        """A checkpoint that a replay has not reached yet was clicked on the curve; `uid` names it."""
 
         def __init__(self, uid: str) -> None:
             super().__init__()
             self.uid = uid
 
     class FilterChanged(Message):
-        """A filter is typed, stands, or is gone: the keys mean other things now."""
+        """The filter was opened, changed or closed; the keys have another meaning now."""
 
     class Left(Message):
-        """The user is done with the timeline."""
+        """The user left the timeline."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -776,7 +776,7 @@ class Timeline(ScrollView, can_focus=True):
 
 def _target_of(row: TimelineRow | None) -> Target:
     """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line, or is that of now (None)."""
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
 
     if row is None:
         return Target(-1)

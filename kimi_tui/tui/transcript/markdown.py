@@ -62,7 +62,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A piece of code."""
+    """A block of code."""
 
     lines: tuple[str, ...]
     language: str = ""
@@ -70,7 +70,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A break between topics."""
+    """A horizontal rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,7 +569,7 @@ class CodeLine:
         """Rows that were given out as settled."""
 
     def feed(self, spans: Sequence[Span]) -> None:
-        """More of the line."""
+        """Append text of the line."""
         self._chopper.feed(spans)
 
     def settled(self) -> list[Line]:

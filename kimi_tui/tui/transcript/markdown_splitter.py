@@ -68,7 +68,7 @@ class Piece:
         return "\n".join(self.lines)
 
     def add(self, line: str) -> None:
-        """One line more."""
+        """Append a line."""
         self.lines.append(line)
         self.size += len(line) + 1
         self.n_marks += marks_in(line) + 1 + ENTRY_COST * _entries_in(line)
@@ -115,7 +115,7 @@ class Splitter:
         return "".join(self.tail)
 
     def feed(self, text: str) -> None:
-        """Take more text."""
+        """Append text."""
         start = 0
         while (end := text.find("\n", start)) >= 0:
             self.tail.append(text[start:end])

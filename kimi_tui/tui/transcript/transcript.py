@@ -47,8 +47,8 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
-from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
+from kimi_tui.tui.transcript.text_position import TextPosition
 from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
-    from kimi_tui.tui.transcript.motion import Motion
+    from kimi_tui.tui.transcript.revert_animation import RevertAnimation
     from kimi_tui.tui.transcript.search import Search, SearchCount
     from kimi_tui.tui.transcript.viewport import Flow, Place, View, Viewport
     from kimi_tui.wire.display import ImageBlock
@@ -127,7 +127,7 @@ class MousePress:
         dragged: whether the pointer has left the cell since.
     """
 
-    origin: tuple[Mark, Mark]
+    origin: tuple[TextPosition, TextPosition]
     grain: int
     offset: Offset
     y: int
@@ -137,7 +137,7 @@ class MousePress:
 
 
 class Transcript(ScrollView, can_focus=True):
-    """The conversation. Follows its end until the user scrolls up.
+    """The widget of the conversation. Follows its end until the user scrolls up.
 
     Args:
         work_dir: paths below it are shown relative to it.
@@ -238,13 +238,13 @@ class Transcript(ScrollView, can_focus=True):
             self.words = words
 
     class RebuildNeeded(Message):
-        """The events do not tell what the live line looks like now: `show_model` with all of it is needed."""
+        """The events do not determine the live line any more: `show_model` is needed with the whole history."""
 
     class CopyModeChanged(Message):
-        """Keys move a cursor through the text now, or no longer."""
+        """Copy mode began or ended: keys move a cursor through the text in it."""
 
     class SearchEnded(Message):
-        """The user is done with the search."""
+        """The search was closed."""
 
     def __init__(
         self,
@@ -290,12 +290,12 @@ class Transcript(ScrollView, can_focus=True):
         """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
         self._words_stay = False
         self._dropped_blocks = range(0)
-        self._came_from: tuple[bool, Mark | None] | None = None
+        self._came_from: tuple[bool, TextPosition | None] | None = None
         """Whether the end was followed before that, else what was read; None where nothing is looked at."""
         self._hovered: int | None = None
         self._current: int | None = None
         """The key of the block that the keys act on."""
-        self._motion: Motion | None = None
+        self._motion: RevertAnimation | None = None
         self._search: Search | None = None
 
         self.keys: Mapping[str, str] = {}
@@ -305,7 +305,7 @@ class Transcript(ScrollView, can_focus=True):
         self._pressed: MousePress | None = None
         self._pulling: Timer | None = None
         self._pointer = (0, 0)
-        self._grown: tuple[Mark, Mark, Mark] | None = None
+        self._grown: tuple[TextPosition, TextPosition, TextPosition] | None = None
         """What the keys select from, and the row up to which they do."""
         self._taken_code = (0, -1)
         """The block whose code was copied last, and which piece of it."""
@@ -318,7 +318,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def blocks(self) -> Sequence[Block]:
-        """All that is shown."""
+        """All blocks that are shown."""
         return self._model.blocks if self._model is not None else ()
 
     @property
@@ -407,7 +407,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def glyphs(self) -> Glyphs:
-        """The signs in use."""
+        """The set of signs: Unicode or ASCII."""
         return glyphs_of(self) if self.is_attached else Glyphs()
 
     @property
@@ -426,7 +426,7 @@ class Transcript(ScrollView, can_focus=True):
         return self.is_attached and bool(self.size)
 
     def room(self) -> LayoutRoom:
-        """What layouts are made for now."""
+        """The width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self.load_image is not None and self.is_attached else None
         return LayoutRoom(
@@ -579,7 +579,7 @@ class Transcript(ScrollView, can_focus=True):
             if old.unfolded != new.unfolded and (first := model.toggle(new).first) is not None:
                 flow.update(model.blocks, first)
         keys = {old.key: new.key for old, new in twins}
-        selected = self.selected_marks
+        selected = self.selected_positions
         self.show_model(model, flow)
         self._current = keys.get(current) if current is not None else None
         _, viewport = self._model_and_viewport()
@@ -787,10 +787,10 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh_rows()
             return
         if self._came_from is None:
-            mark = viewport.flow.mark_at(self.top)
+            mark = viewport.flow.position_at(self.top)
             self._came_from = (self.follows, mark)
             if mark is not None:
-                viewport.flow.marks.append(mark)
+                viewport.flow.positions.append(mark)
         if self._dropped_blocks:
             self._show_first_dropped(viewport)
         else:
@@ -820,7 +820,7 @@ class Transcript(ScrollView, can_focus=True):
         if came_from is None or flow is None:
             return
         follows, mark = came_from
-        flow.marks = [one for one in flow.marks if one is not mark]
+        flow.positions = [one for one in flow.positions if one is not mark]
         row = flow.row_of(mark) if mark is not None else None
         if follows or row is None:
             self.scroll_to_end()
@@ -850,7 +850,7 @@ class Transcript(ScrollView, can_focus=True):
             first: the first block that is gone; the rows still show it.
             blocks: what is there now.
         """
-        from kimi_tui.tui.transcript.motion import motion_of
+        from kimi_tui.tui.transcript.revert_animation import revert_animation_of
 
         flow = self.flow
         if first is None or flow is None or not self.is_ready or not self.is_on_screen:
@@ -858,7 +858,7 @@ class Transcript(ScrollView, can_focus=True):
         if app_of(self).animation_level == "none":
             return
         self.finish_motion()
-        self._motion = motion_of(flow, first, self.top, self.size.height, blocks[first:])
+        self._motion = revert_animation_of(flow, first, self.top, self.size.height, blocks[first:])
         if self._motion is None:
             return
         self.set_reactive(Transcript.motion_progress, 0.0)
@@ -930,7 +930,7 @@ class Transcript(ScrollView, can_focus=True):
         seen = end if motion is None else max(start, min(end, motion.start))
         dropped = self._dropped_rows()
         is_marked = self._search is not None or self._copying is not None
-        is_marked = is_marked or self.selected_marks is not None
+        is_marked = is_marked or self.selected_positions is not None
         strips = [
             self._strip(row, place, dropped, glyphs.edge, is_marked=is_marked)
             for row, place in enumerate(flow.lines(start, seen), start)
@@ -1118,7 +1118,7 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh_rows()
 
     def hold(self) -> None:
-        """Follow the end no longer."""
+        """Stop following the end."""
         if self._viewport is not None:
             self._viewport.top = self.top
             self._viewport.hold()
@@ -1324,16 +1324,16 @@ class Transcript(ScrollView, can_focus=True):
         """
         from kimi_tui.tui.transcript.clipboard import selected_text
 
-        if self.flow is None or self.selected_marks is None:
+        if self.flow is None or self.selected_positions is None:
             return False
-        work = selected_text(self.flow, *self.selected_marks)
+        work = selected_text(self.flow, *self.selected_positions)
         try:
             # While it is selected: its ends stay with their text.
             next(work)
         except StopIteration as end:
             self._selection_copied(end.value)
         else:
-            first = self.flow.index_of(self.selected_marks[0])
+            first = self.flow.index_of(self.selected_positions[0])
             copied = partial(self._copied_in_slices, work, first or 0)
             self.run_worker(reported(self, copied), group="copy", exclusive=True)
         self.screen.clear_selection()
@@ -1407,25 +1407,25 @@ class Transcript(ScrollView, can_focus=True):
     # --- the selection of text
 
     @property
-    def selected_marks(self) -> tuple[Mark, Mark] | None:
+    def selected_positions(self) -> tuple[TextPosition, TextPosition] | None:
         """Where the selected text begins and ends; None where nothing is selected."""
         return self._selection.ends if self._selection is not None else None
 
-    def select_text(self, start: Mark, end: Mark) -> None:
+    def select_text(self, start: TextPosition, end: TextPosition) -> None:
         """Select the text between two places; it stays selected wherever its rows go."""
         if self._selection is not None:
             self._selection.select(start, end)
             self._selection_changed(was_selected=False)
 
     def clear_selection(self) -> None:
-        """Select nothing."""
+        """Remove the selection."""
         if self._selection is not None and self._selection.ends is not None:
             self._selection.clear()
             self._selection_changed(was_selected=True)
 
     def _selection_changed(self, *, was_selected: bool) -> None:
         """Tell the screen, which asks for the text; the places are known here alone."""
-        if self.selected_marks is not None:
+        if self.selected_positions is not None:
             self.screen.selections = {self: SELECT_ALL}
         elif was_selected and self.is_attached:
             others = self.screen.selections.items()
@@ -1434,13 +1434,13 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """The screen selects all of it, or nothing any more."""
+        """Called by Textual when all text was selected, or the selection was removed."""
         # What is told may be old: another selection can have been made since.
         current = self.screen.selections.get(self)
         if current is None:
             if self._selection is not None:
                 self._selection.clear()
-        elif self.selected_marks is None:
+        elif self.selected_positions is None:
             self.select_all()
         self.refresh_rows()
 
@@ -1459,9 +1459,9 @@ class Transcript(ScrollView, can_focus=True):
         from kimi_tui.tui.transcript.clipboard import selected_text
 
         del selection
-        if self.flow is None or self.selected_marks is None:
+        if self.flow is None or self.selected_positions is None:
             return None
-        return drained(selected_text(self.flow, *self.selected_marks)), "\n"
+        return drained(selected_text(self.flow, *self.selected_positions)), "\n"
 
     def action_select_rows(self, step: int) -> None:
         """Select the first row of the block that the keys act on, or the first visible one; then row by row."""
@@ -1472,12 +1472,12 @@ class Transcript(ScrollView, can_focus=True):
         at = flow.row_of(grown[2]) if grown is not None else None
         if grown is None or at is None:
             view = self._current_view()
-            chosen = view and flow.row_of(Mark(view.block.key, view.block.title_row, 0))
+            chosen = view and flow.row_of(TextPosition(view.block.key, view.block.title_row, 0))
             row = self.top if chosen is None else chosen
             origin = selection.piece_at(row, 0, LINE)
         else:
             row, origin = min(max(0, at + step), flow.height - 1), (grown[0], grown[1])
-        head = flow.mark_at(row)
+        head = flow.position_at(row)
         assert head is not None
         self._grown = (*origin, head)
         self._select_from(origin, selection.piece_at(row, 0, LINE))
@@ -1573,7 +1573,9 @@ class Transcript(ScrollView, can_focus=True):
             self.show_row(row, height - 1)
         self.refresh_rows()
 
-    def _select_from(self, origin: tuple[Mark, Mark], head: tuple[Mark, Mark]) -> None:
+    def _select_from(
+        self, origin: tuple[TextPosition, TextPosition], head: tuple[TextPosition, TextPosition]
+    ) -> None:
         """Select what lies between two pieces of text, with both of them."""
         if self._selection is not None:
             was_selected = self._selection.ends is not None
@@ -1765,7 +1767,7 @@ class Transcript(ScrollView, can_focus=True):
             self.show_match(*place)
 
     def on_search_left(self) -> None:
-        """The user is done with it."""
+        """Take the search bar and the highlights away."""
         self.end_search()
 
     def end_search(self) -> None:
@@ -1784,11 +1786,11 @@ class Transcript(ScrollView, can_focus=True):
 
 def import_for_answers() -> None:
     """Import what the first answer will need, whatever it says."""
-    from kimi_tui.tui.transcript import code, motion, viewport
+    from kimi_tui.tui.transcript import code, revert_animation, viewport
 
     _import_markdown()
     code.warm_up()
-    del motion, viewport
+    del revert_animation, viewport
 
 
 def import_for(records: Iterable[EventRecord]) -> None:

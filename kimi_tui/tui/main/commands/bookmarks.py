@@ -10,7 +10,7 @@ from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.main.parts import MainParts
 
 NAME_CHARS = 60
@@ -27,7 +27,7 @@ async def bookmark(main: MainParts, argument: str) -> None:
     if name.strip():
         await _keep_name(main, soul, uid, name)
         return
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
 
     await name_checkpoint(main, Target(checkpoint_id), uid)
 
@@ -123,7 +123,7 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
 async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> None:
     await soul.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
     main.bench.views.mark(soul.bookmarks, soul.pins)
-    main.reader.tell_news()
+    main.viewer.tell_news()
 
 
 async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> None:
@@ -144,7 +144,7 @@ async def read_summary(main: MainParts, uid: str) -> None:
     Raises:
         SoulBusy: the agent works.
     """
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen
 
     soul = await main.conversation.opened()

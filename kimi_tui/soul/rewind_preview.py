@@ -29,7 +29,7 @@ from kimi_tui.soul.messages import (
     is_user_words,
     summary_text,
 )
-from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
+from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import (
     Segment,
     call_target,
