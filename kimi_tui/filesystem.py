@@ -325,7 +325,7 @@ class Storage:
         return os.stat(path)
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name; fails where the name is taken."""
+        """Create a hard link; raises where the target exists."""
         os.link(source, target)
 
     def replace(self, source: Path, target: Path) -> None:
@@ -348,7 +348,7 @@ class Storage:
         os.unlink(path)
 
     def make_folder(self, path: Path) -> None:
-        """A folder for its owner only, with its parents."""
+        """Create a folder for its owner only, with its parents."""
         make_private(path)
 
     def free_bytes(self, path: Path) -> int:

@@ -69,7 +69,7 @@ class GarbageCollector:
             gc.enable()
 
     def hold(self) -> None:
-        """A stored session is read from here on."""
+        """Suspend the garbage collection while a stored session is read."""
         if self._has_frozen:
             # What the one before left may be gone by now.
             gc.unfreeze()
@@ -78,7 +78,7 @@ class GarbageCollector:
         self._is_held = True
 
     def release(self, n_events: int = 0) -> None:
-        """It is read, or will not be; its history has so many events. Does nothing where nothing is held."""
+        """Resume the garbage collection after a session of so many events was read. Does nothing where it is not suspended."""
         if not self._is_held:
             return
         self._is_held = False

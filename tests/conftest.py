@@ -95,7 +95,7 @@ SLOW = (
 """Folders and modules whose tests take long; with them everything that compares pictures."""
 WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
 """What a module imports that starts the whole program, which is slow too."""
-WITH_LONG_SESSION = frozenset({"tui/main/test_glance.py", "tui/main/test_long_session.py"})
+WITH_LONG_SESSION = frozenset({"tui/main/test_earlier_session.py", "tui/main/test_long_session.py"})
 """The files whose tests share the long session."""
 
 

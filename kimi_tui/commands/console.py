@@ -68,7 +68,7 @@ def _number(text: str) -> int | None:
 
 
 def say(message: str) -> None:
-    """A line for the user on standard output."""
+    """Print a line for the user on standard output."""
     print(one_line(message))
 
 

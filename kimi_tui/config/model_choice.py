@@ -21,7 +21,7 @@ from kimi_tui.app_paths import data_dir, make_private, short
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
-from kimi_tui.program_output import desktop_environment, program_output
+from kimi_tui.helper_programs import desktop_environment, run_helper
 
 MOONSHOT_URL = "https://api.moonshot.ai/v1"
 MOONSHOT_CHINA_URL = "https://api.moonshot.cn/v1"
@@ -479,7 +479,7 @@ def _environment() -> dict[str, str]:
 def _told(name: str) -> dict[str, Any]:
     """What the process says of a key; nothing where it does not end in time, or says anything else."""
     with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
-        said = program_output(
+        said = run_helper(
             [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
             folder=Path("/"),
             env=_environment(),

@@ -55,7 +55,7 @@ class Suggestions:
         return self._messages[self._next] if self._next < len(self._messages) else ""
 
     def said(self, text: str) -> None:
-        """The user sent this. Going on from a message that was said before begins there again."""
+        """Note what the user sent. Sending an earlier message of the demo again goes on from there."""
         if text.strip() in self._messages:
             self._next = self._messages.index(text.strip())
             self._running, self._stopped = True, False
@@ -64,7 +64,7 @@ class Suggestions:
             self._running = False
 
     def ended(self, *, is_done: bool) -> None:
-        """The agent stopped; one that was interrupted may still go on with the same message."""
+        """Note that the agent stopped. One that was interrupted may still go on with the same message."""
         self._stopped = not is_done
         if is_done and self._running:
             self._next += 1

@@ -202,7 +202,7 @@ class _PutOffLoader(Loader):
         return _PutOff(spec.name, self._loader)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing, until something is asked of it."""
+        """Do nothing: the module is run when something of it is used."""
 
 
 class _PutOff(ModuleType):

@@ -257,7 +257,7 @@ class ToolBlock(Block):
         return self.state not in {"writing", "waiting", "running"}
 
     def add_output(self, text: str) -> None:
-        """More live output, already clean; only the last lines are kept."""
+        """Append live output, which is sanitized already; only the last lines are kept."""
         lines = text.split("\n")
         if not self.live_output:
             self.live_output.append("")
@@ -309,7 +309,7 @@ class DMailBlock(Block):
         return bool(self.folded) or (bool(self.facts) and not self.is_carried)
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """It left so many tokens more. Of one that came from nowhere it is not known what it undid."""
+        """Correct the tokens that it left by a difference. Of one that came from nowhere it is not known what it undid."""
         if self.undid or self.author == "person":
             self.tokens_changed += more
             self.estimated = estimated
@@ -334,7 +334,7 @@ class CompactionBlock(Block):
     kept: int = 0
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """It left so many tokens more, where it is known what it replaced."""
+        """Correct the tokens that it left by a difference, where it is known what it replaced."""
         if self.tokens_before != self.tokens_after:
             self.tokens_after += more
             self.estimated = estimated
@@ -519,7 +519,7 @@ class BlockList:
         return change
 
     def begin_point(self, checkpoint: int, uid: str, first: int = 0) -> None:
-        """A checkpoint was made; the first message behind it has the number `first`."""
+        """Begin a new checkpoint; the first message behind it has the number `first`."""
         self.checkpoint, self.uid, self.number = checkpoint, uid, first
 
     def first_from(self, checkpoint: int) -> int:
@@ -540,6 +540,6 @@ class BlockList:
         return end
 
     def forget_point(self) -> None:
-        """The line is another one; its next point is not there yet."""
+        """Forget the current checkpoint: the line is another one, and its next checkpoint has not come yet."""
         self.checkpoint, self.uid, self.number = None, "", 0
         self.attempt.clear()

@@ -305,7 +305,7 @@ class PlaybackClock:
         return SPEEDS[self._speed]
 
     def change_speed(self, steps: int) -> None:
-        """The next speed, or the one before."""
+        """Select the next of `SPEEDS` (1) or the one before (-1)."""
         self._speed = max(0, min(len(SPEEDS) - 1, self._speed + steps))
 
     def toggle(self) -> None:

@@ -128,7 +128,7 @@ class ChangedFiles:
         return [one.uid for one in (*self._lines.before_now(), *self._lines.live.points)]
 
     def _bring_back(self, paths: Iterable[str], line: Sequence[str]) -> None:
-        """These files are as this line left them."""
+        """Note that these files are as this line left them."""
         on_line = set(line)
         for path in paths:
             self._changed.pop(path, None)

@@ -135,7 +135,7 @@ class RowFigures:
         return Changed((event.uid, *more.rows), more.ends)
 
     def _settle(self, base: int) -> None:
-        """What was estimated so far stays as it is; what comes is fitted from here on."""
+        """Fix the estimates so far; only what follows is fitted from here on."""
         self._base, self._is_other_line = base, False
         if self._guessed:
             self._guessed.clear()

@@ -80,12 +80,12 @@ class StepTracker:
         """Those of the running step, as long as they may yet be delivered."""
 
     def begin(self) -> None:
-        """There is a new checkpoint; what comes now is its own."""
+        """Begin a step at a new checkpoint: what follows belongs to it."""
         self._said = ""
         self._files = set()
 
     def end(self) -> None:
-        """The turn is over: calls that are still open get no results any more."""
+        """End the turn: calls that are still open get no results any more."""
         self._open.clear()
 
     def said(self, text: str) -> None:
@@ -109,7 +109,7 @@ class StepTracker:
         return head if unsent else None
 
     def cut(self) -> None:
-        """The line is another one: D-Mails of the step were delivered."""
+        """Forget the step: the line is another one, as D-Mails were delivered."""
         self._dmails = []
 
     def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
@@ -449,7 +449,7 @@ class TimelineModel:
         head.touch()
 
     def _show_figures(self, changed: Changed) -> None:
-        """The figures of these rows are others now, on whatever line they stand."""
+        """Update the rows whose token figures changed, on whatever line they stand."""
         for uid, more in changed.ends:
             self._show_end(uid, more)
         if not changed.rows:
@@ -470,7 +470,7 @@ class TimelineModel:
                 checkpoint.touch()
 
     def _show_end(self, uid: str, more: int) -> None:
-        """What a D-Mail or a compaction left is another number of tokens now."""
+        """Update the number of tokens that a D-Mail or a compaction left."""
         checkpoint, figure = self._known(uid), self._figures.left_by(uid)
         if checkpoint is not None and checkpoint.saved is not None and figure is not None:
             checkpoint.saved += more

@@ -394,7 +394,7 @@ class Tree:
         return min(places, default=len(self.live)) if len(places) == len(others) else 0
 
     def _hold(self, line: WorldLine, checkpoint: Checkpoint) -> None:
-        """The line branches off above this checkpoint."""
+        """Note that the line branches off above this checkpoint."""
         line.parent = checkpoint.key
         self._held[checkpoint.key] = checkpoint
 
@@ -510,6 +510,6 @@ class _Taken:
         return points[count:]
 
     def take(self, path: Path[Checkpoint], own: Sequence[Checkpoint]) -> None:
-        """These have their place now."""
+        """Mark these checkpoints as placed."""
         self._keys.update(one.key for one in own)
         self.origins.add(path.origin)

@@ -305,7 +305,7 @@ class ToolCalls:
         return change
 
     def dropped(self) -> None:
-        """The attempt failed: calls that were only being written are no more."""
+        """Drop the calls that were only being written: the attempt failed."""
         self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
 
     def stop(self) -> Change:

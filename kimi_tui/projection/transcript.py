@@ -97,7 +97,7 @@ class Reverts:
         self._summary: SummaryPoint | None = None
 
     def created(self, event: CheckpointCreated) -> None:
-        """A checkpoint was made, or moved behind a summary."""
+        """Note that a checkpoint was made, or moved behind a summary."""
         self._lines.add(event, CheckpointName(event.uid, event.id))
         self._list.begin_point(event.id, event.uid, event.first)
 
@@ -205,7 +205,7 @@ class Reverts:
         return self._list.append(card)
 
     def parted(self, event: ContextReverted, at: float) -> None:
-        """What follows a checkpoint is about to be replaced by a summary."""
+        """Keep the blocks behind a checkpoint, which a summary is about to replace."""
         edit = self._lines.apply(event, at)
         if edit is not None:
             blocks, running = self._list.blocks[: self._list.end], self._running()

@@ -636,7 +636,7 @@ class Context:
         self.messages.preload(_PRELOAD_BYTES)
 
     def _set_index(self, index: ContextIndex, cache: MessageCache) -> None:
-        """The live file has this index now; `cache` holds only messages that are in it."""
+        """Set the index of the live file; `cache` holds only messages that are in it."""
         self.index, self._cache = index, cache
         self.messages = MessageList(index, self._live.read, cache)
 

@@ -103,7 +103,7 @@ class ContextFile:
                     self._kept, self._kept_from = whole, 0
 
     def switched(self, identity: Identity, size: int, keep: int, extra: bytes) -> None:
-        """Another file of `size` bytes stands under the name: the first `keep` bytes of this one, then `extra`."""
+        """Note that the file was replaced by one of `size` bytes: the first `keep` bytes of the old one, then `extra`."""
         whole = self._kept_from == 0 and size <= WHOLE_IN_MEMORY_BYTES
         kept = self._kept[:keep] + extra if whole else bytearray()
         self._point_at(size)

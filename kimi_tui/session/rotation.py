@@ -326,7 +326,7 @@ class PrefetchedPrefix:
                 return PrefixFile(path, identity_of(storage.fstat(fd)), keep, live_size, held_by)
 
     def _unlink(self) -> None:
-        """A name that is not there any more is as good."""
+        """Delete the file; it may be gone already."""
         with contextlib.suppress(OSError):
             self._storage.unlink(self._folder / _PREFIX_NAME)
 

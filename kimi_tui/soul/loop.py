@@ -206,7 +206,7 @@ class StreamedAnswer:
         self._wire.publish(ToolCall(key, item.name, item.arguments, item.id))
 
     def restart(self, notice: RetryNotice) -> None:
-        """The call is repeated: forget what has come, and publish the retry."""
+        """Forget what has come, and publish the retry."""
         self._published.clear()
         self._nameless.clear()
         self._conversation.publish_retry(self._n, notice)
@@ -432,7 +432,7 @@ class AgentLoop:
     async def _compact_refused(
         self, n: int, provider: ChatProvider, error: ContextOverflowError
     ) -> None:
-        """The model refused the context: make it shorter. Once: if that is refused as well, the user must decide."""
+        """Compact after the model refused the context as too long. Once: if it refuses again, the user must decide."""
         # Whatever it streamed before is gone; and the refusal may have named the real window.
         self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
         self._conversation.publish_status()

@@ -151,7 +151,7 @@ class TokenMeter:
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
 
     def begin_step(self) -> None:
-        """A new step begins: the figures of the last call are those of another one."""
+        """Begin a step: the figures of the last call belong to another one."""
         self._step = None
 
     @property

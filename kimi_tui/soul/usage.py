@@ -139,7 +139,7 @@ class Ledger:
                 pass
 
     def begin(self, status: StatusUpdate) -> None:
-        """A session is opened: what its totals hold beyond its record was spent at no checkpoint that is known."""
+        """Begin with an opened session: totals beyond its record were spent at no checkpoint that is known."""
         self._count(status, "")
 
     def _count(self, status: StatusUpdate, uid: str) -> None:

@@ -103,7 +103,7 @@ class FileVersions:
         return self._known.get(str(path))
 
     def saw(self, path: Path, version: str) -> None:
-        """The agent has now seen this version."""
+        """Note the version of a file that the agent has seen now."""
         self._known[str(path)] = self.noted[str(path)] = version
 
 

@@ -272,7 +272,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(SessionChosen)
     async def _session_chosen(self, event: SessionChosen) -> None:
-        """Another session takes the place of what is on the screen."""
+        """Replace the session on the screen by another one."""
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         if not await self._may_leave():
             for screen in before:
@@ -299,7 +299,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._drop_watchers()
 
     async def _take_along(self, before: Sequence[MainScreen], drafts: Sequence[Draft]) -> None:
-        """What was typed in the session that is left, and not sent, goes into the prompt of the one that follows."""
+        """Move what was typed but not sent in the session that is left into the prompt of the next one."""
         following = self.screen
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
@@ -307,7 +307,7 @@ class KimiApp(App[None], inherit_bindings=False):
             await screen.bench.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
-        """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""
+        """Remove widgets that are gone from the theme's watchers, where Textual's text areas stay until it changes."""
         watchers: dict[str, list[tuple[MessagePump, object]]] = getattr(self, "__watchers", {})
         for listed in watchers.values():
             listed[:] = [watcher for watcher in listed if watcher[0].is_running]
@@ -352,7 +352,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(ModelMissing)
     def _model_missing(self, event: ModelMissing) -> None:
-        """There is a server but no model: the first run goes on from there."""
+        """Go on with the first run at the choice of a model: there is a server but no model."""
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
@@ -583,7 +583,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._tell(f"The theme is {name}.")
 
     def _tell(self, words: str, *, level: Level = "info", advice: str = "") -> None:
-        """A notice on the topmost screen that shows them; nothing where there is none."""
+        """Show a notice on the topmost screen that can; do nothing where there is none."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, ShowsNotices):
                 screen.tell(words, level=level, advice=advice)
@@ -675,7 +675,7 @@ class KimiApp(App[None], inherit_bindings=False):
         sys.stderr.flush()
 
     def _keep_what_is_left(self) -> None:
-        """Where the event loop came to no end: keep the drafts, and log what it was at. Called in a thread."""
+        """Keep the drafts and log what the event loop was doing, when it did not end in time. Called in a thread."""
         for screen in self._open_screens:
             with suppress(Exception):
                 screen.conversation.keep_at_once()
@@ -847,7 +847,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
 
     def action_quit_over_dialog(self) -> None:
-        """As `action_quit_if_again`, over a dialog; what is selected in its field is copied as well."""
+        """As `action_quit_if_again`, over a dialog; the selection in its field is copied as well."""
         if not self.screen.is_modal:
             raise SkipAction
         self.action_quit_if_again()
@@ -883,7 +883,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._tell(FAULT, level="warning", advice=fault_advice())
 
     def _unheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody caught on the event loop, of ours or of a library."""
+        """Log an exception that nobody caught on the event loop, of ours or of a library."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.report(error)

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.config.settings import NotifyConfig
 from kimi_tui.foreign_text import one_line
-from kimi_tui.program_output import desktop_environment, program_output
+from kimi_tui.helper_programs import desktop_environment, run_helper
 from kimi_tui.tui.formatting import counted, cut, grouped
 
 CLIPBOARD_BYTES = 74_994
@@ -238,7 +238,7 @@ def read_clipboard(
         if program is None:
             return b""
         try:
-            found = program_output(
+            found = run_helper(
                 [program, *command[1:]],
                 folder=Path("/"),
                 env=desktop_environment(environ),
@@ -314,7 +314,7 @@ def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
     if program is None:
         return ""
     try:
-        asked = program_output(
+        asked = run_helper(
             [program, *_TMUX],
             folder=Path("/"),
             env=desktop_environment(environ),

@@ -341,7 +341,7 @@ class ChatPane(NoticingPane):
         self.mount(menu)
 
     def on_notices_grown(self) -> None:
-        """The menu stands above the notices."""
+        """Move the completion menu above the notices."""
         if self._menu is not None:
             notices = self.notices
             rows = notices.size.height if notices is not None and notices.display else 0
@@ -478,7 +478,7 @@ class SessionFrame:
         return views
 
     def fit(self, size: Size) -> None:
-        """Other sizes have other places for the timeline and less air."""
+        """Place the timeline beside or over the chat, and set the margins, for the size of the screen."""
         floats = size.width < OVERLAY_BELOW
         # All at once: each change styles the whole screen anew.
         self._screen.update_classes(

@@ -187,7 +187,7 @@ class Gauge(Widget):
     # Drawing
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 

@@ -498,7 +498,7 @@ class SeenQuestion:
         self._letters = LetterRun(screen, lambda _: self.begin_anew())
 
     def ask(self) -> None:
-        """The screen is mounted, or asks something from now on."""
+        """Start the wait: the screen is mounted, or asks something from now on."""
         self._quiet = None
         self._letters.drop()
         self._screen.call_after_refresh(when_written, self._screen, self._painted)
@@ -539,7 +539,7 @@ class SeenQuestion:
         return True
 
     def begin_anew(self) -> None:
-        """What comes now may have been typed while the program was stopped, or meant for something else."""
+        """Restart the wait: what comes now may have been typed while the program was stopped, or meant for something else."""
         self._letters.drop()
         if self._quiet is not None:
             self._painted()
@@ -662,7 +662,7 @@ class TypeAhead:
         return bound.binding.id in OPENING_KEYS
 
     def _hold(self) -> None:
-        """A key is being handed on: hold back what follows until all that it sets off has been done."""
+        """Hold back what follows a key until all that it sets off has been done."""
         self.is_holding = True
         self._n_hold += 1
         # Behind the key, which is handed on when this returns.
@@ -685,18 +685,18 @@ class TypeAhead:
         self._is_leaving = self.is_holding = True
 
     def stay(self) -> None:
-        """The session stays, and gets what was typed meanwhile."""
+        """Hand what was typed meanwhile to the present session, which stays."""
         if self._is_leaving:
             self._is_leaving = False
             self._release(self._n_hold)
 
     async def hand_over(self) -> None:
-        """The other session is on the screen: it gets what was typed meanwhile."""
+        """Hand what was typed meanwhile to the other session, which is on the screen now."""
         self._is_leaving = False
         await self._flush(self._n_hold)
 
     def screen_opened(self) -> None:
-        """Another screen is over this one, and will soon have the focus."""
+        """Wait until the screen that was opened has the focus."""
         self._openings.clear()
         if self.is_holding:
             self._await_focus(self._n_hold, READY_ROUNDS)

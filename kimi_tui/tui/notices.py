@@ -168,7 +168,7 @@ class Notices(Widget):
         self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """What stands above them may have to give way."""
+        """Post `Grown`: what stands above the notices may have to move."""
         self.post_message(self.Grown())
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -180,7 +180,7 @@ class Notices(Widget):
         return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:
-        """A third click selects what the second one did: Textual would select all that stands in the same pane."""
+        """Select at a third click what the second one did: Textual would select all that stands in the same pane."""
         if event.chain > 1:
             event.prevent_default()
             self.text_select_all()

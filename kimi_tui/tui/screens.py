@@ -61,7 +61,7 @@ class AnswersOnce(Screen[ScreenResultType]):
         return True
 
     def woken(self) -> None:
-        """The program was stopped and goes on: what was typed meanwhile answers nothing."""
+        """Called when the program goes on after it was stopped: what was typed meanwhile must answer nothing."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""

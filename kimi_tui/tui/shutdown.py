@@ -56,7 +56,7 @@ class Ending:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """The app leaves. The first call counts."""
+        """Start the timer after which the process ends at once. Only the first call counts."""
         if self._timer is None:
             self._timer = later(self.end_at_once)
 
@@ -120,7 +120,7 @@ class QuitKeys:
         self._timer: threading.Timer | None = None
 
     def pressed(self) -> None:
-        """One was read; called in the thread that does so."""
+        """Count a key that was read; called in the reading thread."""
         now = time.monotonic()
         is_second = now - self._pressed_at < TWICE_S
         self._pressed_at = now
@@ -129,7 +129,7 @@ class QuitKeys:
             self._timer = later(partial(self._look, self._n_pressed))
 
     def handled(self) -> None:
-        """The app has handled one; called on the event loop."""
+        """Count a key that the app has handled; called on the event loop."""
         self._n_handled += 1
 
     def _look(self, n_pressed: int) -> None:

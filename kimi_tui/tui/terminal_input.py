@@ -297,7 +297,7 @@ class GraphicsAnswerFilter:
         self._begun = ""
 
     def await_it(self, told: Callable[[Graphics], object]) -> None:
-        """The terminal is being asked; the answer is told to a function, in the thread that reads."""
+        """Expect the terminal's answer, and pass it to a function, in the thread that reads."""
         self._waits, self._told = True, told
 
     def stop_waiting(self) -> None:
@@ -490,7 +490,7 @@ class TerminalInput(LinuxDriver):
             self.write(_GRAPHICS_QUESTION)
 
     def expect_no_graphics(self) -> None:
-        """No answer came in time: nothing that is typed waits for it any more."""
+        """Stop expecting the answer to the graphics query, which did not come in time."""
         if self._graphics is not None:
             self._graphics.stop_waiting()
 

@@ -44,7 +44,7 @@ class Models:
         self._room = transcript.room
 
     def take(self, records: Sequence[EventRecord], report: Report) -> None:
-        """This happened next. What one of the three cannot take is reported, and the others take it."""
+        """Apply an event to the three models. What one of them cannot take is reported, and the others take it."""
         chat = self.chat
         changed: list[int] = []
 
@@ -87,7 +87,7 @@ class Views:
         self._untold: Models | None = None
 
     def fit(self, timeline_width: int) -> None:
-        """The timeline stands beside the chat in this width, or (0) floats over it."""
+        """Place the timeline beside the chat in this width, or (0) floating over it."""
         self.timeline.overlay = timeline_width == 0
         self.gauge.timeline_width = timeline_width
 

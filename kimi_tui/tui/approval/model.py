@@ -370,7 +370,7 @@ class Detail:
                 return
 
     def note_shown(self) -> None:
-        """What is shown now is on the screen."""
+        """Note that the rows in view have been on the screen."""
         if self._request.kind == "question":
             self._shown.update(range(self._top, self._top + self._window))
         if self._top <= self.n_read:
@@ -429,7 +429,7 @@ class Detail:
         return f"rows {self._top + 1} to {self._top + self._window} of {len(self._rows)}{so_far}"
 
     def toggle_whole(self) -> None:
-        """As many rows as the screen has room for, or a few again; nothing where that would be no more."""
+        """Switch between a few rows and as many as fit on the screen; do nothing where that would be no more."""
         if self.more_words:
             self._is_whole = not self._is_whole
             self._move(0)

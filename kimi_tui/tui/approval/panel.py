@@ -495,7 +495,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self.call_after_refresh(when_written, self, self._painted)
 
     def _painted(self) -> None:
-        """The half second counts from when the question could be seen; no key counts before."""
+        """Start the half second before which no key counts: the question can be seen now."""
         self._is_painted = True
         self.wait_anew()
 
@@ -515,18 +515,18 @@ class ApprovalPanel(Widget, can_focus=True):
         self.refresh()
 
     def on_blur(self) -> None:
-        """The keys are elsewhere for a while, if not in the field."""
+        """Note that the keys are elsewhere, if not in the panel's field."""
         self._has_been_left = self._writing is None
         self.refresh()
 
     def wait_anew(self) -> None:
-        """No answer counts before it was quiet again: what was pressed may have been meant for something else."""
+        """Restart the wait before an answer counts: what was pressed may have been meant for something else."""
         self._letters.drop()
         self._quiet.begin_anew(time.monotonic())
         self._await_quiet()
 
     def on_resize(self) -> None:
-        """The field wraps its text in another width, and more or fewer rows may be shown."""
+        """Lay out the panel for the new width; the field may wrap into more or fewer rows."""
         self.call_after_refresh(self._place_field)
         self.post_message(self.KeysChanged())
 
@@ -599,7 +599,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return True
 
     def _settled(self, choice: Choice | None, letter: str, at: float, _: int) -> None:
-        """A letter was pressed alone, at this time; it counts if it did then, and the question still has the keys."""
+        """Answer by a letter that was pressed alone at this time, if it counted then and the question still has the keys."""
         if not (self.has_focus and self.screen.is_current):
             return
         if not self._accepts(at):
@@ -614,7 +614,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self._decide(choice)
 
     def _point_at(self, row: int, at: float, _: int) -> None:
-        """A digit that is no answer itself was pressed alone, at this time: it chooses a row, and Enter answers."""
+        """Choose the row of a digit that was pressed alone at this time and is no answer itself; Enter answers."""
         if not (self.has_focus and self.screen.is_current):
             return
         if not self._accepts(at):
@@ -681,7 +681,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return not self._accepts(event.time) or event.time < self._placed_at
 
     def on_click(self, event: events.Click) -> None:
-        """A click on an answer gives it, under the same conditions as a key."""
+        """Give the answer that was clicked, under the same conditions as by a key."""
         act = self._clicks.get(event.y) if event.widget is self else None
         if act is not None:
             event.stop()
@@ -741,7 +741,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self.hint = NONE_CHECKED if roomy else NONE_CHECKED_SHORT
 
     def _decide_by_key(self, x: int) -> None:
-        """A click on a key of the row is that key."""
+        """Do what the clicked key of the key row does."""
         if (choice := key_at(self._choices, x)) is not None:
             self._decide(choice)
 
@@ -969,7 +969,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return max(least, min(most, self._field.wrapped_document.height))
 
     def _place_field(self) -> None:
-        """The field lies over the rows that are left free for it."""
+        """Place the field over the rows that are left free for it."""
         if self._writing is not None:
             self._field.styles.height = self._field_rows(self._writing)
             self._field.styles.margin = (0, 2, UNDER_FIELD + self._is_tall, 4)

@@ -136,7 +136,7 @@ class RowsPane(ScrollView, can_focus=False):
         return []
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 
@@ -215,7 +215,7 @@ class CompareSides(RowsPane):
         return self._selected[self.side]
 
     def on_resize(self) -> None:
-        """Other widths have other rows."""
+        """Lay out the rows for the new width."""
         if self._message_rows is None or self._message_rows.width != self.column_width():
             self.lay_out()
 
@@ -382,7 +382,7 @@ class CompareFiles(RowsPane):
         return FileTable(self._files, found.world_line, found.fork, width, glyphs)
 
     def on_resize(self) -> None:
-        """Other widths have other rows."""
+        """Lay out the rows for the new width."""
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -592,7 +592,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._footer.hints = tuple(roomiest(wordings, room))
 
     async def on_key(self, event: events.Key) -> None:
-        """A letter waits whether it begins prose."""
+        """Hold a letter back until it is known whether it begins prose."""
         if await self._letters.takes(event):
             event.stop()
 
@@ -638,7 +638,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         (self._files if self._files.focused_here else self._sides).toggle()
 
     def on_rows_pane_clicked(self, event: RowsPane.Clicked) -> None:
-        """The side or file that was clicked gets the keys."""
+        """Focus the side or the file list that was clicked."""
         self._files.focused_here = event.rows is self._files
         if event.rows is self._files:
             self._files.choose_at(event.row)

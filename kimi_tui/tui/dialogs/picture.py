@@ -114,7 +114,7 @@ class PictureView(Widget):
         self._drawing = Drawing()
 
     def on_resize(self) -> None:
-        """It has another place."""
+        """Draw the image for the new size."""
         self.take_away()
         self.run_worker(reported(self, self._draw), group="picture", exclusive=True)
 
@@ -187,7 +187,7 @@ class PictureScreen(AnswersOnce[None]):
         yield footer
 
     def on_resize(self) -> None:
-        """Of the heading the name gives way to the facts."""
+        """Fit the heading to the width: the name is cut before the facts."""
         facts = self._facts
         kind = facts.media_type.rpartition("/")[2].upper()
         more = (
@@ -214,6 +214,6 @@ class PictureScreen(AnswersOnce[None]):
         self._view.take_away()
 
     def on_click(self, event: events.Click) -> None:
-        """A click leads back as it led here."""
+        """Close the screen."""
         event.stop()
         self.dismiss(None)

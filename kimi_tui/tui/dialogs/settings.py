@@ -179,7 +179,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         return found[-1] if found else ""
 
     def _show(self) -> None:
-        """What is known of the chosen setting."""
+        """Show the details of the chosen setting."""
         setting = self._chosen
         meaning = setting.meaning or f"{meaning_of(setting.action, self._commands)}."
         default = _shown(setting, default_of(setting))

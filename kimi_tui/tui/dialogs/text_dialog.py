@@ -168,7 +168,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._shown_at = time.monotonic()
 
     def woken(self) -> None:
-        """What was typed while the program was stopped was meant for something else."""
+        """Discard what was typed while the program was stopped."""
         if self._shown_at is not None:
             self._shown()
 
@@ -185,7 +185,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             self._is_doubtful = self.area.text != self._question.text
 
     def on_resize(self) -> None:
-        """Other keys have room."""
+        """Show the keys for which there is room."""
         self.set_class(app_of(self).size.height < SHORT_BELOW, "-short")
         self._show_keys()
 

@@ -320,7 +320,7 @@ async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
 
 
 async def _import_discovery() -> None:
-    """In a thread: it takes half a second that no key should wait for."""
+    """Import `llm.models` in a thread: it takes half a second that no key should wait for."""
     await asyncio.to_thread(import_module, "kimi_tui.llm.models")
 
 

@@ -138,7 +138,7 @@ class StartOptions(Widget, can_focus=True):
         event.stop()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a way begins it."""
+        """Choose the option that was clicked."""
         index, row = divmod(event.y, 3)
         if row < 2 and index < len(self._ways):
             self._chosen = index

@@ -247,7 +247,7 @@ class Conversation:
         self._bench.screen.post_message(message)
 
     def _prompt_changed(self) -> None:
-        """What is offered in the prompt, or said over it, may be other by now."""
+        """Update the completions and the hint over the prompt."""
         self._bench.prompt.area.post_message(PromptArea.OffersChanged())
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
@@ -554,7 +554,7 @@ class Conversation:
         self._keep_waiting()
 
     def _keep_waiting(self) -> None:
-        """A program that is ended loses nothing of what waits."""
+        """Store the messages that wait, for a program that is killed."""
         if self.drafts is not None:
             self.drafts.waiting = self.waiting
             self._bench.start(self.drafts.keep_follow_ups())
@@ -646,7 +646,7 @@ class Conversation:
         return "It holds in this folder from now on."
 
     def _keep_thinking(self, word: str) -> None:
-        """A session that is begun from this one thinks likewise."""
+        """Set the launch so that a session begun from this one has the same thinking setting."""
         choice = self.launch.choice
         if isinstance(choice, Choice):
             changed = choice._replace(thinking=word)
@@ -836,7 +836,7 @@ class Conversation:
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
     async def _deliver(self, *, said_all: bool) -> None:
-        """What was queued too late for the turn is said now; after a stop or an error it is left to the user."""
+        """Send what was queued too late for the turn; after a stop or an error it is left to the user."""
         await self._turn_ended()
         texts: list[str] = []
         while (text := self._take_back_steer()) is not None:
@@ -854,7 +854,7 @@ class Conversation:
             self._tell_screen(self.FollowUpDue(text))
 
     def _caught_up(self) -> None:
-        """The history is shown; what comes now happens now."""
+        """Note that the history is shown: what comes now happens now."""
         from kimi_tui.own_process import give_back
         from kimi_tui.tui.state import settled
 
@@ -877,7 +877,7 @@ class Conversation:
         self.say("\n\n".join(queued.text for queued in early))
 
     def give_back_early(self) -> None:
-        """What waited for the session stands in the prompt again."""
+        """Put what waited for the session back into the prompt."""
         early, self._early = self._early, []
         self._show_waiting((), early)
         if early:

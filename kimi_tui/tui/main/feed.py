@@ -123,7 +123,7 @@ class Feed:
             self._schedule(0.0)
 
     def _catch_up(self, until: float) -> None:
-        """What remains to be done before the history is through; where that fails, it is through all the same."""
+        """Finish showing the history; where that fails, it counts as shown all the same."""
         try:
             self._settling = self._settling or self._settle()
             if go_on(self._settling, until):

@@ -125,7 +125,7 @@ class Keystrokes:
         self._bench.on_view.act_on_cursor(action)
 
     def _tell_no_key(self, letter: str) -> None:
-        """A letter was typed there alone that does nothing."""
+        """Tell the user that a letter typed alone does nothing there."""
         key = key_of("help", self._bench.keys)
         self._bench.tell(
             f"{letter} is no key here.",

@@ -225,7 +225,7 @@ class Workbench:
             self._of_line = None
 
     def line_changed(self) -> None:
-        """An operation has changed what is live, or its files."""
+        """Close a question about the live line: an operation changed that line or its files."""
         self.n_changes += 1
         question = self._of_line
         if question is not None and question.is_current:

@@ -223,7 +223,7 @@ class WorldLineViewer:
         self._focus()
 
     def hear(self, records: Sequence[EventRecord]) -> None:
-        """Something happened on the live line meanwhile."""
+        """Take in events of the live line while another line is shown."""
         if self._reading is not None and self._news is not None:
             from kimi_tui.projection.world_lines import news_after
 
@@ -310,7 +310,7 @@ class WorldLineViewer:
         self.foresee(prospect)
 
     def look_away(self) -> None:
-        """No row is looked at on the timeline any more, where that has not the keys."""
+        """Show no prospect of a rewind any more, unless the timeline has the keys."""
         if self._looked is not None and not self._bench.timeline_pane.has_keys:
             self._bench.views.timeline.look_away()
 

@@ -506,7 +506,7 @@ class PreviewState:
         self.refresh()
 
     def refresh(self) -> None:
-        """The choices as they are after files were chosen."""
+        """Compute the choices again after files were chosen."""
         if self.files is None or not self.files.n_restorable:
             return
         if self.files.files.goes_along:

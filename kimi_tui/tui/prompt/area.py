@@ -272,7 +272,7 @@ class PromptArea(TextArea):
             self.refresh(Region(0, 0, self.size.width, 1))
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the computed styles: called by Textual when the colours may have changed."""
         super().notify_style_update()
         self._styled = None
 
@@ -315,7 +315,7 @@ class PromptArea(TextArea):
         self.refresh()
 
     def on_resize(self) -> None:
-        """In another width the text breaks elsewhere; Textual draws it anew only where that makes more rows or fewer."""
+        """Wrap the text for the new width; Textual does so only where that makes more rows or fewer."""
         if self.text:
             self.refresh()
 
@@ -734,7 +734,7 @@ class PromptArea(TextArea):
         self._killed_where = (self.text, self.selection.end)
 
     def action_earlier(self) -> None:
-        """The line above, or from the first one what was sent before."""
+        """Move the cursor a line up; from the first line, show the message that was sent before."""
         if self._choose(-1):
             return
         if self.cursor_location[0] > 0 or self._is_wrapped_above():
@@ -745,7 +745,7 @@ class PromptArea(TextArea):
             self.recall()
 
     def action_later(self) -> None:
-        """The line below, or from the last one what was sent after."""
+        """Move the cursor a line down; from the last line, show the message that was sent after."""
         if self._choose(1):
             return
         past = self.past

@@ -46,7 +46,7 @@ class ReplayFiles(Widget):
     files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
 
     def watch_files(self, files: tuple[ChangedFile, ...]) -> None:
-        """An empty list takes no room."""
+        """Hide the list while it is empty."""
         self.display = bool(files)
 
     def render(self) -> Content:

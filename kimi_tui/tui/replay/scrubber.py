@@ -219,7 +219,7 @@ class Scrubber(Widget, can_focus=True):
         self.refresh()
 
     def moved(self, checkpoint: int | None) -> None:
-        """The clock stands elsewhere, at this checkpoint (None: before the first)."""
+        """Show where the clock stands now, at this checkpoint (None: before the first)."""
         self._checkpoint, self._aim = checkpoint, None
         self.refresh()
 
@@ -230,12 +230,12 @@ class Scrubber(Widget, can_focus=True):
         self.post_message(self.PlayToggled())
 
     def action_step(self, steps: int) -> None:
-        """One step back or on."""
+        """Move the playhead a step back or on."""
         if self._recording is not None and self._clock is not None:
             self._seek(self._recording.step(self._from(self._clock), steps))
 
     def action_turn(self, steps: int) -> None:
-        """To the turn before or after."""
+        """Move the playhead to the turn before or after."""
         if self._recording is not None and self._clock is not None:
             self._seek(self._recording.turn(self._from(self._clock), steps))
 
@@ -265,7 +265,7 @@ class Scrubber(Widget, can_focus=True):
             self._drag(event)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The playhead goes with the pointer."""
+        """Move the playhead to the pointer while it is dragged."""
         if self._dragging:
             self._drag(event)
 
@@ -289,7 +289,7 @@ class Scrubber(Widget, can_focus=True):
     # Drawing
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 

@@ -181,7 +181,7 @@ class Timeline(ScrollView, can_focus=True):
         self._settling: Worker[None] | None = None
 
     def on_mount(self) -> None:
-        """The scrollbar is as thin as everywhere."""
+        """Use the thin scrollbar."""
         use_thin_scrollbar(self, glyphs_of(self))
 
     def on_unmount(self) -> None:
@@ -370,7 +370,7 @@ class Timeline(ScrollView, can_focus=True):
         self.on_resize()
 
     def on_resize(self) -> None:
-        """Other sizes have other columns and areas. What was looked at stays, as far as there is room for it."""
+        """Lay out columns and areas for the new size. What was in view stays, as far as there is room for it."""
         self._kept_size = None
         self._view.clear()
         self._fit()
@@ -393,7 +393,7 @@ class Timeline(ScrollView, can_focus=True):
     # --- drawing
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
         self._view.clear()
@@ -422,7 +422,7 @@ class Timeline(ScrollView, can_focus=True):
         return self._view.selected
 
     def on_focus(self) -> None:
-        """The keys need something that is selected."""
+        """Select a row where none is selected: the keys need one."""
         self._measure()
         if self._view.selected is None:
             self.action_move(0)
@@ -430,7 +430,7 @@ class Timeline(ScrollView, can_focus=True):
         self.refresh()
 
     def on_blur(self) -> None:
-        """The selected row loses the accent."""
+        """Take the accent from the selected row."""
         self._view.shows_keys = False
         self.look_away()
 
@@ -557,7 +557,7 @@ class Timeline(ScrollView, can_focus=True):
                 self._show_unfolded(row)
 
     def _show_unfolded(self, row: TimelineRow) -> None:
-        """The steps of a compacted line stand below its name: bring the first of them into view."""
+        """Scroll to the first step of a compacted line: its steps stand below its name."""
         view = self._view
         position = view.selected_position()
         if row.kind != "base" or position is None:
@@ -705,13 +705,13 @@ class Timeline(ScrollView, can_focus=True):
         event.prevent_default()
 
     def on_paste(self, event: events.Paste) -> None:
-        """What is pasted while a filter is typed belongs to it."""
+        """Append a paste to the filter while one is typed."""
         if self._view.filtering:
             event.stop()
             self._set_filter(self.model.rows.typed + one_line(event.text)[:FILTER_CHARS])
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a row opens it, on the curve selects there, on a turn's mark folds the turn."""
+        """Open the row that was clicked; on the curve select there, on a turn's mark fold the turn."""
         self.skip_motion()
         self._measure()
         view = self._view
@@ -753,12 +753,12 @@ class Timeline(ScrollView, can_focus=True):
         self._look()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The row under the pointer has a band."""
+        """Highlight the row under the pointer."""
         position = self._view.position_at(event.y)
         self._hover(self._view.listing.key(position) if position is not None else None)
 
     def on_leave(self) -> None:
-        """No row is under the pointer."""
+        """Highlight no row: the pointer left the timeline."""
         self._hover(None)
 
     def _hover(self, key: Key | None) -> None:

@@ -135,7 +135,7 @@ class References:
         self.added: list[str] = []
 
     def watch(self, *, keep: bool) -> None:
-        """A piece begins; unless they are kept, its definitions hold for it alone."""
+        """Begin a piece; unless they are kept, its definitions hold for it alone."""
         self._passing = None if keep else {}
         self.missed = set()
         self.added = []

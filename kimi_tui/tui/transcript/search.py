@@ -490,7 +490,7 @@ class Search:
         self._scan(TYPING_S, goes=True)
 
     def content_changed(self, blocks: Sequence[Block], flow: Flow) -> None:
-        """What is searched is not what it was, but this."""
+        """Search the blocks again: their content changed."""
         self._blocks, self._flow = blocks, flow
         self._scan_again()
 

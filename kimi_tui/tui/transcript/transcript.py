@@ -468,7 +468,7 @@ class Transcript(ScrollView, can_focus=True):
         self._model = self._viewport = self._selection = self._search = self._copying = None
 
     def on_resize(self) -> None:
-        """Another size: all rows anew where the width changed, with the same text at the top."""
+        """Lay out for the new size: all rows again where the width changed, with the same text at the top."""
         self.finish_motion()
         viewport = self._viewport
         chosen_row = self._chosen_row() if self._is_left else None
@@ -627,7 +627,7 @@ class Transcript(ScrollView, can_focus=True):
         return viewport
 
     def _mark_changed(self, first: int) -> None:
-        """The next frame draws the blocks from this one on anew."""
+        """Have the next frame draw the blocks from this one on."""
         known = self._changed_from
         self._changed_from = first if known is None else min(known, first)
 
@@ -651,7 +651,7 @@ class Transcript(ScrollView, can_focus=True):
         self._draw()
 
     def uncovered(self) -> None:
-        """No dialog stands before it any more: what was told meanwhile is drawn."""
+        """Draw what came while a dialog covered the transcript."""
         if self._changed_from is not None:
             self._draw()
 
@@ -1050,21 +1050,21 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh(Region(0, row - top, self.outer_size.width, height - (row - top)))
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
         if self.flow is not None:
             self.flow.repaint()
 
     def on_blur(self) -> None:
-        """The chosen row loses the accent, and keys go elsewhere."""
+        """Take the accent from the chosen row: the keys go elsewhere."""
         self.end_copying()
         self.refresh_rows()
 
     # --- scrolling
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The user scrolled: follow the end only from the end."""
+        """Follow the end again only if the user scrolled to it."""
         super().watch_scroll_y(old_value, new_value)
         if self._placing or self._viewport is None:
             return
@@ -1594,7 +1594,7 @@ class Transcript(ScrollView, can_focus=True):
         return hit_at(line, x) if line is not BLANK else ""
 
     def hover(self, row: int | None) -> None:
-        """The pointer is over a row that a click would act on (None: over none)."""
+        """Highlight a row that a click would act on (None: no row)."""
         if row == self._hovered:
             return
         for changed in (self._hovered, row):
@@ -1603,7 +1603,7 @@ class Transcript(ScrollView, can_focus=True):
         self._hovered = row
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A selection of text may begin: of characters, with a second click of words, with a third of lines."""
+        """Begin a selection: of characters, at a second click of words, at a third of lines."""
         flow, selection = self.flow, self._selection
         if event.button != 1 or flow is None or selection is None or not flow.views:
             return
@@ -1638,7 +1638,7 @@ class Transcript(ScrollView, can_focus=True):
         self.hover(self.top + event.y if self.hit(event.x, event.y) else None)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """The selection is complete."""
+        """Complete the selection."""
         pressed = self._pressed
         if pressed is None or not pressed.held:
             return
@@ -1654,7 +1654,7 @@ class Transcript(ScrollView, can_focus=True):
         self.release_mouse()
 
     def on_mouse_release(self) -> None:
-        """Something else took the pointer."""
+        """Stop selecting: something else captured the pointer."""
         self._end_drag()
 
     def _end_drag(self) -> None:
@@ -1707,7 +1707,7 @@ class Transcript(ScrollView, can_focus=True):
             self._drag(*self._pointer)
 
     def on_leave(self) -> None:
-        """Nothing is under the pointer."""
+        """Highlight no row: the pointer left the transcript."""
         self.hover(None)
 
     def on_click(self, event: events.Click) -> None:

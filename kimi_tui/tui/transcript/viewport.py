@@ -251,13 +251,13 @@ class Flow:
         self._known = max(self._known, upto)
 
     def _forget_starts(self, index: int) -> None:
-        """A view has another height: those behind it start elsewhere."""
+        """Forget where the views behind one start, whose height changed."""
         self._known = min(self._known, index)
 
     # Changes
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
-        """The blocks from `first` on may have changed, come or gone."""
+        """Update the views from block `first` on, which may have changed, come or gone."""
         self._unfinished.clear()
         first = max(0, min(first, len(self.views)))
         # Of the cards of a step with thousands of calls one changes at a time.
@@ -301,7 +301,7 @@ class Flow:
                 self._regap(index)
 
     def resize(self, room: LayoutRoom) -> None:
-        """Another width: every row is made anew when it is needed, those with marks at once."""
+        """Set another width: rows are laid out again when they are needed, those with kept positions at once."""
         self.room = room
         old = {
             index: self.views[index].marked or self.views[index].lines
@@ -320,7 +320,7 @@ class Flow:
             self.lay_out(index, lines)
 
     def repaint(self) -> None:
-        """Other colours: rows stay, their strips go."""
+        """Forget the strips, but not the rows: the colours changed."""
         for view in self.views:
             if view.laid:
                 view.strips = [None] * len(view.lines)
@@ -557,7 +557,7 @@ class Flow:
         return first
 
     def _set_cursor(self, view: View) -> None:
-        """The text cursor stands behind the newest character."""
+        """Place the text cursor behind the newest character."""
         if not view.lines:
             view.lines.append(Line((Span("    "),)))
         last = view.lines[-1]
@@ -666,7 +666,7 @@ class Viewport:
     # Changes of what is shown
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
-        """The blocks from `first` on may have changed, come or gone; `settle` is wanted next."""
+        """Update the blocks from `first` on, which may have changed, come or gone; call `settle` next."""
         flow = self.flow
         if self.follows:
             flow.update(blocks, first)
@@ -717,7 +717,7 @@ class Viewport:
         flow.evict(top, top + self.height)
 
     def resize(self, room: LayoutRoom) -> None:
-        """Another size: all rows anew where the width changed, with the same text at the top."""
+        """Set another size: all rows are laid out again where the width changed, with the same text at the top."""
         before = self.flow.height
         if room != self.flow.room:
             self.flow.resize(room)
@@ -726,7 +726,7 @@ class Viewport:
         self._known_height += self.flow.height - before
 
     def toggled(self, blocks: Sequence[Block], index: int) -> None:
-        """A block was folded or unfolded: its first row stays where it is, or comes into view with `settle`."""
+        """Note that a block was folded or unfolded: its first row stays in place, or comes into view with `settle`."""
         flow = self.flow
         view = flow.views[index]
         before = flow.height
@@ -744,7 +744,7 @@ class Viewport:
     # Scrolling
 
     def scrolled(self, old: int, *, at_end: bool) -> None:
-        """The user has scrolled from another top: the end is followed only from the end."""
+        """Note that the user scrolled from another top: the end is followed only from the end."""
         flow, new = self.flow, self.top
         if self.follows and not at_end:
             self._known_height = flow.height
@@ -782,11 +782,11 @@ class Viewport:
             self._keep_top()
 
     def leave(self) -> None:
-        """The flow is no longer shown here: nothing of it is kept in place."""
+        """Stop keeping text in place: the flow is no longer shown here."""
         self._keep(None)
 
     def stay(self) -> None:
-        """What is at the top now is what is read; the end is followed where it is on view."""
+        """Keep what is at the top now in place; the end is followed where it is in view."""
         self.follows = self.top >= self.last_top
         self._keep_top()
 
@@ -810,7 +810,7 @@ class Viewport:
             flow.positions.append(mark)
 
     def _keep_top(self) -> None:
-        """What is at the top now is what is read; nothing while the end is followed."""
+        """Keep what is at the top now in place; do nothing while the end is followed."""
         self._keep(None if self.follows else self.flow.position_at(self.top))
 
     def _visible_blocks(self) -> list[tuple[int, int]]:

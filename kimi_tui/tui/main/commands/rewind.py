@@ -226,7 +226,7 @@ def _has_files(preview: RewindPreview) -> bool:
 
 
 async def offer_files(main: MainParts) -> None:
-    """Where a conversation begins whose files are not what they were at its end, ask whether they come back."""
+    """Ask whether files are to be restored, where a conversation begins whose files differ from those at its end."""
     from dataclasses import replace
 
     from kimi_tui.soul.rewind_values import END, Target
