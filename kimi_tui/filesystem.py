@@ -286,7 +286,7 @@ class Storage:
         return open_regular(path, flags)
 
     def close(self, fd: int) -> None:
-        """Close; a failure is a failed sync, and the descriptor is gone all the same."""
+        """Close a descriptor; a failure counts as a failed sync, and the descriptor is closed all the same."""
         os.close(fd)
 
     def write(self, fd: int, data: bytes | memoryview) -> int:

@@ -141,7 +141,7 @@ class Message(_Stored):
 
     @property
     def attached(self) -> tuple[str, ...]:
-        """What is attached to the user's words, as the user is told of it."""
+        """The attachments of the message, as the user is shown them."""
         return tuple(
             part.attached for part in self.parts if isinstance(part, TextPart) and part.attached
         )

@@ -693,7 +693,7 @@ class Arrivals:
         self._has_waited = True
 
     async def take(self) -> bytes | None:
-        """What came since the last time, once there is any; None at the end. Raises what the source raised."""
+        """The bytes that arrived since the last call, once there are any; None at the end. Raises what the source raised."""
         await self._came.wait()
         self._taken.set()
         data = b"".join(self._pieces)
@@ -785,7 +785,7 @@ class AnswerReader:
         self._decoder = ChunkDecoder(context)
 
     async def items(self) -> AsyncGenerator[StreamItem]:
-        """The items of the answer, neighbouring pieces of what came together joined; then usage and the end.
+        """The items of the answer, with neighbouring pieces of text joined; then usage and the end.
 
         Raises:
             LLMError: the answer is none, or broke.

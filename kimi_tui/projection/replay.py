@@ -293,7 +293,7 @@ class Replay:
                 return end.value
 
     def slices(self, position: int) -> Generator[None, None, ReplayState]:
-        """Makes the same, and stops after every piece of the work, so that keys and frames need not wait for all of it."""
+        """As the constructor, but as a generator that yields after each piece of work, so that keys and frames need not wait."""
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
         keyframe = self._keyframes[index]

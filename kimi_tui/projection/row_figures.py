@@ -68,7 +68,7 @@ class RowFigures:
         self._estimated = True
 
     def get(self, uid: str) -> Figure | None:
-        """The figure of a checkpoint; None where no event told of it."""
+        """The figure of a checkpoint; None where no event had one."""
         return self._known.get(uid)
 
     def left_by(self, uid: str) -> Figure | None:

@@ -634,7 +634,7 @@ class TimelineModel:
         )
 
     def arrange(self, kept: Arrangement) -> None:
-        """Fold, unfold and filter as it was done elsewhere, as far as the same is here."""
+        """Apply an `Arrangement` of another timeline, as far as its lines and turns exist here."""
         for n, is_whole in kept.unfolded:
             if n in self.tree.lines:
                 self.tree.lines[n].is_open = True
@@ -663,7 +663,7 @@ class TimelineModel:
         self.revision += 1
 
     def toggle(self, row: TimelineRow) -> Key | None:
-        """Fold or unfold what this row stands for; returns the key of the row that should be selected then."""
+        """Fold or unfold the line or turn of a row; returns the key of the row to select then."""
         self.revision += 1
         if row.line is not None:
             line = row.line
@@ -686,7 +686,7 @@ class TimelineModel:
         return heading.row_key
 
     def reveal(self, checkpoint: Checkpoint) -> Key | None:
-        """Unfold the compacted line as far as this checkpoint needs it; returns the key of the row that stands for it."""
+        """Unfold the compacted line as far as a checkpoint needs it; returns the key of the row of that checkpoint."""
         live = self.tree.live
         base = self.tree.base(live[0]) if live else None
         if base is None:

@@ -153,7 +153,7 @@ class Checkpoint:
         self.touch()
 
     def take_over(self, old: Checkpoint) -> None:
-        """Be what `old` was, under another number: what happened there is the same."""
+        """Take over everything of `old`, which gets another number: what happened there is the same."""
         self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
         self.calls, self.files, self.state = old.calls, old.files, old.state
         self.from_line, self.from_id, self.folded = old.from_line, old.from_id, old.folded
@@ -167,7 +167,7 @@ class Checkpoint:
         self.pinned = old.pinned or self.pinned
 
     def keep_said(self, said: Sequence[str], n_carried: int) -> None:
-        """Of what the user said there only this was kept, so much of it before the D-Mail; a turn begins with its first."""
+        """Keep only these messages of the user, `n_carried` of them before the D-Mail; a turn begins with its first."""
         self.said, self.n_carried = (), n_carried
         self.say(said[self.is_heading :])
 

@@ -88,7 +88,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Reverts:
-    """The blocks of the live line and of the lines that were left, so that reverts, undo and jumps can exchange them."""
+    """The blocks of the live line and of the lines that were left, exchanged by reverts, jumps, undo and redo."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
@@ -178,7 +178,7 @@ class Reverts:
         return CarriedOver((*carried.blocks, *words), carried.messages + len(words), carried.folded)
 
     def dmail_named(self, event: CheckpointCreated) -> Change:
-        """The checkpoint of a D-Mail was made: it stands there, and what was carried over with it."""
+        """Place the D-Mail's card, and what was carried over with it, at its checkpoint, which was made now."""
         blocks, first = self._list, None
         for index in range(blocks.end - 1, blocks.base - 1, -1):
             block = blocks.blocks[index]
@@ -220,7 +220,7 @@ class Reverts:
         return True
 
     def compaction_point(self, event: CheckpointCreated) -> Change:
-        """The summary's checkpoint was made: its card stands there, whatever is told before the end."""
+        """Place the summary's card at its checkpoint, which was made now, whatever is published before the end."""
         blocks = self._list
         self._summary = SummaryPoint(event.id, event.uid, event.was)
         if event.was:
@@ -233,7 +233,7 @@ class Reverts:
         return blocks.append(blocks.new(CompactionBlock, 0.0))
 
     def compacted(self, event: CompactionEnd, at: float) -> Change:
-        """The summary stands in the place of what it stands for; what was kept stands behind it."""
+        """Put the summary's card in the place of the blocks it replaces, with what was kept behind it."""
         blocks, base = self._list, self._list.base
         change = NOTHING
         card = self._running()
@@ -286,7 +286,7 @@ class Reverts:
         return None
 
     def switched(self, event: LineChanged, at: float) -> Change:
-        """Another line is live: its blocks come back, or must be told anew where they are not known."""
+        """Exchange the live line: show the blocks of the new one, or ask for a rebuild where they are not known."""
         edit = self._lines.apply(event, at)
         if edit is None:
             is_of_files = event.op in ("undo", "redo") and not (event.to_line or event.from_line)
@@ -430,7 +430,7 @@ class SummaryPoint:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it stands for everything but what is kept."""
+        """Whether the summary replaces everything but what is kept."""
         return not (self.checkpoint or self.was)
 
 
@@ -993,7 +993,7 @@ class StepTokens:
         self._sent: set[int] = set()
 
     def begin(self, checkpoint: int, tokens: int, *, is_step: bool) -> tuple[int, int, bool] | None:
-        """A checkpoint was made with so many tokens before it; may tell what the step before it cost, as an estimate.
+        """Begin a step at a checkpoint with so many tokens before it; may return what the step before it cost, as an estimate.
 
         Only a step is followed by a model call: figures that come after another checkpoint are those of the last one.
         """

@@ -66,8 +66,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreReport:
-    """What opening a session found. `skipped` are lines that are still in the file; `n_skipped` counts all of them.
+class OpeningReport:
+    """What opening a session found. `skipped` are lines that could not be read and are still in the file; `n_skipped` counts them.
 
     `torn_bytes` is the size of a last record that was cut off in the middle, `remarks` are sentences for the user.
     """
@@ -250,7 +250,7 @@ class Context:
 
     @property
     def token_count(self) -> int:
-        """Tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
+        """The tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
         published = self.published_tokens(None)
         if published is not None:
             return published
@@ -318,7 +318,7 @@ class Context:
         return await self._run_to_completion(self._sync())
 
     async def aclose(self) -> None:
-        """Save what there is and let go of the files. Look at `trouble` afterwards."""
+        """Save everything unsaved and close the files. Read `trouble` afterwards."""
         while self._running:
             await asyncio.wait(self._running)
         await self.sync()
@@ -329,7 +329,7 @@ class Context:
 
     # -- how it grows ----------------------------------------------------------------------------------
 
-    async def restore(self) -> RestoreReport:
+    async def restore(self) -> OpeningReport:
         """Read what is on the disk. Never raises on content.
 
         Raises:
@@ -344,7 +344,7 @@ class Context:
         self._notify()
         self._tokens = TokenEstimate()
         index = self.index
-        return RestoreReport(
+        return OpeningReport(
             skipped=tuple(index.skipped),
             n_skipped=index.n_skipped,
             torn_bytes=len(index.torn),

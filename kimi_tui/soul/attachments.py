@@ -228,7 +228,7 @@ class Attachments:
 
 
 def readings(found: re.Match[str]) -> Iterator[Mention]:
-    """What a mention may mean, the likeliest first: a sentence goes on behind a name, and a name may end like lines."""
+    """The possible meanings of a mention, likeliest first: text may follow the name, and a name may end like a line range."""
     quoted, lines, plain = found.groups()
     if quoted is not None:
         yield _with_lines(re.sub(r"\\(.)", r"\1", quoted), _LINES.match(lines or ""))

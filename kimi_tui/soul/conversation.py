@@ -151,7 +151,7 @@ class Conversation:
 
     @property
     def toolset(self) -> Toolset:
-        """What the model is told of, and what runs when it calls it."""
+        """The tools that the model may call, and that run when it does."""
         return self.all_tools if self.uses_tools else _NO_TOOLS
 
     @property

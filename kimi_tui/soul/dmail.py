@@ -212,7 +212,7 @@ class DMailDelivery:
     async def preview(
         self, checkpoint_id: int, text: str, author: Author = "agent"
     ) -> RewindPreview:
-        """What a D-Mail with this text would do: what stands there then is counted, and nothing changes.
+        """What a D-Mail with this text would do, with estimated tokens; changes nothing.
 
         Raises:
             KeyError: there is no such checkpoint.

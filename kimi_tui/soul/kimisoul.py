@@ -306,7 +306,7 @@ class KimiSoul:
     async def run(
         self, text: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
     ) -> None:
-        """Run one turn: from the user's words until the agent stops. Without words it goes on from where it stands.
+        """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
         Args:
             text: what the user says; files and images that it names with `@` are read and go with it.
@@ -332,7 +332,7 @@ class KimiSoul:
         await self._run_alone(self._turn(""), stoppable=True)
 
     async def run_command(self, command: str, *, told: bool = True) -> None:
-        """Run a shell command of the user's own, as a turn without the agent; with `told` the model is told of it.
+        """Run a shell command of the user, as a turn without the agent; with `told` its output goes into the context.
 
         Raises:
             SoulBusy: something runs.
@@ -356,7 +356,7 @@ class KimiSoul:
         return self._steering.withdraw(steer_id)
 
     async def image(self, facts: ImageBlock) -> Image | None:
-        """The image that an event tells of; None where it is not stored here. At any time."""
+        """The image of an `ImageBlock`; None where it is not stored here. May be called at any time."""
         reference = reference_of(facts.sha256, facts.media_type)
         found = await asyncio.to_thread(self._session.images.get, reference)
         if found is None:
@@ -408,7 +408,7 @@ class KimiSoul:
         return self._jobs.all
 
     async def stop_job(self, job_id: int) -> None:
-        """End a command in the background; the model is told with the next message.
+        """Stop a background command; the model learns of it with the next message.
 
         Raises:
             KeyError: there is none of that number.

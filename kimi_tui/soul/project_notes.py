@@ -106,7 +106,7 @@ def notes_below(
 
 
 def left_out_words(notes: Collection[Notes]) -> str:
-    """What the user is told of the keys that were left out of these; empty where there were none."""
+    """The notice for the user about keys that were left out of these notes; empty where there were none."""
     named = [one for one in notes if LEFT_OUT in one.text]
     if not named:
         return ""

@@ -158,7 +158,7 @@ def checkpoint_created(
     said: tuple[str, ...] = (),
     carried: int = 0,
 ) -> CheckpointCreated:
-    """The event that tells of a checkpoint; `figure` is of what precedes it, and what follows as in `CheckpointCreated`."""
+    """The `CheckpointCreated` of a checkpoint; `figure` is of what precedes it, the other arguments as in that event."""
     return CheckpointCreated(
         point.id,
         point.uid,

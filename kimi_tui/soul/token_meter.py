@@ -156,7 +156,7 @@ class TokenMeter:
 
     @property
     def used(self) -> int:
-        """Tokens of the context: the newest figure, and an estimate of what came after it."""
+        """The tokens of the context: the newest figure, and an estimate of what came after it."""
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
@@ -261,7 +261,7 @@ class WorldLineTokens:
         self._first: tuple[int, int] | None = None
 
     def before(self, offset: int) -> Figure:
-        """What precedes a place: the last figure before it, and an estimate of what came after that."""
+        """The tokens before a place: the last figure before it, and an estimate of what came after that."""
         usage = self._index.usage_before(offset)
         if usage is None:
             return self._before_any(offset)

@@ -457,7 +457,7 @@ class LiveOutput:
 
 
 async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) -> Literal["done"]:
-    """Run a command of the user's own to its end: its card goes on the wire, its output into the context.
+    """Run a shell command of the user to its end: its card goes on the wire, its output into the context.
 
     It stands in the context as what the user said, behind a checkpoint of its own, and what came of it as a reminder behind
     that. So a rewind to it brings the files back that it changed, and puts it into the prompt again.

@@ -371,7 +371,7 @@ def _side(side: SideChange) -> FileSide:
 
 
 def as_markdown(messages: Iterable[Message]) -> str:
-    """The messages, oldest first; what the program told the model is left out. Reads them all: call it in a thread."""
+    """The messages as Markdown, oldest first, without the reminders to the model. Reads all: call it in a thread."""
     parts: list[str] = []
     calls: list[ToolCall] = []
     # Behind the last message one without words: calls that still run, or were killed, have no result.

@@ -189,7 +189,7 @@ class Jobs:
         return ended
 
     async def stop(self, job: Job) -> None:
-        """End a job with everything it started; returns when it has ended, or shortly after it was told to."""
+        """Stop a job with everything it started; returns when it has ended, or shortly after the signal."""
         job.task.cancel()
         await asyncio.wait([job.task])
 

@@ -99,7 +99,7 @@ class LiveText:
             self._skipped += over
 
     def take(self, *, final: bool = False) -> str:
-        """What there is to show now; a character cut in the middle waits for its rest unless this is the end."""
+        """The text to show now; a character cut in the middle waits for its rest unless this is the end."""
         data = bytes(self.waiting)
         self.waiting.clear()
         note = ""

@@ -39,12 +39,12 @@ from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
     Attention,
-    amount,
     asks_tmux,
     fitting,
     hand_to_desktop,
     has_desktop,
     hindrance,
+    text_amount,
     through_tmux,
     tmux_option,
 )
@@ -421,7 +421,7 @@ class KimiApp(App[None], inherit_bindings=False):
             # For the terminal behind it, where tmux hands things on but keeps no clipboard.
             data = base64.b64encode(taken.encode("utf-8", "replace")).decode()
             self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
-        words = words or f"Copied {amount(text)}."
+        words = words or f"Copied {text_amount(text)}."
         if has_desktop(os.environ):
             work = partial(self._copy_on_desktop, text, taken, words)
             self.run_worker(reported(self, work), name="copy on the desktop")
@@ -453,7 +453,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._hindrance = hindrance(os.environ, option)
         advice = self._hindrance
         if taken != text:
-            words = f"Copied the first {amount(taken)} of {amount(text)}: terminals take no more."
+            words = f"Copied the first {text_amount(taken)} of {text_amount(text)}: terminals take no more."
             advice = f"{await self._keep_copied(text)} {advice}".strip()
         self._tell(words, advice=advice)
 
@@ -869,7 +869,7 @@ class KimiApp(App[None], inherit_bindings=False):
         return True
 
     def report(self, error: Exception) -> None:
-        """An error that ends nothing: its traceback goes into the log, and the user is told in one line.
+        """Log an error that ends nothing with its traceback, and show it to the user in one line.
 
         One that comes again, as with every event, is noted in the log without its traceback, and not told again.
         """

@@ -53,7 +53,7 @@ def colours_of(environ: Mapping[str, str]) -> int:
     return MANY if depth in ("256color", "kitty") else FEW
 
 
-def amount(text: str, language: str = "") -> str:
+def text_amount(text: str, language: str = "") -> str:
     """The size of a copied text in words: `12 lines of python`, `34 characters`."""
     lines = text.count("\n") + 1
     if lines > 1:
@@ -302,7 +302,7 @@ def hindrance(environ: Mapping[str, str], tmux_option: str = "") -> str:
 
 
 def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
-    """The value of tmux's `set-clipboard`; empty where it cannot be told. Runs a process: meant for a thread.
+    """The value of tmux's `set-clipboard`; empty where it is unknown. Runs a process: call it in a thread.
 
     Args:
         environ: the environment of the program.

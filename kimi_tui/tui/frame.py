@@ -373,7 +373,7 @@ class TimelinePane(NoticingPane):
 
     @property
     def acts(self) -> bool:
-        """Whether letters act on the rows of the timeline; else they are written, or any of them ends something."""
+        """Whether letters act on the rows of the timeline; else they are typed, or any of them ends something."""
         timeline = self._timeline
         return timeline is not None and timeline.has_focus and not timeline.takes_any_letter
 

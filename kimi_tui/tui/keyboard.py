@@ -253,11 +253,11 @@ class LetterRun:
         return bool(self._text or self._is_prose) and at - self._last < self.SETTLE_S
 
     def is_prose(self, at: float) -> bool:
-        """Whether a key that was read at a monotonic time goes on with prose."""
+        """Whether a key that was read at a monotonic time continues prose."""
         return self._is_prose and self.follows(at)
 
     def go_on(self, at: float) -> None:
-        """Take letters for prose that are close behind what was written at a monotonic time."""
+        """Treat the letters as prose that follow closely on what was typed at a monotonic time."""
         self.drop()
         self._text, self._is_prose, self._last = "", True, at
 
@@ -325,7 +325,7 @@ class LetterRun:
         self.wait(None)
 
     def withdraw(self) -> str:
-        """The letters that wait, which do nothing and begin nothing; empty for none."""
+        """Take back the letters that wait: returns them, and they do nothing; empty for none."""
         text = self._text if self.waits else ""
         self._text = ""
         self.drop()

@@ -64,7 +64,7 @@ class Notice(NamedTuple):
 
     @classmethod
     def of(cls, text: str, **details: Unpack[NoticeDetails]) -> Notice:
-        """A notice that is told now; several stay for as long as each of them would."""
+        """Make a notice with the present time; with `more` it stays for as long as all of them would."""
         topic, more = details.get("topic", ""), tuple(map(one_line, details.get("more", ())))
         stays_s = float("inf") if topic else STAYS_S * (1 + len(more))
         return cls(
@@ -150,7 +150,7 @@ class Notices(Widget):
         """The notices take another number of rows."""
 
     def tell(self, notice: Notice) -> None:
-        """Show one in the place of what was told of its topic, or of what passes by itself."""
+        """Show a notice in the place of an older one of its topic, or of those that pass by themselves."""
         now = time.monotonic()
         self.board = (*standing(self.board, notice.topic, now), notice)
         if not notice.topic:

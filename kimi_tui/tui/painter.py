@@ -54,7 +54,7 @@ class Painter:
         self._blanks: dict[tuple[int, str], Strip] = {}
 
     def clear(self) -> None:
-        """Forget all colours: they, or the filters, are others."""
+        """Forget all colours: the theme or the filters have changed."""
         self._styles = {}
         self._overlays = {}
         self._links = {}

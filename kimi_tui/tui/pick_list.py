@@ -199,7 +199,7 @@ class PickList(KeyList):
         return bool(self._state.needle)
 
     def show(self, entries: Sequence[Entry], chosen: int = 0) -> None:
-        """Offer other entries; what was typed goes on narrowing them."""
+        """Offer other entries; the typed text still filters them."""
         needle = self._state.needle if self._narrows else ""
         self._state = PickState(tuple(entries), chosen=chosen)
         self._state.type(needle)

@@ -241,7 +241,7 @@ def ranges(text: str, width: int) -> list[tuple[int, int]]:
 
 
 def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """The same, row by row."""
+    """As `ranges`, as a lazy iterator."""
     start = 0
     while start <= len(text):
         end = text.find("\n", start)

@@ -114,7 +114,7 @@ class Views:
         self._transcript.show_dropped(going, words_stay=words_stay)
 
     def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        """Show what happened; what is history is shown when all of it is told (`history_told`)."""
+        """Show events; those of the history are shown when it is complete (`history_told`)."""
         if live:
             self.play(records)
             return
@@ -131,7 +131,7 @@ class Views:
             yield from self._untold.timeline.rows.settle()
 
     def history_told(self) -> None:
-        """Show what the history tells; whoever was reading its end goes on doing so."""
+        """Show the whole history; the position is kept if its end was being read."""
         self.timeline.reading = ""
         untold, self._untold = self._untold, None
         if untold is None:
@@ -141,7 +141,7 @@ class Views:
         self.gauge.show_model(untold.gauge)
 
     def glance(self, records: Sequence[EventRecord]) -> None:
-        """Show the end of a history until all of it is told."""
+        """Show the end of a history until all of it is read."""
         end = Models(self._transcript)
         end.take(records, report_of(self._transcript))
         self.show(end.chat, end.timeline, end.gauge)

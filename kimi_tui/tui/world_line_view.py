@@ -124,7 +124,7 @@ class Banner(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """Name and reason, keys, and the edge that goes on, with what happens meanwhile."""
+        """The name and reason of the line, the keys, and news of the live line."""
         glyphs = glyphs_of(self)
         keys = KEYS if self._is_read else GLANCE_KEYS
         now = datetime.now(UTC)

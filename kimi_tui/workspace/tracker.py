@@ -385,7 +385,7 @@ class Tracker:
         return PreparedRestore(intent, tuple(left), tuple(stale))
 
     def carry_out(self, prepared: PreparedRestore, *, unasked: bool = False) -> Restored:
-        """Do it, see what came of it, and close the intent.
+        """Carry out the prepared restore, scan its result, and close the intent.
 
         Args:
             prepared: what is to be done.

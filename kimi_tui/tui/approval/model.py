@@ -194,7 +194,7 @@ SEVERAL = "; "
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
-    """What the engine is told of a text that was open for changes: empty where it is as the agent wrote it."""
+    """The text to send to the engine for one that the user could change: empty where it is as the agent wrote it."""
     if request.kind == "question":
         return written.strip()
     return "" if written.strip() == request.detail.strip() else written.strip()

@@ -563,7 +563,7 @@ class ApprovalPanel(Widget, can_focus=True):
     # --- keys and clicks
 
     async def takes(self, event: events.Key) -> bool:
-        """Whether a key is a letter, which answers when it has settled, or goes with others where prose goes.
+        """Whether the panel takes a key: a letter answers if it is pressed alone; several in a row are prose for the prompt.
 
         To be asked before the key is handed on, so that prose keeps its order.
         """

@@ -158,7 +158,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         yield frame
 
     def on_mount(self) -> None:
-        """Put in what stands there at first."""
+        """Put the initial text into the field."""
         self.area.put(self._question.text)
         self.area.focus()
         self._show_keys()

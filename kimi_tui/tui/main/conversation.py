@@ -232,7 +232,7 @@ class Conversation:
         transcript.apply([EventRecord(0, now, event) for event in events])
 
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
-        """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
+        """The engine, once the session is open; until then a notice says that this waits, unless `quietly`."""
         if not self._is_open.is_set():
             self._tell_screen(self.OpenWanted())
             if not quietly:

@@ -100,8 +100,8 @@ class Drafts:
             draft = await asyncio.to_thread(read_draft, session.dir)
             images = await asyncio.to_thread(read_images, session.dir)
             self.kept_draft, self._images = draft, set(images)
-            draft = draft._replace(text=chips.again(draft.text, images))
-            texts = [chips.again(text, images) for text in texts]
+            draft = draft._replace(text=chips.restore(draft.text, images))
+            texts = [chips.restore(text, images) for text in texts]
             self.is_given_back = True
             bench.give_draft(draft)
             self.draft_changed()

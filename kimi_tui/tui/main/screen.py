@@ -22,7 +22,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
-from kimi_tui.tui.main.commands import bookmarks, rewind, world_lines
+from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
@@ -333,7 +333,7 @@ class MainScreen(Screen[None]):
                         self.prompt.area.put_sent(text)
                     self.bench.line_changed()
                 case TurnBegin():
-                    self.bench.returned.said()
+                    self.bench.returned.turn_began()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
                     self.completion.files.mark_stale()
@@ -682,7 +682,7 @@ class MainScreen(Screen[None]):
         is_now = event.transcript is self.transcript
         point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:
-            self.bench.start(bookmarks.read_summary(self.parts, point.uid), opens=True)
+            self.bench.start(compaction.read_summary(self.parts, point.uid), opens=True)
         else:
             target = Target(event.id, 0 if is_now else self.viewer.shown_line, event.said)
             self.bench.start(rewind.preview(self.parts, target), opens=True)
@@ -769,7 +769,7 @@ class MainScreen(Screen[None]):
         elif event.action == "pin":
             self.bench.start(bookmarks.pin_message(self.parts, uid))
         elif event.action == "summary":
-            self.bench.start(bookmarks.read_summary(self.parts, uid), opens=True)
+            self.bench.start(compaction.read_summary(self.parts, uid), opens=True)
 
     def on_timeline_undo_pressed(self) -> None:
         """Reverse the newest operation."""

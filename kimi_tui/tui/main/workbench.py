@@ -182,7 +182,7 @@ class Workbench:
     # --- tasks, questions, and another session
 
     def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> asyncio.Task[None]:
-        """Carry out what a key, a click or a command has set off, as a task of the session; its failure is told.
+        """Start what a key, click or command set off, as a task of the session; a failure is shown as a notice.
 
         Args:
             work: that.
@@ -273,7 +273,7 @@ class Workbench:
             self.prompt.area.put_sent(text)
 
     def give_back(self, texts: Sequence[str]) -> None:
-        """Put messages that were not sent into the prompt, before what stands there."""
+        """Put messages that were not sent into the prompt, before its present text."""
         parts = [part for text in (*texts, self.prompt.area.message) if (part := sent_text(text))]
         # Several are one message, also where the first of them was a command.
         if len(parts) > 1 and parts[0].startswith(("!", "#", "/")):
@@ -281,7 +281,7 @@ class Workbench:
         self.prompt.area.put_sent(*parts)
 
     def give_draft(self, draft: Draft) -> None:
-        """Put a draft into the prompt; where something stands there, Up brings it."""
+        """Put a draft into the prompt; if the prompt is not empty, Up brings it."""
         if not draft.text:
             return
         if self.prompt.area.text:
@@ -290,7 +290,7 @@ class Workbench:
             self.prompt.area.put_draft(draft)
 
     def return_message(self, change: LineChanged | None, text: str) -> None:
-        """Put a message into the prompt that a rewind or a jump left out of the chat; `change` told of that.
+        """Put a message that a rewind or a jump removed from the chat into the prompt; `change` is the event of that.
 
         A draft that stood there can be had back with Up.
         """

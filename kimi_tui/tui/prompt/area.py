@@ -63,7 +63,7 @@ def _line_count(text: str) -> int:
 
 
 def chip_of(text: str, number: int = 1) -> str:
-    """The chip that a text stands in the field as: of so many lines, the first such one or a further one."""
+    """The chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
     further = f", {number}" if number > 1 else ""
     return f"[Pasted {counted(_line_count(text), 'line')}{further}]"
 
@@ -446,7 +446,7 @@ class PromptArea(TextArea):
 
     @property
     def message(self) -> str:
-        """What stands here, chips as what they stand for."""
+        """The text of the field, with chips of pastes replaced by their texts."""
         # From one to the next: what was pasted may hold what looks like another chip.
         text, pieces, at = self.text, list[str](), 0
         while found := [
@@ -759,7 +759,7 @@ class PromptArea(TextArea):
                 self.put(text)
 
     def recall(self) -> None:
-        """Put the message before this one into the field; what stands there is kept as the draft."""
+        """Put the message before this one into the field; its present text is kept as the draft."""
         if self.past is None:
             return
         if (text := self.past.earlier(self.text)) is not None:

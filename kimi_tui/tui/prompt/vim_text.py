@@ -241,7 +241,7 @@ class VimText:
         return None
 
     def found_object(self, at: int, around: bool, key: str, count: int) -> TextRange | None:
-        """What `iw`, `a"` and the like stand for."""
+        """The range of a text object, such as `iw` or `a"`."""
         if key in "wW":
             return self._word_object(at, around, count, big=key == "W")
         if key in "\"'`":

@@ -247,7 +247,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             app.call_later(app.simulate_key, key)
 
     async def on_key(self, event: events.Key) -> None:
-        """While the session is read nothing can be done with a key: it is kept. Then a letter waits whether it begins prose."""
+        """Keep keys while the session is read; after that hold a letter back until it is known whether it begins prose."""
         if self._early is not None:
             if event.key not in AT_ONCE:
                 self._early.append(event.key)

@@ -128,7 +128,7 @@ class SessionList(KeyList):
         self._match()
 
     def also(self, found: Sequence[SessionRow] = ()) -> None:
-        """Show these, too; their names, or whether they are put away, may be others now."""
+        """Add rows, or replace those of the same session, whose name or archived state may have changed."""
         self._found.update(found)
         self._match()
 
@@ -379,7 +379,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
         yield self._footer
 
     def on_mount(self) -> None:
-        """Read what there is once the first picture stands."""
+        """Read the sessions after the first frame."""
         self.list.focus()
         self.list.find(self._found)
         self._list()

@@ -366,7 +366,7 @@ class Timeline(ScrollView, can_focus=True):
             self._measure()
 
     def watch_overlay(self) -> None:
-        """Columns and areas are others in the frame."""
+        """Lay out columns and areas again, which differ in the floating frame."""
         self.on_resize()
 
     def on_resize(self) -> None:

@@ -348,7 +348,7 @@ class Viewport:
     # --- painting
 
     def clear(self) -> None:
-        """Forget every strip: colours or widths are others."""
+        """Forget every strip: colours or widths have changed."""
         self._strips.clear()
         self._curve_made_for = ()
 
@@ -570,7 +570,7 @@ class Viewport:
         self._curve_made_for = made_for
 
     def details(self, key: Key | None) -> list[list[StyledText]]:
-        """What there is to know about a row, in lines; none while a revert moves."""
+        """The details of a row, in lines; empty while a revert is animated."""
         model = self.listing.model
         if key is None or self.listing.scene is not None:
             return []

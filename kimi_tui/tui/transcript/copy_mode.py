@@ -60,7 +60,7 @@ class CopyMode:
         self._selection.hold(())
 
     def act(self, action: str, page: int) -> Outcome:
-        """Do what a key stands for.
+        """Run the action of a key.
 
         Args:
             action: one of `ACTIONS`.

@@ -550,7 +550,7 @@ def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) ->
 
 
 def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
-    """A summary that stands for what is above it."""
+    """The card of a compaction: sizes before and after, and the summary."""
     edge = Span(room.glyphs.edge, "compaction")
     glyph = Span(room.glyphs.compaction, "compaction")
     if block.running:

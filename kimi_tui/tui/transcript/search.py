@@ -756,7 +756,7 @@ class SearchBar(Horizontal):
         self._field.focus()
 
     def ask(self, query: str) -> None:
-        """Give the field the keys; a query that is given takes the place of what stands there."""
+        """Focus the field; a query that is given replaces its text."""
         if query:
             self._field.value = query
         if self.is_mounted:

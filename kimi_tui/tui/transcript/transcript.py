@@ -25,7 +25,7 @@ from textual.selection import SELECT_ALL, Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from kimi_tui.tui.desktop import amount
+from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
@@ -646,7 +646,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- frames
 
     async def draw_all(self) -> None:
-        """Draw all that was told, once it has a place on the screen."""
+        """Draw the present state, once the widget has a place on the screen."""
         await self._has_place.wait()
         self._draw()
 
@@ -1313,7 +1313,7 @@ class Transcript(ScrollView, can_focus=True):
         if block is None:
             self.copy_answer()
         elif text := source_of(block):
-            self._copied(text, f"{kind_of(block)}, {amount(text)}")
+            self._copied(text, f"{kind_of(block)}, {text_amount(text)}")
         else:
             self.post_message(self.NothingCopied("There is no text to copy here."))
 
@@ -1347,7 +1347,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _selection_copied(self, text: str) -> None:
         text = text.rstrip("\n")
-        self._copied(text, amount(text))
+        self._copied(text, text_amount(text))
 
     def copy_answer(self) -> None:
         """Copy the newest answer."""
@@ -1356,7 +1356,7 @@ class Transcript(ScrollView, can_focus=True):
 
         block = next((one for one in reversed(self.blocks) if isinstance(one, AgentBlock)), None)
         if block is not None and (text := source_of(block)):
-            self._copied(text, f"the last answer, {amount(text)}")
+            self._copied(text, f"the last answer, {text_amount(text)}")
         else:
             self.post_message(self.NothingCopied("There is no answer to copy yet."))
 
@@ -1398,7 +1398,7 @@ class Transcript(ScrollView, can_focus=True):
             at = number - 1
         self._taken_code = (key, at)
         language, text = pieces[at]
-        words = amount(text, language)
+        words = text_amount(text, language)
         self._copied(text, f"{words} ({at + 1} of {len(pieces)})" if pieces[1:] else words)
 
     def _copied(self, text: str, words: str) -> None:
@@ -1539,7 +1539,7 @@ class Transcript(ScrollView, can_focus=True):
             self.act_on_cursor(action)
 
     def act_on_cursor(self, action: str) -> None:
-        """Do with the cursor what a key stands for (`copy_mode.ACTIONS`), as long as there is one."""
+        """Run an action of `copy_mode.ACTIONS` on the text cursor, while there is one."""
         copying = self._copying
         if copying is None:
             return

@@ -311,7 +311,7 @@ async def write_dmail(
 async def send_dmail(
     main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer, text: str
 ) -> None:
-    """Send a D-Mail to the agent's past self, who goes on with it."""
+    """Send a D-Mail to the agent's past self, which continues with it."""
     if soul.running:
         await soul.interrupt()
     outcome = await soul.dmail(target, text, answer.files, answer.chosen)

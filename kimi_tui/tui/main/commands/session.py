@@ -223,11 +223,6 @@ async def resume(main: MainParts, argument: str) -> None:
     await (await main.conversation.opened()).resume()
 
 
-async def compact(main: MainParts, argument: str) -> None:
-    """Compact now, or when the turn has ended."""
-    await main.conversation.compact(argument)
-
-
 async def clear(main: MainParts, argument: str) -> None:
     """Begin anew in this session."""
     soul = await main.conversation.opened()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.file import THEMES
-from kimi_tui.tui.main.commands import bookmarks, rewind, session, view, world_lines
+from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -148,7 +148,7 @@ COMMANDS = CommandTable(
         "summary",
         "Read the summary",
         "What the agent still knows of a compacted part; it can be edited.",
-        bookmarks.summary,
+        compaction.summary,
         opens=True,
     ),
     Command(
@@ -173,7 +173,7 @@ COMMANDS = CommandTable(
         "compact",
         "Compact the conversation",
         "Replace older messages by a summary; undo brings them back.",
-        session.compact,
+        compaction.compact,
         key="ctrl+o",
         argument="[what to keep]",
     ),
