@@ -229,7 +229,7 @@ def _changed(target: ResolvedPath) -> ToolProblem:
 
 
 class WriteFileParams(BaseModel):
-    """The parameters of the tool WriteFile."""
+    """What to write where."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -297,7 +297,7 @@ def _new_text(params: WriteFileParams, target: ResolvedPath, content: Content | 
 
 
 class Edit(BaseModel):
-    """One replacement of an exact passage."""
+    """One replacement."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -309,7 +309,7 @@ class Edit(BaseModel):
 
 
 class StrReplaceFileParams(BaseModel):
-    """The parameters of the tool StrReplaceFile."""
+    """The file and its edits."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -37,7 +37,7 @@ _COUNTED_BYTES = 256 * 1024 * 1024
 
 
 class ReadFileParams(BaseModel):
-    """The parameters of the tool ReadFile."""
+    """Which lines of which file."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -17,7 +17,7 @@ from kimi_tui.tools.outcome import TodoChange, TodoEntry, ToolOutcome, failure
 
 
 class SendDMailParams(BaseModel):
-    """The parameters of the tool SendDMail."""
+    """The message and where it goes."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,7 +63,7 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 
 
 class Todo(BaseModel):
-    """One item of the todo list."""
+    """One item."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -72,7 +72,7 @@ class Todo(BaseModel):
 
 
 class SetTodoListParams(BaseModel):
-    """The parameters of the tool SetTodoList."""
+    """The whole list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -153,7 +153,7 @@ class UserQuestion(BaseModel):
 
 
 class AskUserQuestionParams(BaseModel):
-    """The parameters of the tool AskUserQuestion: questions, asked one after another."""
+    """The questions, asked one after another."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -206,7 +206,7 @@ MODE_AFTER: Mapping[str, str] = {
 
 
 class ExitPlanModeParams(BaseModel):
-    """The parameters of the tool ExitPlanMode."""
+    """The plan."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -50,7 +50,7 @@ _STORED_CHANGED = re.compile(_CHANGED.replace("user", "(?:user|person)"))
 
 
 class ShellParams(BaseModel):
-    """The parameters of the tool Shell."""
+    """What to run."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -433,7 +433,7 @@ def _signal_name(number: int) -> str:
 
 
 class TaskOutputParams(BaseModel):
-    """The parameters of the tool TaskOutput."""
+    """Of which command."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -462,7 +462,7 @@ class TaskOutput(Tool[TaskOutputParams]):
 
 
 class TaskStopParams(BaseModel):
-    """The parameters of the tool TaskStop."""
+    """Which command."""
 
     model_config = ConfigDict(extra="forbid")
 
