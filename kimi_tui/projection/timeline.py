@@ -625,7 +625,7 @@ class TimelineModel:
 
     @property
     def arrangement(self) -> Arrangement:
-        """What the user folded, unfolded and looks for."""
+        """The folds, unfolded lines and filter of the user."""
         lines = self.tree.lines.values()
         return Arrangement(
             frozenset((line.n, line.is_whole) for line in lines if line.is_open),

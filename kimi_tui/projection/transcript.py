@@ -107,7 +107,7 @@ class Reverts:
             self._left[world_line] = _LeftBlocks(tuple(kept), self._list.base)
 
     def files_back(self, paths: Collection[str]) -> Change:
-        """These files came back with a D-Mail that has just arrived: they are not kept as what it undid left them."""
+        """Note files that a D-Mail has restored: they are not kept as what it undid left them."""
         card = self._list.last
         if not isinstance(card, DMailBlock) or card.uid:
             return NOTHING

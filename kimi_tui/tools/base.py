@@ -150,6 +150,7 @@ class Tool(ABC, Generic[Params]):
     changes: ClassVar[bool]
     """Whether it may change anything: such tools run one after another, the others at once."""
     params: type[Params]
+    """The parameters as a pydantic model. The model reads its docstrings, and the field descriptions, in the JSON schema."""
 
     @property
     def description(self) -> str:

@@ -228,7 +228,7 @@ async def _awaited(
 
 
 def _moved(job: Job, *, asked: bool) -> ToolOutcome:
-    """What a call gives back whose command runs on."""
+    """The result of a call whose command goes on in the background."""
     so_far = job.new_output()
     how = "It runs in the background" if asked else "The user moved it to the background"
     cut = (

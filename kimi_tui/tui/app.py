@@ -72,7 +72,7 @@ from kimi_tui.tui.shutdown import (
     COMMON,
     SIGNALS,
     Ending,
-    QuitKeys,
+    QuitWatchdog,
     end_interrupts,
     listen,
 )
@@ -152,7 +152,9 @@ class KimiApp(App[None], inherit_bindings=False):
         self.launch = launch
         self._has_said_goodbye = False
         self._ending = Ending(self._restore_terminal, self._settled_code)
-        self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
+        self._quit_keys = QuitWatchdog(
+            lambda: self.return_code is not None, self._ending.end_at_once
+        )
         self._themes = themes_for(colours)
         self._is_light = guess_light(os.environ)
         """Whether the terminal is."""

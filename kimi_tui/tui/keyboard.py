@@ -292,7 +292,7 @@ class LetterRun:
 
     @property
     def is_held(self) -> bool:
-        """Whether the letter that waits came so often that a key is held."""
+        """Whether the waiting letter was repeated so often that its key is held down."""
         return self.waits and self._times > 2
 
     def wait(self, wait_s: float | None) -> None:

@@ -169,7 +169,7 @@ class ModelChosen(Message):
 
 
 class ThemeChosen(Message):
-    """Other colours are to be used: those of this name, or the next where it is empty."""
+    """A theme was chosen by name; empty for the next one."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

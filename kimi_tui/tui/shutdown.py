@@ -100,7 +100,7 @@ def end_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class QuitKeys:
+class QuitWatchdog:
     """Makes pressing a key twice to quit work also where the event loop is blocked, or waits for something for ever.
 
     The keys are counted in the thread that reads them, and counted down when the app has handled them. Some seconds

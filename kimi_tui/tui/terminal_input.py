@@ -140,7 +140,7 @@ class BackgroundAnswers:
         return text[:start], told
 
     def let_go(self, now: float) -> str:
-        """What waited, where nothing has followed it; of an answer that was broken off, nothing."""
+        """Release the input that waited, if nothing has followed it; of an answer that was broken off, nothing."""
         is_answer = len(self._held) > len("\x1b]11")
         if is_answer and now - self._held_at < CUT_S:
             return ""

@@ -201,7 +201,7 @@ class WelcomeScreen(Screen[None]):
         self._servers: tuple[LocalServer, ...] | None = None
 
     def compose(self) -> ComposeResult:
-        """The greeting, the ways, where it is saved."""
+        """The greeting, the options, and where the choice is saved."""
         saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
         yield Container(
             Greeting(widget_id="drawing"),

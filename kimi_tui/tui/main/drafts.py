@@ -211,7 +211,7 @@ class Drafts:
 
 
 def words_not_kept(early: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
-    """What was written and is nowhere on the disk, for the user to copy from the terminal; empty for nothing.
+    """The text that was written and is nowhere on the disk, for the user to copy from the terminal; empty for none.
 
     Args:
         early: what was said before the session was open.

@@ -129,7 +129,7 @@ class Workbench:
         """The question of `ask_of_line`; None while there is none."""
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
-        """Let a key or paste that was held back go to what has the focus."""
+        """Pass a key or paste that was held back to the focused widget."""
         await app_of(self.screen).on_event(event)
 
     # --- what is shown
@@ -144,7 +144,7 @@ class Workbench:
         return views
 
     def _view_broken(self, error: Exception) -> None:
-        """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
+        """Rebuild chat, timeline and gauge after one of them could not take an event, as long as that helps."""
         report_of(self.screen)(error)
         if self.is_whole:
             self.screen.post_message(Transcript.RebuildNeeded())
@@ -380,7 +380,7 @@ class Workbench:
     # --- what the keys do now
 
     def update_footer(self) -> None:
-        """Have the footer list the keys of what has them."""
+        """Update the footer with the keys of the focused part."""
         panel, area = self.question, self.prompt.area
         if panel is not None and (panel.has_focus_within or self.screen.focused is None):
             self.footer.hints = panel.hints

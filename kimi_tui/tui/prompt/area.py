@@ -840,7 +840,7 @@ class PromptArea(TextArea):
         return self.completion is not None and self.completion.choose(step)
 
     def _take_offer(self) -> bool:
-        """Put the chosen file, or what was sent before, here; False where it stands here, or none is chosen."""
+        """Put the chosen file or sent message into the field; False where it is there already, or none is chosen."""
         if self.completion is None:
             return False
         self._keep_up()

@@ -1193,7 +1193,7 @@ class VimKeys:
         return text
 
     def _written(self, text: str) -> str:
-        """A text of the model with its chips."""
+        """The text of the editor with its chips."""
         for chip, char in self._wholes.items():
             text = text.replace(char, chip)
         return text

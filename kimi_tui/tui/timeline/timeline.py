@@ -348,7 +348,7 @@ class Timeline(ScrollView, can_focus=True):
         view.glyphs = glyphs_of(app)
 
     def _fit(self, *, is_new_list: bool = False) -> None:
-        """Bring the scrollable height up to date, and keep what is looked at in its place."""
+        """Update the scrollable height, and keep what is in view in its place."""
         self._measure()
         count = len(self._view.listing)
         added = 0 if is_new_list else count - self._seen_rows
@@ -636,7 +636,7 @@ class Timeline(ScrollView, can_focus=True):
         return found is not None and found.node is self and found.binding.action == "filter"
 
     def _set_filter(self, needle: str) -> None:
-        """Show what holds the text; a long session is looked through in slices, so that no key has to wait for it."""
+        """Show only rows that hold the text. A long session is searched in slices, so that no key has to wait for it."""
         model = self.model
         if self._searching is not None:
             self._searching.cancel()

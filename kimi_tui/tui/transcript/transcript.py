@@ -394,7 +394,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def behind(self) -> bool:
-        """Whether something floats above it, so that it recedes."""
+        """Whether something floats above the transcript, so that its colours recede."""
         return self._behind
 
     @behind.setter
@@ -596,7 +596,7 @@ class Transcript(ScrollView, can_focus=True):
             )
 
     def _loaded_model(self) -> TranscriptModel:
-        """The reducer, imported with the first event."""
+        """The reducer, which is imported with the first event."""
         if self._model is None:
             from kimi_tui.projection.transcript import TranscriptModel
 

@@ -211,7 +211,7 @@ def _granted(words: str) -> str:
 
 
 async def stop(main: MainParts, argument: str) -> None:
-    """Stop what runs."""
+    """Stop the running turn or operation."""
     await (await main.conversation.opened()).interrupt()
 
 
