@@ -139,7 +139,7 @@ def in_words(value: Value) -> str:
 
 
 def parsed(setting: Setting, text: str) -> Any:
-    """What a text that a user wrote means as a value of TOML; None for nothing, which stands for the default.
+    """The TOML value of a text that the user entered for a setting; None for an empty one, which means the default.
 
     Raises:
         ValueError: it is nothing that the setting takes.

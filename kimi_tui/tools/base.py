@@ -103,7 +103,7 @@ class FileVersions:
         return self._known.get(str(path))
 
     def saw(self, path: Path, version: str) -> None:
-        """The agent has now seen this version."""
+        """Note the version of a file that the agent has seen now."""
         self._known[str(path)] = self.noted[str(path)] = version
 
 
@@ -152,6 +152,7 @@ class Tool(ABC, Generic[Params]):
     changes: ClassVar[bool]
     """Whether it may change anything: such tools run one after another, the others at once."""
     params: type[Params]
+    """The parameters as a pydantic model. The model reads its docstrings, and the field descriptions, in the JSON schema."""
 
     @property
     def description(self) -> str:
