@@ -17,7 +17,7 @@ from kimi_tui.session.context import Context
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.rewind import FileOutcome, FilePreview, FilesPreview
+from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.display import DiffLine
 from kimi_tui.workspace.restore import (

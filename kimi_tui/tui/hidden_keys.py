@@ -133,7 +133,7 @@ class KeyCover:
 
     def _keys_in(self, text: str) -> list[tuple[int, int]]:
         if text != self._spans[0]:
-            from kimi_tui.tools.key_text import words_of_keys
+            from kimi_tui.tools.credentials import words_of_keys
 
             spans = words_of_keys(text)
             for known in self._known:
@@ -157,7 +157,7 @@ class KeyCover:
             app_of(self._field).call_later(self._field.post_message, ended)
 
     def _judge(self, *texts: str) -> None:
-        from kimi_tui.tools.key_text import is_key
+        from kimi_tui.tools.credentials import is_key
 
         if key := next((text.strip() for text in texts if is_key(text)), ""):
             self._known = [*self._known, key][-MOST_KNOWN:]
@@ -166,7 +166,7 @@ class KeyCover:
 
 
 def _may_become_key(text: str) -> bool:
-    from kimi_tui.tools.key_text import may_begin_key
+    from kimi_tui.tools.credentials import may_begin_key
 
     return may_begin_key(text) or (
         len(text) >= DOUBTED and text.isalnum() and not (text.isalpha() or text.isdecimal())
@@ -186,7 +186,7 @@ def address_and_key(pasted: str) -> tuple[str, str]:
 
 def _may_be_address(word: str) -> bool:
     """Whether a pasted word is a base URL or a part of one, and no key."""
-    from kimi_tui.tools.key_text import find_keys
+    from kimi_tui.tools.credentials import find_keys
 
     if find_keys(word):
         return False

@@ -211,7 +211,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
     def on_paste(self, event: events.Paste) -> None:
         """What a list has no use for: a key that is pasted there is meant for its field."""
-        from kimi_tui.tools.key_text import is_key
+        from kimi_tui.tools.credentials import is_key
 
         if isinstance(self.focused, PickList) and is_key(event.text):
             event.stop()
