@@ -90,11 +90,6 @@ class Image:
     height: int
     name: str
 
-    @property
-    def tokens(self) -> int:
-        """About how many tokens it takes."""
-        return image_tokens(self.width, self.height)
-
     @cached_property
     def sha256(self) -> str:
         """The hash of its data in hexadecimal: what it is stored under."""

@@ -179,7 +179,7 @@ class ThinkTags:
         if self.state == "thinking":
             thought, closed, rest = self._held.partition(_CLOSE)
             if not closed:
-                kept = _overlap(self._held, _CLOSE)
+                kept = _half_close(self._held)
                 thought, rest = (
                     self._held[: len(self._held) - kept],
                     self._held[-kept:] * (kept > 0),
@@ -205,10 +205,10 @@ class ThinkTags:
         return [ThinkDelta(held, "think_tag") if self.state == "thinking" else TextDelta(held)]
 
 
-def _overlap(held: str, tag: str) -> int:
-    """How many characters at the end of `held` may be the beginning of `tag`."""
-    for size in range(min(len(held), len(tag) - 1), 0, -1):
-        if held.endswith(tag[:size]):
+def _half_close(held: str) -> int:
+    """How many characters at the end of `held` may be the beginning of the closing tag."""
+    for size in range(min(len(held), len(_CLOSE) - 1), 0, -1):
+        if held.endswith(_CLOSE[:size]):
             return size
     return 0
 

@@ -13,7 +13,7 @@ import pickle
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from kimi_tui.foreign_text import shown_name
 from kimi_tui.projection.gauge import GaugeModel
@@ -45,7 +45,6 @@ MOST_FAULTS = 10
 _LONG_CHARS = 200
 _CUT_KINDS = {"dmail": ("dmail",), "compaction": SUMMARIES}
 """The kinds of checkpoint that a cut makes."""
-Made = TypeVar("Made")
 Report = Callable[[Exception], None]
 """Takes an error that ends nothing."""
 
@@ -283,17 +282,11 @@ class Replay:
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(error)
 
-    def at(self, position: int) -> ReplayState:
-        """A new moment at this position; nothing of any other moment is in it."""
-        slices = self.slices(position)
-        while True:
-            try:
-                next(slices)
-            except StopIteration as end:
-                return end.value
-
     def slices(self, position: int) -> Generator[None, None, ReplayState]:
-        """As the constructor, but as a generator that yields after each piece of work, so that keys and frames need not wait."""
+        """A new moment at this position; nothing of any other moment is in it.
+
+        Stops after every piece of the work, so that keys and frames need not wait for all of it.
+        """
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
         keyframe = self._keyframes[index]

@@ -244,16 +244,6 @@ class JsonlLog:
         return not (self._pending or self._unsynced)
 
     @property
-    def unsaved_bytes(self) -> int:
-        """How much is in memory only."""
-        return len(self._pending)
-
-    @property
-    def unsynced_bytes(self) -> int:
-        """How much is kept in memory because a power cut might take it."""
-        return len(self._unsynced)
-
-    @property
     def size(self) -> int:
         """The size of the file, nothing if there is none."""
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -234,14 +234,6 @@ class Session:
         after = known | changed if pinned else known - changed
         if after != known:
             self._write_marks(replace(self.marks, pins=after))
-
-    def note(self, keys: Mapping[str, object]) -> None:
-        """Keep further plain values in the session's state (an answer that holds for the session).
-
-        Raises:
-            StorageTrouble: It could not be written.
-        """
-        self._write_state(replace(self.state, other={**self.state.other, **keys}))
 
     def _lock_folder(self) -> None:
         self._made = not self.dir.exists()

@@ -34,10 +34,11 @@ from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
-from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
+from kimi_tui.soul.file_history import FILES_NAME
+from kimi_tui.soul.file_restorer import FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
-from kimi_tui.soul.messages import Author, is_user_words, pasted_image_block
+from kimi_tui.soul.messages import Author, is_user_words
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
@@ -579,18 +580,6 @@ class KimiSoul:
         """
         return await self._run_alone(self._operations.rewind(target, files, chosen))
 
-    async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
-        """Make another world line the live one, up to before a checkpoint of it, or all of it. It stays what it is.
-
-        Raises:
-            KeyError: no such checkpoint or world line.
-            SoulBusy: something runs; interrupt it first.
-            SessionError: it is the live world line already.
-            OSError: the disk refused.
-        """
-        target = Target(END if checkpoint_id is None else checkpoint_id, world_line)
-        return await self.rewind(target)
-
     async def clear(self) -> str:
         """Begin anew with an empty context in the same session; returns a sentence for the user.
 
@@ -866,7 +855,7 @@ class KimiSoul:
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
     ) -> None:
         resumed = not (text.strip() or images)
-        self.wire.publish(TurnBegin(text, resumed, tuple(map(pasted_image_block, images))))
+        self.wire.publish(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:

@@ -39,7 +39,7 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
-from kimi_tui.soul.messages import ends_with_answer, image_block, is_user_words, pasted_image_block
+from kimi_tui.soul.messages import ends_with_answer, image_block, is_user_words
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
@@ -85,7 +85,7 @@ class Steer:
     @property
     def image_blocks(self) -> tuple[ImageBlock, ...]:
         """Its images as values of the wire."""
-        return tuple(map(pasted_image_block, self.images))
+        return tuple(map(ImageBlock.of, self.images))
 
 
 class Steering:

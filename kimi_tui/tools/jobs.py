@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
 from kimi_tui.tools.process import RunningCommand
-from kimi_tui.tools.process_output import CapturedText
 
 MOST_RUNNING = 8
 _MOST_KEPT = 24
@@ -75,10 +74,6 @@ class Job:
     def ran_s(self) -> float:
         """For how long it has run, or ran, in seconds."""
         return (self.ended or time.monotonic()) - self.started
-
-    def new_output(self) -> CapturedText:
-        """The output since the last call."""
-        return self.running.take_output()
 
     @property
     def how_it_ended(self) -> str:

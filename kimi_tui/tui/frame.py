@@ -285,16 +285,25 @@ def hint_row(hints: Sequence[Hint], width: int) -> Content:
 
 
 class Footer(Widget):
-    """The last row of a screen."""
+    """The last row of a screen. Empty while another one stands over it, whose frame names the keys that count then."""
 
     hints: reactive[tuple[Hint, ...]] = reactive(())
     urgent: reactive[str] = reactive("")
     """What is said in the place of the hints for a moment."""
 
+    def on_mount(self) -> None:
+        """Hear of the screens over this one."""
+        self.watch(self.screen, "stack_updates", self._covered, init=False)
+
+    def _covered(self) -> None:
+        self.refresh()
+
     def render(self) -> Content:
         """As many hints as fit."""
         if self.urgent:
             return Content.styled(self.urgent, "bold $ink-strong")
+        if app_of(self).screen is not self.screen:
+            return Content("")
         return hint_row(self.hints, self.content_size.width)
 
 

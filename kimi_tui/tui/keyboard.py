@@ -28,7 +28,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.keys import key_to_character
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
@@ -36,7 +36,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.tui.hidden_keys import KeyCover
+from kimi_tui.tui.hidden_keys import KeyCover, address_and_key
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import when_written
 
@@ -771,7 +771,7 @@ class LineField(Input):
 
     Args:
         args: of Textual's.
-        is_address: an address is expected here.
+        is_address: an address is expected here: a key that is pasted with one is told of and left out.
         options: of Textual's.
     """
 
@@ -789,25 +789,34 @@ class LineField(Input):
             return self.field
 
     def __init__(self, *args: Any, is_address: bool = False, **options: Any) -> None:
+        self._is_address = is_address
         # Textual asks for what is shown as soon as there is a value.
-        self._key_cover = KeyCover(
-            self,
-            lambda: "" if self.password else self.value,
-            self._key_entered,
-            self.refresh,
-            is_address=is_address,
-        )
+        self._key_cover = KeyCover(self, is_address=is_address)
         super().__init__(*args, compact=True, **options)
         # Nothing blinks here.
         self.cursor_blink = False
 
-    def _key_entered(self, key: str) -> None:
+    @property
+    def _legible(self) -> str:
+        """What stands here for all to see."""
+        return "" if self.password else self.value
+
+    @on(KeyCover.BurstEnded)
+    def _burst_ended(self, event: KeyCover.BurstEnded) -> None:
+        self._key_cover.settle(event.typed_at, self._legible)
+
+    @on(KeyCover.Uncovered)
+    def _uncovered(self) -> None:
+        self.refresh()
+
+    @on(KeyCover.KeyFound)
+    def _key_found(self, event: KeyCover.KeyFound) -> None:
         if not self.password:
-            self.post_message(self.KeyEntered(self, key))
+            self.post_message(self.KeyEntered(self, event.key))
 
     def take_out(self, key: str) -> None:
         """Leave a key out that came in here; what it took the place of is back."""
-        self.value = self._key_cover.without(key)
+        self.value = self._key_cover.without(key, self.value)
         self.cursor_position = len(self.value)
 
     @property
@@ -819,13 +828,24 @@ class LineField(Input):
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
     def _on_paste(self, event: events.Paste) -> None:
-        self._key_cover.pasted(next(iter(event.text.splitlines()), ""))
+        words = event.text.split()
+        address, key = address_and_key(event.text) if self._is_address else ("", "")
+        if not self._is_address or words in ([], [address]):
+            self._key_cover.pasted(next(iter(event.text.splitlines()), ""), self._legible)
+            return
+        event.stop()
+        event.prevent_default()
+        self._key_cover.pasted(address, self._legible)
+        if address:
+            self.replace(address, *self.selection)
+        if key:
+            self.post_message(self.KeyEntered(self, key))
 
     async def _on_key(self, event: events.Key) -> None:
         if event.is_printable:
-            self._key_cover.typed(event.character or "", event.time)
+            self._key_cover.typed(event.character or "", event.time, self._legible)
         else:
-            self._key_cover.ended()
+            self._key_cover.ended(self._legible)
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
         # What it has no use for, as Down, its parents may have.
         if (

@@ -28,6 +28,8 @@ FADED = "~"
 FADE = 0.6
 """How far what is being undone goes towards the background."""
 
+INKS = ("ink", "strong", "quiet", "accent", "tool", "dmail", "compaction", "error")
+"""The names of the styles of text that every view of a conversation has."""
 LINK_LIMIT = 2_000
 """The longest address that is told to the terminal; some end the program over longer ones."""
 

@@ -246,12 +246,8 @@ class Incoming:
         tell: given whether the terminal is light, when it says so.
     """
 
-    def __init__(
-        self,
-        answers: BackgroundAnswers | None = None,
-        tell: Callable[[bool], None] = lambda _: None,
-    ) -> None:
-        self._answers = answers or BackgroundAnswers()
+    def __init__(self, answers: BackgroundAnswers, tell: Callable[[bool], None]) -> None:
+        self._answers = answers
         self._tell = tell
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._tail = ""

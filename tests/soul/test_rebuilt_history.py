@@ -71,7 +71,7 @@ async def test_lines_that_were_jumped_to_are_drawn_once(
             await on.soul.run(text)
         await on.soul.rewind(Target(2))
         await on.soul.run("d")
-        await on.soul.jump(1)
+        await on.soul.rewind(Target(END, 1))
         for one in after:
             match one:
                 case "undo":

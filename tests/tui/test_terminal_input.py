@@ -13,6 +13,7 @@ from textual import events
 from kimi_tui.tui.terminal_input import (
     PASTE_END,
     PASTE_START,
+    BackgroundAnswers,
     GraphicsAnswerFilter,
     Incoming,
     KeyParser,
@@ -22,7 +23,7 @@ from kimi_tui.tui.terminal_input import (
 
 def messages(*pieces: bytes) -> list[object]:
     """What Textual makes of bytes that come in these pieces."""
-    incoming, parser = Incoming(), KeyParser()
+    incoming, parser = Incoming(BackgroundAnswers(), list[bool]().append), KeyParser()
     texts = [text for piece in pieces if (text := incoming.text(piece))]
     return [message for text in texts for message in parser.feed(text)]
 
@@ -91,7 +92,7 @@ def test_esc_and_a_letter_close_behind_it_are_two_keys_where_vim_is_used() -> No
 @given(st.binary(max_size=80), st.integers(1, 9))
 def test_outside_a_paste_all_is_handed_on_at_once(data: bytes, size: int) -> None:
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    incoming = Incoming()
+    incoming = Incoming(BackgroundAnswers(), list[bool]().append)
     text = "".join(incoming.text(piece) for piece in pieces)
     if PASTE_START not in text:
         decoded = data.decode(errors="replace")

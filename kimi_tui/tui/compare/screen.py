@@ -40,7 +40,7 @@ from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import NoticeDetails, NoticingPane
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -72,14 +72,7 @@ _STYLES = (
     "page",
     "band",
     "select",
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
-    "error",
+    *INKS,
     "warn",
     "ok",
     "line",

@@ -18,7 +18,6 @@ from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
 from kimi_tui.tui.pick_list import LIST_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
-from kimi_tui.tui.screens import sheets
 
 Pair = tuple[str, str]
 COLUMN = 26
@@ -395,7 +394,6 @@ class HelpScreen(TextScreen, inherit_bindings=False):
     """
 
     HELP_TITLE = ""  # its own key closes it
-    CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,f1", "dismiss", "Close", show=False),
     ]

@@ -5,7 +5,6 @@ The panel itself is imported when something is asked for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,6 @@ class ApprovalSlot:
         conversation: says what a D-Mail would take.
         viewer: shows that.
         keystrokes: is given what is prose, and no answer.
-        last_key_at: monotonic time of the last key pressed anywhere.
     """
 
     def __init__(
@@ -37,13 +35,11 @@ class ApprovalSlot:
         conversation: Conversation,
         viewer: WorldLineViewer,
         keystrokes: Keystrokes,
-        last_key_at: Callable[[], float],
     ) -> None:
         self._bench = bench
         self._conversation = conversation
         self._viewer = viewer
         self._keystrokes = keystrokes
-        self._last_key_at = last_key_at
         self._foresees = False
         """Whether chat and gauge show what the D-Mail would take that waits for an answer."""
 
@@ -69,7 +65,7 @@ class ApprovalSlot:
                 screen.set_focus(None)
             panel = bench.question = ApprovalPanel(
                 oldest,
-                self._last_key_at(),
+                bench.last_key_at(),
                 bench.keys,
                 takes_keys=takes_keys,
                 write=self._keystrokes.write_on,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
-log = logging.getLogger(__name__)
 
 OPENING = "opening"
 """Topic of the notice that something waits for the session to be open."""

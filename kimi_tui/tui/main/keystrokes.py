@@ -12,8 +12,6 @@ What is typed behind a key that opens something waits for that: `TypeAhead`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from textual import events
 
 from kimi_tui.tui.keyboard import CursorLetters, LetterGate, key_of, keys_of
@@ -33,18 +31,14 @@ class Keystrokes:
     Args:
         bench: where they are typed.
         viewer: what is on view in the place of now.
-        last_key_at: tells when a key was last pressed, in monotonic time.
 
     Attributes:
         written_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
     """
 
-    def __init__(
-        self, bench: Workbench, viewer: WorldLineViewer, last_key_at: Callable[[], float]
-    ) -> None:
+    def __init__(self, bench: Workbench, viewer: WorldLineViewer) -> None:
         self._bench = bench
         self._viewer = viewer
-        self._last_key_at = last_key_at
         screen = bench.screen
         self._letters = LetterGate(screen, self._write_here, self._act, self._tell_no_key)
         self._cursor_letters = CursorLetters(
@@ -145,7 +139,7 @@ class Keystrokes:
 
         bench, area = self._bench, self._bench.prompt.area
         text, before = clean_pasted(text), area.typed
-        is_apart = (at := self._last_key_at()) - self.written_at > APART_S
+        is_apart = (at := bench.last_key_at()) - self.written_at > APART_S
         joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
         area.write(f" {text}" if is_apart and joins else text)
         self.written_at = max(self.written_at, at)  # before it is heard that the text has changed
@@ -157,7 +151,7 @@ class Keystrokes:
             return
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
-        self._letters.run.go_on(self._last_key_at())
+        self._letters.run.go_on(bench.last_key_at())
         if bench.screen.focused is None or panel.has_focus_within:
             bench.screen.set_focus(bench.on_view)
         words = "Nothing was done: what you write waits behind the question."

@@ -35,7 +35,7 @@ from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import STAYS_S, NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
-from kimi_tui.tui.prompt.completion import Completion, FolderFiles, Written
+from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     CannotOpen,
@@ -136,26 +136,24 @@ class MainScreen(Screen[None]):
         self._learned = asyncio.Event()
         """Whether the commands of files are among them."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
+        bench = self.bench = Workbench(
+            self, launch, size, images, self.commands, self.transcript, last_key_at
+        )
         self.prompt = bench.prompt
         self.conversation = Conversation(launch, bench)
         files = FolderFiles(self.prompt.area, bench.tasks)
         self.completion = Completion(self.commands, keys, self.values, files)
         self.prompt.area.completion = self.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
-        self.keystrokes = Keystrokes(bench, self.viewer, last_key_at)
+        self.keystrokes = Keystrokes(bench, self.viewer)
         self._prompt_modes = PromptModes(bench, self.conversation)
-        self._approvals = ApprovalSlot(
-            bench, self.conversation, self.viewer, self.keystrokes, last_key_at
-        )
-        self._demo = DemoPlayer(bench, launch, last_key_at)
+        self._approvals = ApprovalSlot(bench, self.conversation, self.viewer, self.keystrokes)
+        self._demo = DemoPlayer(bench, launch)
         self.parts = MainParts(
             bench, self.conversation, self.viewer, self.keystrokes, self._prompt_modes
         )
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
-        self._followed: Written | None = None
-        """What stood in the prompt when it was followed last."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
@@ -543,7 +541,6 @@ class MainScreen(Screen[None]):
             self._learn_uses(())
         if self.first_time_hints is not None and "[Pasted " in area.text and area.chip is not None:
             self.first_time_hints.happened("pasted")
-        # Unless the cursor was heard of before, which a letter moves as well.
         self._cursor_moved()
         if self.bench.frame.views is not None:
             self.bench.frame.views.gauge.to_send = area.chip_tokens
@@ -556,11 +553,9 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
-        """What is offered depends on where the cursor is."""
-        area = self.prompt.area
-        # A key that is about the menu has it follow before this is heard.
-        if self._followed != area.written or area.is_behind:
-            self._follow_prompt()
+        """What is offered depends on where the cursor is, and so does what is said over the prompt."""
+        self.prompt.area.keep_up()
+        self._show_above()
 
     @on(PromptArea.MenuMade)
     def _menu_made(self, event: PromptArea.MenuMade) -> None:
@@ -569,11 +564,13 @@ class MainScreen(Screen[None]):
     @on(FolderFiles.Listed)
     @on(PromptArea.OffersChanged)
     def _follow_prompt(self) -> None:
-        """Offer what fits the text in the prompt, and say over it what it will be."""
-        area = self.prompt.area
-        self._followed = area.written
-        area.offer()
-        text, waits = area.text, self.conversation.follow_ups
+        """Offer what fits the text in the prompt, also where it is the same, and say over it what it will be."""
+        self.prompt.area.offer()
+        self._show_above()
+
+    def _show_above(self) -> None:
+        area, waits = self.prompt.area, self.conversation.follow_ups
+        text = area.text
         is_busy = bool(text) and self.conversation.state.running
         is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
         if self._says_above or is_busy or waits or is_other or area.is_searching:
@@ -771,18 +768,6 @@ class MainScreen(Screen[None]):
             self.bench.start(bookmarks.pin_message(self.parts, uid))
         elif event.action == "summary":
             self.bench.start(compaction.read_summary(self.parts, uid), opens=True)
-
-    def on_timeline_undo_pressed(self) -> None:
-        """Reverse the newest operation."""
-        self.action_command("undo")
-
-    def on_timeline_redo_pressed(self) -> None:
-        """Do again what was undone."""
-        self.action_command("redo")
-
-    def on_timeline_replay_pressed(self) -> None:
-        """Play the session back."""
-        self.action_command("replay")
 
     def on_timeline_left(self) -> None:
         """The user is done with the timeline."""

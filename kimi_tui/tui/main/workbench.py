@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -63,9 +63,10 @@ class Workbench:
         images: what stands in prompts for images.
         commands: all that can be run.
         transcript: the chat.
+        last_key_at: tells when a key was last pressed anywhere, in monotonic time.
 
     Attributes:
-        screen: as above; so are `images`, `commands` and `transcript`.
+        screen: as above; so are `images`, `commands`, `transcript` and `last_key_at`.
         keys: those of the configuration, by action.
         header: the first row.
         chat_pane: with the chat, or a world line in its place.
@@ -91,6 +92,7 @@ class Workbench:
         images: ImageChips,
         commands: CommandTable,
         transcript: Transcript,
+        last_key_at: Callable[[], float],
     ) -> None:
         self.screen = screen
         self._launch = launch
@@ -98,6 +100,7 @@ class Workbench:
         self.images = images
         self.commands = commands
         self.transcript = transcript
+        self.last_key_at = last_key_at
         transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
         self.opening = OPENING if launch.resume is not None else ""
@@ -388,9 +391,12 @@ class Workbench:
         place = self._place()
         glyphs = glyphs_of(app_of(self.screen))
         found = hints(place, self.prompt.state, self.keys, glyphs, time.time())
-        mode = area.mode if place == "prompt" else None
+        mode = area.mode if place in ("prompt", area.offered) else None
         if mode is not None:
-            found = (MODES[mode], *found)
+            name, meaning = MODES[mode]
+            # Esc, with which these end, is that of what is offered.
+            has_esc = mode in ("insert", "replace") and place not in ("prompt", "usage")
+            found = ((name, "" if has_esc else meaning), *found)
         if mode is not None and area.recording:
             found = ((f"recording @{area.recording}", "q: end"), *found)
         self.footer.hints = found
@@ -412,4 +418,6 @@ class Workbench:
             place = "line"
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
+        elif place == "prompt":
+            place = self.prompt.area.offered or place
         return "copy" if self.on_view.is_copying else place

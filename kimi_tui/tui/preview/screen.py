@@ -28,7 +28,7 @@ from kimi_tui.tui.keyboard import (
     row_of_digit,
     unhandled,
 )
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -48,20 +48,7 @@ from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import RewindPreview
 
-_STYLES = (
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
-    "error",
-    "ok",
-    "warn",
-    "added",
-    "removed",
-)
+_STYLES = (*INKS, "ok", "warn", "added", "removed")
 
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})

@@ -37,7 +37,9 @@ class ImageChips:
 
     def add(self, image: Image) -> str:
         """The chip of an image; of one that is known already, the same one again."""
-        facts = facts_of(image)
+        from kimi_tui.wire.display import ImageBlock
+
+        facts = ImageBlock.of(image)
         chip = self._chip_of(facts)
         # Anew: the newest are last, and the oldest are let go.
         self._known.pop(chip, None)
@@ -54,9 +56,11 @@ class ImageChips:
 
         A chip that says something else than its image shows stands for nothing: it is all that is seen before it is sent.
         """
+        from kimi_tui.wire.display import ImageBlock
+
         renamed: dict[str, str] = {}
         for chip, image in images.items():
-            facts = facts_of(image)
+            facts = ImageBlock.of(image)
             known = self._known.get(chip)
             if not chip.startswith(_begins(facts)):
                 continue
@@ -131,20 +135,6 @@ class ImageChips:
             if found.start() < column <= found.end() and found[0] in self._known:
                 return found[0], found.start(), found.end()
         return None
-
-
-def facts_of(image: Image) -> ImageBlock:
-    """What is shown of an image beside the picture."""
-    from kimi_tui.wire.display import ImageBlock
-
-    return ImageBlock(
-        one_line(image.name),
-        image.media_type,
-        image.width,
-        image.height,
-        len(image.data),
-        image.sha256,
-    )
 
 
 def in_text(text: str) -> list[str]:

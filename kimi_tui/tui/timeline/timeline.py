@@ -28,11 +28,11 @@ from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.state import Prospect
-from kimi_tui.tui.timeline.viewport import STYLES, Viewport
+from kimi_tui.tui.timeline.viewport import Viewport
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -47,6 +47,21 @@ FILTER_CHARS = 200
 _SLICE_S = 0.002
 _AT_ONCE = 500
 """Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
+_STYLES = (
+    *INKS,
+    "user",
+    "lost",
+    # Grounds.
+    "page",
+    "band",
+    "select",
+    # Of the curve and beside it.
+    "line",
+    "past",
+    "curve",
+    "ahead",
+    "mark-dim",
+)
 
 FilterState = Literal["", "begun", "typed", "missed", "kept"]
 RowAction = Literal["bookmark", "pin", "read", "summary"]
@@ -60,7 +75,7 @@ class Timeline(ScrollView, can_focus=True):
 
     FOCUS_ON_CLICK = False
     """A click acts on what is clicked and leaves the keys in the prompt: a key typed behind it undoes nothing."""
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in STYLES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in _STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Newer", id="timeline.up", show=False),
         Binding("down,j", "move(1)", "Older", id="timeline.down", show=False),
@@ -91,12 +106,13 @@ class Timeline(ScrollView, can_focus=True):
         Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
         Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
         Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
-        Binding("u", "undo", "Undo", id="timeline.undo", show=False),
-        Binding("U", "redo", "Redo", id="timeline.redo", show=False),
+        # Commands of the main screen; a replay has none, and there these keys do nothing.
+        Binding("u", "screen.command('undo')", "Undo", id="timeline.undo", show=False),
+        Binding("U", "screen.command('redo')", "Redo", id="timeline.redo", show=False),
         Binding("b", "act('bookmark')", "Bookmark", id="timeline.bookmark", show=False),
         Binding("P", "act('pin')", "Pin", id="timeline.pin", show=False),
         Binding("w", "act('read')", "Read", id="timeline.read", show=False),
-        Binding("p", "replay", "Replay", id="timeline.replay", show=False),
+        Binding("p", "screen.command('replay')", "Replay", id="timeline.replay", show=False),
         Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
         # Else it would change the mode, from a place where it is meant to lead back.
         Binding(
@@ -141,15 +157,6 @@ class Timeline(ScrollView, can_focus=True):
         def __init__(self, prospect: Prospect | None) -> None:
             super().__init__()
             self.prospect = prospect
-
-    class UndoPressed(Message):
-        """The newest operation is to be undone."""
-
-    class RedoPressed(Message):
-        """What was undone last is to be done again."""
-
-    class ReplayPressed(Message):
-        """The session is to be played back."""
 
     class FutureChosen(Message):
         """A checkpoint that a replay has not reached yet was clicked on the curve; `uid` names it."""
@@ -565,18 +572,6 @@ class Timeline(ScrollView, can_focus=True):
         self._measure()
         y = view.scroll_to_show(min(position + SHORT, len(view.listing) - 1))
         self.scroll_to(y=min(y, position), animate=False)
-
-    def action_undo(self) -> None:
-        """Ask for the undoing of the newest operation."""
-        self.post_message(self.UndoPressed())
-
-    def action_redo(self) -> None:
-        """Ask for the newest undone operation to be done again."""
-        self.post_message(self.RedoPressed())
-
-    def action_replay(self) -> None:
-        """Ask for the session to be played back."""
-        self.post_message(self.ReplayPressed())
 
     def action_keys(self) -> None:
         """Show the keys in place of the list."""

@@ -43,29 +43,6 @@ from kimi_tui.tui.timeline.rows import (
 DETAILS = 6
 """Lines for the details of a row: an empty one above and below."""
 CACHE_LIMIT = 1_000
-STYLES = (
-    # Grounds.
-    "page",
-    "band",
-    "select",
-    # Text.
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "user",
-    "tool",
-    "dmail",
-    "compaction",
-    "lost",
-    "error",
-    "line",
-    "past",
-    "curve",
-    "ahead",
-    "mark-dim",
-)
-"""The names of styles: component classes of the widget, each behind `timeline--`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, report
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
@@ -91,15 +91,8 @@ PULL_S = 0.05
 COPY_SLICE_S = 0.003
 """How long a copy is put together before keys and frames get their turn."""
 _INKS = (
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
+    *INKS,
     "lost",
-    "error",
     "ok",
     "warn",
     "line",
@@ -337,11 +330,6 @@ class Transcript(ScrollView, can_focus=True):
         from kimi_tui.tui.pictures import images_of
 
         return any(images_of(block) for block in self.blocks)
-
-    @property
-    def streaming(self) -> bool:
-        """Whether a turn is under way."""
-        return self._model is not None and self._model.streaming
 
     @property
     def follows(self) -> bool:
@@ -1162,7 +1150,7 @@ class Transcript(ScrollView, can_focus=True):
         """Take the keys; they act on the last block on view, unless one on view is chosen already."""
         viewport = self._ready_viewport()
         if viewport is not None and viewport.flow.views:
-            self._current = viewport.last_visible((self._current,))
+            self._current = viewport.last_visible(self._current)
         self.focus()
 
     def action_turn(self, step: int) -> None:

@@ -9,7 +9,7 @@ grows, folds or goes around it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from math import inf
 from time import thread_time
@@ -843,10 +843,10 @@ class Viewport:
         """The row of the user's message before (-1) or after (1) the first visible row."""
         return self.flow.turn_row(self.top, step)
 
-    def last_visible(self, keys: Collection[int | None] = ()) -> int | None:
-        """The key of the last visible block, or that one of `keys` that is visible; None where there are no blocks."""
+    def last_visible(self, unless: int | None) -> int | None:
+        """The key of the last visible block, `unless` this one is visible; None where there are no blocks."""
         visible = [self.flow.views[index].block.key for index in self.visible]
-        return next((key for key in visible if key in keys), visible[-1] if visible else None)
+        return unless if unless in visible else visible[-1] if visible else None
 
     @property
     def visible(self) -> range:

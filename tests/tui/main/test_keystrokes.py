@@ -319,7 +319,11 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
         await one.until(lambda: area.text == "up\nto")
         # Twice the same letter is that twice, and a held key acts while it is held; what only moves acts at once.
         acted: list[str] = []
-        monkeypatch.setattr(one.screen, "action_command", acted.append)
+
+        def act(name: str) -> None:
+            acted.append(name)
+
+        monkeypatch.setattr(one.screen, "action_command", act)
         await on_timeline()
         chosen = one.screen.bench.views.timeline.selected
         typed(one, "jkj", before_s=2.0)

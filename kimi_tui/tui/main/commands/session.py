@@ -65,25 +65,25 @@ async def stats(main: MainParts, argument: str) -> None:
     if not figures.turns and not figures.steps:
         main.bench.tell("Nothing was done yet.")
         return
-    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import figures_screen
     from kimi_tui.tui.formatting import statistics_pairs
 
     title = main.conversation.state.title
-    await main.bench.ask(StatisticsScreen("Statistics", title, statistics_pairs(figures)))
+    await main.bench.ask(figures_screen("Statistics", title, statistics_pairs(figures)))
 
 
 async def context(main: MainParts, argument: str) -> None:
     """Show what the window holds, part by part."""
     soul = await main.conversation.opened()
     parts, status = await soul.window_parts(), soul.status
-    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import figures_screen
     from kimi_tui.tui.formatting import percent, tokens, window_pairs
 
     title = (
         f"{tokens(status.used, estimated=status.estimated)} of {tokens(status.limit)} tokens, "
         f"{percent(status.used, status.limit)}; compacts at {tokens(status.trigger)}"
     )
-    await main.bench.ask(StatisticsScreen("Context", title, window_pairs(parts)))
+    await main.bench.ask(figures_screen("Context", title, window_pairs(parts)))
 
 
 async def replay(main: MainParts, argument: str) -> None:
@@ -239,11 +239,11 @@ async def jobs(main: MainParts, argument: str) -> None:
     if not soul.jobs:
         main.bench.tell("Nothing runs in the background, and nothing did.")
         return
-    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import figures_screen
 
     if not verb:
         pairs = [(str(job.id), _job_words(job)) for job in soul.jobs]
-        await main.bench.ask(StatisticsScreen("Jobs", JOBS_USE, pairs))
+        await main.bench.ask(figures_screen("Jobs", JOBS_USE, pairs))
         return
     job = next((one for one in soul.jobs if one.id == int(number[:9])), None)
     if job is None:
@@ -251,7 +251,7 @@ async def jobs(main: MainParts, argument: str) -> None:
     elif verb == "output":
         rows = job.tail.text.rstrip("\n").split("\n")[-_OUTPUT_ROWS:]
         await main.bench.ask(
-            StatisticsScreen(f"Job {job.id}", _job_words(job), [("", row) for row in rows])
+            figures_screen(f"Job {job.id}", _job_words(job), [("", row) for row in rows])
         )
     elif job.ended:
         main.bench.tell(f"Job {job.id} has ended already.")

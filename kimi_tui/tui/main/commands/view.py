@@ -68,9 +68,9 @@ def copy(main: MainParts, argument: str) -> None:
 
 def notices(main: MainParts, argument: str) -> None:
     """List the notices of this run."""
-    from kimi_tui.tui.dialogs.text_screen import NoticesScreen
+    from kimi_tui.tui.dialogs.text_screen import notices_screen
 
-    app_of(main.bench.screen).push_screen(NoticesScreen(tuple(main.bench.told)))
+    app_of(main.bench.screen).push_screen(notices_screen(main.bench.told))
 
 
 async def palette(main: MainParts, argument: str) -> None:
