@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
@@ -26,7 +27,15 @@ from kimi_tui.llm.errors import (
     ContextOverflowError,
     LLMError,
 )
-from kimi_tui.llm.message import ContentPart, FunctionCall, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.message import (
+    MANY,
+    ContentPart,
+    FunctionCall,
+    Message,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+)
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
@@ -168,6 +177,11 @@ class Collector:
             last.key = key  # the details decide, whichever chunk brought them
         return last
 
+    async def whole(self, *, interrupted: bool = False) -> Message | None:
+        """The `message`, once nothing is added any more: thousands of calls, which take tens of milliseconds, in a thread."""
+        make = partial(self.message, interrupted)
+        return await asyncio.to_thread(make) if self.n_calls > MANY else make()
+
     def message(self, interrupted: bool = False) -> Message | None:
         """The message so far, or None if there is nothing to store.
 
@@ -280,7 +294,6 @@ def is_retryable(error: BaseException) -> bool:
 
 
 _OVERLOAD = frozenset({429, 503, 529})
-_MANY_CALLS = 500
 
 
 def is_overload(error: BaseException, *, known: bool = True) -> bool:
@@ -444,9 +457,7 @@ async def _ask_once(
     finish = answer.finish
     if finish is None:
         raise APIStreamError("The answer broke off before its end.")
-    # Thousands of calls take tens of milliseconds; nothing is added any more.
-    is_long = answer.n_calls > _MANY_CALLS
-    message = await asyncio.to_thread(answer.message) if is_long else answer.message()
+    message = await answer.whole()
     if message is None or not (message.tool_calls or message.text.strip()):
         if finish.reason == "content_filter":
             raise APIStatusError(
