@@ -21,7 +21,7 @@ from kimi_tui.soul import dmail, tasks, token_meter
 from kimi_tui.soul import preview as preview_module
 from kimi_tui.soul import segments as segments_module
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
-from kimi_tui.soul.rewind import DroppedMessage, Target
+from kimi_tui.soul.rewind_values import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
