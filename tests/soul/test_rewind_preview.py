@@ -18,7 +18,7 @@ from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import Checkpoint, message_line
 from kimi_tui.soul import dmail, tasks, token_meter
-from kimi_tui.soul import preview as preview_module
+from kimi_tui.soul import rewind_preview as preview_module
 from kimi_tui.soul import segments as segments_module
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.rewind_values import DroppedMessage, Target
