@@ -64,7 +64,7 @@ class GarbageCollector:
     def begin(self) -> None:
         """Collect from now on, unless a session is being read."""
         # What a collection looks at in one go is small, so that none takes longer than a few milliseconds.
-        gc.set_threshold(5_000, 5, 200)
+        gc.set_threshold(2_000, 5, 500)
         if not self._is_held:
             gc.enable()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from kimi_tui import lenient_json
@@ -17,7 +18,15 @@ from kimi_tui.llm.errors import (
     APIStatusError,
     APIStreamError,
 )
-from kimi_tui.llm.message import ContentPart, FunctionCall, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.message import (
+    MANY,
+    ContentPart,
+    FunctionCall,
+    Message,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+)
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
@@ -154,6 +163,11 @@ class Collector:
             last.key = key  # the details decide, whichever chunk brought them
         return last
 
+    async def whole(self, *, interrupted: bool = False) -> Message | None:
+        """The `message`, once nothing is added any more: thousands of calls, which take tens of milliseconds, in a thread."""
+        make = partial(self.message, interrupted)
+        return await asyncio.to_thread(make) if self.n_calls > MANY else make()
+
     def message(self, interrupted: bool = False) -> Message | None:
         """The message so far, or None if there is nothing to store.
 
@@ -253,9 +267,6 @@ async def complete(
     raise AssertionError  # the loop returns or raises
 
 
-_MANY_CALLS = 500
-
-
 async def _ask_once(
     provider: ChatProvider,
     system: str,
@@ -278,9 +289,7 @@ async def _ask_once(
     finish = answer.finish
     if finish is None:
         raise APIStreamError("The answer broke off before its end.")
-    # Thousands of calls take tens of milliseconds; nothing is added any more.
-    is_long = answer.n_calls > _MANY_CALLS
-    message = await asyncio.to_thread(answer.message) if is_long else answer.message()
+    message = await answer.whole()
     if message is None or not (message.tool_calls or message.text.strip()):
         if finish.reason == "content_filter":
             raise APIStatusError(

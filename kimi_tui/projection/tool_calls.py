@@ -325,7 +325,7 @@ class ToolCalls:
         self._dmails, self._undelivered = [], []
 
     def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:
-        """What a step added to the window stands on its last card."""
+        """What a step added to the window stands on its last card; the one that was the last before has nothing."""
         change = NOTHING
         wanted: int | None = tokens
         blocks = self._list.blocks
@@ -336,10 +336,14 @@ class ToolCalls:
             if isinstance(block, ToolBlock) and block.checkpoint == checkpoint:
                 if block.call in self._own:
                     continue
-                if block.tokens != wanted or block.tokens_estimated != estimated:
+                had_it = block.tokens is not None
+                if block.tokens != wanted or (had_it and block.tokens_estimated != estimated):
                     block.tokens, block.tokens_estimated = wanted, estimated
                     block.touch()
                     change = Change(index)
+                if had_it:
+                    # No other one has it.
+                    break
                 wanted = None
         return change
 

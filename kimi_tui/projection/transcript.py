@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kimi_tui.foreign_text import clean, one_line, shown_name
@@ -28,6 +28,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
     both,
+    copied,
 )
 from kimi_tui.projection.row_figures import Changed, RowFigures
 from kimi_tui.projection.tool_calls import ToolCalls
@@ -366,7 +367,7 @@ class _LeftBlocks:
 def _recalled(block: Block) -> Block:
     """A D-Mail that is on the live line again. A copy: the card that it became has it as it was."""
     if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
-        return replace(block, state="recalled", version=block.version + 1)
+        return copied(block, state="recalled")
     return block
 
 
@@ -470,13 +471,12 @@ def _rearrange(
             kept.append(block)
         elif event is not None and (not event.kept or block.number in event.kept):
             # A copy: the line that was left keeps the block with its own number.
-            copy = replace(
-                block,
-                checkpoint=event.id,
-                uid=event.uid if block.uid == event.was else block.uid,
-                number=event.kept.index(block.number) if event.kept else block.number,
-                version=block.version + 1,
-            )
+            copy = copied(block)
+            copy.checkpoint = event.id
+            if block.uid == event.was:
+                copy.uid = event.uid
+            if event.kept:
+                copy.number = event.kept.index(block.number)
             if isinstance(copy, DMailBlock) and event.id != block.checkpoint:
                 # What it undid stays as far away as it was.
                 copy.from_checkpoint += event.id - (block.checkpoint or 0)
@@ -489,10 +489,7 @@ def _rearrange(
         return RearrangedBlocks([*before[:cut], *gone], kept, ())
     if summary.was:
         return RearrangedBlocks(list(before[:cut]), kept, tuple(gone))
-    past = (
-        replace(one, live=False, replaced=True, checkpoint=None, version=one.version + 1)
-        for one in gone
-    )
+    past = (copied(one, live=False, replaced=True, checkpoint=None) for one in gone)
     return RearrangedBlocks([*before[:cut], *past], kept, ())
 
 
@@ -571,7 +568,7 @@ def _is_pinned(block: Block, pinned: Collection[str]) -> bool:
 
 
 def _moved(block: B, checkpoint: int, number: int) -> B:
-    return replace(block, checkpoint=checkpoint, uid="", number=number, version=block.version + 1)
+    return copied(block, checkpoint=checkpoint, uid="", number=number)
 
 
 class TranscriptModel:

@@ -29,6 +29,8 @@ from kimi_tui.session.context_index import (
     TokenEstimate,
     TokenScale,
     WorldLineContent,
+    WrittenLine,
+    facts_of,
 )
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
@@ -50,6 +52,7 @@ from kimi_tui.session.schema import (
     NewCheckpoint,
     Operation,
     SystemPrompt,
+    added_lines,
     encode_additions,
 )
 
@@ -57,7 +60,6 @@ if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
 
 _COMPARED_BYTES = 1 << 20
-_MANY_CALLS = 500
 _PRELOAD_BYTES = 4 << 20
 # Shorter ones are copied in no time.
 WORTH_COPYING_BYTES = 4 << 20
@@ -372,11 +374,13 @@ class Context:
             self._live.settle_tail()
             before = self._index_appended()
             first = len(before.checkpoints)
-            encode = partial(encode_additions, additions, before.n_checkpoints)
+            encode = partial(_written, additions, before.n_checkpoints)
             # An answer with thousands of calls takes tens of milliseconds.
-            data = await asyncio.to_thread(encode) if _is_long(additions) else encode()
-            if not data:
+            is_long = _is_long(additions)
+            written, messages = await asyncio.to_thread(encode) if is_long else encode()
+            if not written:
                 return ()
+            data = b"".join(line for line, _ in written)
             self._held_by = (0, 0)
             self._prefix.forget()
             try:
@@ -384,6 +388,12 @@ class Context:
             except ChangedByOthers:
                 # Ours is kept in memory; the other's file is set aside and ours written anew below.
                 self._foreign = True
+            if is_long and self._live.size - self.index.size == len(data):
+                # Read again they would take as long as to write.
+                for at, message in messages:
+                    offset = self.index.size + sum(len(line) for line, _ in written[:at])
+                    self._cache.put(offset, message, len(written[at][0]) - 1)
+                self.index.add_written(written)
             made = self._index_appended().checkpoints[first:]
         if self._foreign or (self._live.must_rewrite and self._published is None):
             await self._run_to_completion(self._mend())
@@ -493,12 +503,13 @@ class Context:
             finally:
                 self._notify()
             left, kept = self.index, self.index.messages_before(plan.shared)
-            self._cache.cut(plan.shared)
-            self._set_index(plan.index, self._cache)
+            cache = self._cache
+            self._set_index(plan.index, cache.before(plan.shared))
             # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
             # Its size alone would not tell: records of other names are as long.
             self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
             self._tokens.cut(kept)
+            await asyncio.to_thread(cache.clear)
             n = entry.n
             if not entry.stored:
                 sizes = await asyncio.to_thread(stored_world_lines, self.folder)
@@ -745,7 +756,19 @@ def _is_long(additions: Sequence[Addition]) -> bool:
     """Whether encoding these takes longer than the event loop may be held up."""
     from kimi_tui.llm.message import Message
 
-    for one in additions:
-        if isinstance(one, Message) and one.tool_calls and len(one.tool_calls) > _MANY_CALLS:
-            return True
-    return False
+    return any(isinstance(one, Message) and one.is_long for one in additions)
+
+
+def _written(
+    additions: Sequence[Addition], next_id: int
+) -> tuple[list[WrittenLine], list[tuple[int, Message]]]:
+    """The lines of what is appended, and the long messages among them by their places there."""
+    lines: list[WrittenLine] = []
+    messages: list[tuple[int, Message]] = []
+    for line, message, record in added_lines(additions, next_id):
+        facts = None
+        if message is not None and message.is_long and record is not None:
+            messages.append((len(lines), message))
+            facts = facts_of(record)
+        lines.append((line, facts))
+    return lines, messages

@@ -7,7 +7,8 @@ figures, the D-Mail mailbox, what tools remember, the file snapshots and the wir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 from kimi_tui.config.settings import ModelPrices
@@ -255,11 +256,11 @@ class Conversation:
         return point
 
     @shielded
-    async def append(self, messages: Sequence[Message]) -> None:
-        """Append messages. A cancel does not split it; thousands of results are written in parts."""
-        pace = Pace()
-        for first in range(0, len(messages), _APPENDED_AT_ONCE):
-            await self.context.append(messages[first : first + _APPENDED_AT_ONCE])
+    async def append(self, messages: Iterable[Message]) -> None:
+        """Append messages. A cancel does not split it; thousands of results are taken and written in parts."""
+        pace, left = Pace(), iter(messages)
+        while part := [*islice(left, _APPENDED_AT_ONCE)]:
+            await self.context.append(part)
             await self.meter.count_appended(pace)
 
     @property

@@ -931,7 +931,8 @@ async def _proposed_title(conversation: Conversation) -> str:
 
     The tokens of the call count in the session's totals.
     """
-    user, agent = _beginning(conversation.context.messages)
+    # It reads as far as there is a second message of the user.
+    user, agent = await asyncio.to_thread(_beginning, conversation.context.messages)
     if not user:
         return ""
     question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))

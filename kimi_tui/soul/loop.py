@@ -7,8 +7,9 @@ the agent works; `Steering` queues it until the next step begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
@@ -469,11 +470,11 @@ class AgentLoop:
             await self._keep_partial(answer, point)
             raise
         message = completion.message
-        calls = _calls(message, point)
         try:
             await conversation.append_answer(message, completion.usage)
+            calls = await _calls(message, point)
         except asyncio.CancelledError:
-            await self._stop(ToolBatch(self._tools, calls))
+            await self._stop(ToolBatch(self._tools, await _calls(message, point)))
             raise
         conversation.publish_status()
         self._publish_prompt_cut(completion.usage)
@@ -491,15 +492,17 @@ class AgentLoop:
             await self._conversation.load_memory()
             done = await batch.run()
             reminders = await self._reminders.of_folders(done)
-            results = await _results(done)
             nudge = await self._nudge(done, point)
         except asyncio.CancelledError:
             await self._stop(batch)
             raise
-        await self._conversation.append([*results, *reminders, *nudge])
+        await self._conversation.append(chain(_results(done), reminders, nudge))
         self._conversation.publish_status()
         pending = self._conversation.denwa.fetch_pending()
-        if any(each.rejected and not each.feedback for each in done):
+        is_rejected = any(each.rejected and not each.feedback for each in done)
+        done.clear()
+        await batch.release()
+        if is_rejected:
             return "rejected"
         if pending:
             raise BackToTheFuture(
@@ -530,23 +533,25 @@ class AgentLoop:
         self._published_prompt_cut = usage.prompt_cut
 
     async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
-        message = answer.collector.message(interrupted=True)
+        message = await answer.collector.whole(interrupted=True)
         if message is not None:
             # Whole calls stay, and a call needs a result.
-            calls = _calls(message, point)
-            results = await _results([CallResult(one, failure(NOT_BEGUN)) for one in calls])
-            await self._conversation.append([message, *results])
+            calls = await _calls(message, point)
+            unbegun = (CallResult(one, failure(NOT_BEGUN)) for one in calls)
+            await self._conversation.append(chain([message], _results(unbegun)))
+        pace = Pace()
         for key, call_id in answer.open_calls():
             self._conversation.wire.publish(
                 ToolResult(key, True, "", NOT_BEGUN, interrupted=True, id=call_id)
             )
+            await pace.rest()
         self._conversation.wire.publish(StepInterrupted())
 
     async def _stop(self, batch: ToolBatch) -> None:
         """Give every call a result, so that the history stays valid, and publish that the step was stopped."""
         self._orphans.adopt(await batch.stop())
         self._conversation.denwa.fetch_pending()
-        await self._conversation.append(await _results(batch.results))
+        await self._conversation.append(_results(batch.results))
         self._conversation.wire.publish(StepInterrupted())
 
     async def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
@@ -565,17 +570,17 @@ class AgentLoop:
         return [user_message(text)]
 
 
-def _calls(message: Message, point: Checkpoint) -> list[Call]:
-    return [
-        Call(call_key(point.uid, i), call.id, call.function.name, call.function.arguments or "")
-        for i, call in enumerate(message.tool_calls or ())
-    ]
-
-
-async def _results(done: Sequence[CallResult]) -> list[Message]:
-    messages: list[Message] = []
+async def _calls(message: Message, point: Checkpoint) -> list[Call]:
+    calls: list[Call] = []
     pace = Pace()
-    for each in done:
-        messages.append(with_versions(tool_message(each.call.id, each.outcome), each.noted or {}))
+    for i, call in enumerate(message.tool_calls or ()):
+        key, function = call_key(point.uid, i), call.function
+        calls.append(Call(key, call.id, function.name, function.arguments or ""))
         await pace.rest()
-    return messages
+    return calls
+
+
+def _results(done: Iterable[CallResult]) -> Iterator[Message]:
+    """The messages of results, made as they are taken: there may be thousands."""
+    for each in done:
+        yield with_versions(tool_message(each.call.id, each.outcome), each.noted or {})

@@ -665,7 +665,7 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
             uid = str(record.get("uid") or f"end-{number}")
         elif role in MESSAGE_ROLES:
             try:
-                message = Message.model_validate(record)
+                message = Message.of(record)
             except ValueError:
                 continue
             messages.append(message)

@@ -96,8 +96,10 @@ class Segment:
             if message.role != "assistant":
                 continue
             if message.tool_calls:
+                # Each gives the label a character at least, and there may be thousands.
                 calls = (
-                    f"{short_name(c.function.name)} {call_target(c)}" for c in message.tool_calls
+                    f"{short_name(c.function.name)} {call_target(c)}"
+                    for c in message.tool_calls[:MAX_LABEL]
                 )
                 return label_of(", ".join(map(str.strip, calls)))
             return label_of(message.text)

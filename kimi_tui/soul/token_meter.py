@@ -19,7 +19,13 @@ from itertools import islice
 
 from kimi_tui.llm.message import ImagePart, Message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
-from kimi_tui.llm.tokens import estimate_fixed, message_tokens, said_tokens, text_tokens
+from kimi_tui.llm.tokens import (
+    count_in_steps,
+    estimate_fixed,
+    message_tokens,
+    said_tokens,
+    text_tokens,
+)
 from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context import Context
 from kimi_tui.session.context_index import TokenEstimate, TokenScale, TokenSums, WorldLineContent
@@ -125,9 +131,9 @@ class TokenMeter:
         messages = self._context.messages
         for place in range(self._sums.counted, len(messages)):
             await pace.rest()
-            # Parsed and kept here; an answer with thousands of calls takes as long for that as for being counted.
-            _ = messages[place]
-            await pace.rest()
+            # Parsed and kept here; of an answer with thousands of calls one is counted at a time.
+            for _ in count_in_steps(messages[place]):
+                await pace.rest()
             self._sums.add(messages, place + 1)
 
     async def recount(self, kept: int) -> None:

@@ -25,7 +25,7 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.segments import label_of
-from kimi_tui.soul.tasks import Pace
+from kimi_tui.soul.tasks import Pace, let_go
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
     blocks_of,
@@ -160,6 +160,12 @@ class ToolBatch:
                 await self._finish(call, CallResult(call, outcome, interrupted=True))
                 await pace.rest()
         return late
+
+    async def release(self) -> None:
+        """Let go of the results, where nobody wants them any more."""
+        results = [*self._done.values()]
+        self._done.clear()
+        await let_go(results)
 
     async def _wait(self, most: int) -> None:
         """Wait until at most `most` calls run; errors of the program itself are kept in `_failures`."""

@@ -10,9 +10,10 @@ Three things overlap, so that one mistake opens nothing:
 - a seccomp filter against what both leave open: system calls that undo them, key rings, typing into a terminal, kinds
   of sockets that have no network namespace.
 
-Imported by the supervisor of a command, which is a fresh interpreter each time: it imports nothing but `ctypes`, and
-takes its orders as words. A library for the three system calls of Landlock would cost 30 ms of imports a command, and one
-for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
+Imported by the supervisor of a command, which is a fresh interpreter each time, and in bubblewrap by a second one: it imports
+nothing, not even `ctypes` but only what is below that (6 ms each time), and takes its orders as words. A library for the three
+system calls of Landlock would cost 30 ms of imports a command, and one for the filter needs libseccomp and 24 ms. Fails
+closed: any error is raised before the command is there.
 
 Words: `level:full`, `level:landlock`, `level:filter` (for bubblewrap, which makes the namespaces itself: only the filter, for
 it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that; where
@@ -23,21 +24,81 @@ where it is still there); absolute and without links, shallow ones first. What a
 following links: a command in the background could have put one there since the policy was made.
 """
 
-import ctypes
 import errno
-import fcntl
 import os
 import stat
+import sys
+from _ctypes import (
+    FUNCFLAG_CDECL,
+    FUNCFLAG_USE_ERRNO,
+    CFuncPtr,
+    _SimpleCData,  # pyright: ignore[reportPrivateUsage]
+    addressof,
+    dlopen,
+    dlsym,
+    get_errno,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from _ctypes import Array
     from collections.abc import Callable, Iterator
 else:
     import _signal as signal
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
+# -- the C library --------------------------------------------------------------------------------------
+
+
+class _Int(_SimpleCData):  # pyright: ignore[reportMissingTypeArgument]
+    _type_ = "i"
+
+
+class _Long(_SimpleCData):  # pyright: ignore[reportMissingTypeArgument]
+    _type_ = "l"
+
+
+class _Byte(_SimpleCData):  # pyright: ignore[reportMissingTypeArgument]
+    _type_ = "B"
+
+
+class _IntFunction(CFuncPtr):
+    _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
+    _restype_ = _Int
+
+
+class _LongFunction(CFuncPtr):
+    _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
+    _restype_ = _Long
+
+
+class _Library:
+    """The functions of the C library, by their names. They take whole numbers of 32 bits, bytes that they only read, buffers
+    and None; an error's number is in `get_errno`."""
+
+    def __init__(self) -> None:
+        # Without a name it is this process itself.
+        self._itself = dlopen(None, 0)  # pyright: ignore[reportArgumentType]
+
+    def __getattr__(self, name: str) -> "Callable[..., int]":
+        kind = _LongFunction if name == "syscall" else _IntFunction
+        found: Callable[..., int] = kind(dlsym(self._itself, name))
+        setattr(self, name, found)
+        return found
+
+
+_libc = _Library()
+
+
+def _buffer(data: bytes) -> "Array[_Byte]":
+    """These bytes where the C library may write."""
+    return (_Byte * len(data)).from_buffer_copy(data)
+
+
+def _packed(*values: int, size: int = 8) -> bytes:
+    """Numbers without a sign as the kernel reads them, of so many bytes each."""
+    return b"".join(value.to_bytes(size, sys.byteorder) for value in values)
+
 
 FILTER_FD, COVERS_FD = 99, 98
 """Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
@@ -182,40 +243,8 @@ _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _FASTOPEN = 0x20000000
 
 
-class _RulesetAttr(ctypes.Structure):
-    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
-
-
-class _BeneathAttr(ctypes.Structure):
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = [("rights", ctypes.c_uint64), ("folder", ctypes.c_int32)]
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
-
-
-class _MountAttr(ctypes.Structure):
-    _fields_ = [
-        ("set", ctypes.c_uint64),
-        ("clear", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns", ctypes.c_uint64),
-    ]
-
-
-class _Filter(ctypes.Structure):
-    _fields_ = [
-        ("code", ctypes.c_uint16),
-        ("jt", ctypes.c_uint8),
-        ("jf", ctypes.c_uint8),
-        ("k", ctypes.c_uint32),
-    ]
-
-
-class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_uint16), ("filter", ctypes.POINTER(_Filter))]
+Step = tuple[int, int, int, int]
+"""One of a filter: code, how many steps to pass over where it is so and where not, and a value."""
 
 
 def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
@@ -243,7 +272,8 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
             raise OSError(errno.EINVAL, f"no such word: {kind}")
     online = said["network"] == "on"
     if said["level"] == "filter":
-        _begin_bubblewrap(_filter(is_full=True, online=online, sockets=False), paths, stay)
+        code = _written_filter(_filter(is_full=True, online=online, sockets=False))
+        _begin_bubblewrap(code, paths, stay)
         return
     abi = landlock_abi()
     if abi < 1:
@@ -276,12 +306,12 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
 
 def landlock_abi() -> int:
     """The version of Landlock that the kernel has; less than 1 where it has none."""
-    return int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
+    return _libc.syscall(_CREATE_RULESET, None, 0, 1)
 
 
 def _check(result: int, step: str) -> int:
     if result < 0:
-        number = ctypes.get_errno()
+        number = get_errno()
         raise OSError(number, f"{step}: {os.strerror(number)}")
     return result
 
@@ -445,12 +475,12 @@ def _opened(path: str) -> int:
     Raises:
         OSError: there is nothing, or a link on the way.
     """
-    how = _OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS)
-    size = ctypes.c_size_t(ctypes.sizeof(how))
-    opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), size)
-    if opened < 0 and ctypes.get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    how = _packed(flags, 0, _NO_SYMLINKS)
+    opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
+    if opened < 0 and get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
         # Behind the filter, where all covers are there.
-        return os.open(path, how.flags)
+        return os.open(path, flags)
     return _check(opened, path)
 
 
@@ -491,16 +521,15 @@ def _hold(path: str, flags: int = 0) -> None:
 
 
 def _set_mount(folder: int, path: str, to: int, *, flags: int, propagation: int = 0) -> None:
-    attr = _MountAttr(to, 0, propagation, 0)
-    size = ctypes.c_size_t(ctypes.sizeof(attr))
-    done = _libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, ctypes.byref(attr), size)
+    attr = _packed(to, 0, propagation, 0)
+    done = _libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, attr, len(attr))
     _check(done, f"mount {path}")
 
 
 def _mount(kind: str, path: str, flags: int, options: str) -> None:
     name = kind.encode()
     _check(
-        _libc.mount(name, os.fsencode(path), name, ctypes.c_ulong(flags), options.encode()),
+        _libc.mount(name, os.fsencode(path), name, flags, options.encode()),
         f"{kind} on {path}",
     )
 
@@ -509,7 +538,7 @@ def _raise_loopback() -> None:
     """Switch on the only network there is; without it, tests that talk to themselves fail."""
     end = _check(_libc.socket(_INET, 1, 0), "loopback")
     request = b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, "little") + bytes(22)
-    fcntl.ioctl(end, _SIOCSIFFLAGS, request)
+    _check(_libc.ioctl(end, _SIOCSIFFLAGS, request), "loopback")
     os.close(end)
 
 
@@ -518,12 +547,12 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
     for number in range(_LAST_CAP + 1):
         if number not in kept:
             _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-    header = (ctypes.c_uint32 * 2)(_CAP_VERSION, 0)
-    now = (ctypes.c_uint32 * 6)()
+    header, now = _buffer(_packed(_CAP_VERSION, 0, size=4)), _buffer(bytes(24))
     _check(_libc.capget(header, now), "capabilities")
     mask = sum(1 << number for number in kept)
-    low = mask & now[1]
-    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, 0, 0, 0)), "capabilities")
+    # The second of six numbers: what is permitted of the first 32.
+    low = mask & int.from_bytes(bytes(now)[4:8], sys.byteorder)
+    _check(_libc.capset(header, _packed(low, low, 0, 0, 0, 0, size=4)), "capabilities")
 
 
 # -- Landlock -------------------------------------------------------------------------------------------
@@ -561,9 +590,8 @@ def _ruleset(abi: int, *, closes_net: bool) -> tuple[int, int]:
     """A descriptor of rules that allow nothing yet, and the rights on files that they are about."""
     handled = (1 << _FS_BITS.get(abi, 17)) - 1
     net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
-    attr = _RulesetAttr(handled, net, 3 if abi >= 6 else 0)
-    size = ctypes.c_size_t(24 if abi >= 6 else 16 if abi >= 4 else 8)
-    rules = _libc.syscall(_CREATE_RULESET, ctypes.byref(attr), size, 0)
+    attr = _packed(handled, net, 3 if abi >= 6 else 0)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    rules = _libc.syscall(_CREATE_RULESET, attr, len(attr), 0)
     return _check(rules, "Landlock"), handled
 
 
@@ -574,8 +602,8 @@ def _allow(rules: int, place: int, rights: int, name: str) -> None:
         # Links have none; what they lead to has its own.
         rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
     if rights:
-        beneath = _BeneathAttr(rights, place)
-        done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
+        beneath = _packed(rights) + _packed(place, size=4)
+        done = _libc.syscall(_ADD_RULE, rules, 1, beneath, 0)
         _check(done, f"Landlock: {name}")
 
 
@@ -607,14 +635,7 @@ _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NO_NAMESPACE = [(_JSET, 0, 1, _ANY_NAMESPACE), (_RET, 0, 0, _ERRNO | errno.EPERM)]
 
 
-def _set_filter(code: "ctypes.Array[_Filter]") -> None:
-    program = _Program(len(code), code)
-    _check(_libc.prctl(_PR_SECCOMP, 2, ctypes.byref(program), 0, 0), "filter")
-
-
-def _filter(
-    *, is_full: bool, online: bool, sockets: bool, searches: bool = False
-) -> "ctypes.Array[_Filter]":
+def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = False) -> list[Step]:
     machine = os.uname().machine
     if machine not in _ARCHES:
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
@@ -630,7 +651,7 @@ def _filter(
         for call in calls:
             steps += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
 
-    def when(call: int, argument: int, rest: list[tuple[int, int, int, int]]) -> None:
+    def when(call: int, argument: int, rest: list[Step]) -> None:
         """If it is this call, go through the rest with one of its arguments, then allow it."""
         body = [(_LD, 0, 0, 16 + 8 * argument), *rest, (_RET, 0, 0, _ALLOW)]
         steps.extend(((_JEQ, 0, len(body), call), *body))
@@ -667,7 +688,7 @@ def _filter(
     if not is_bare or sockets:
         families.append(_UNIX)
     unknown = (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)
-    kinds: list[tuple[int, int, int, int]] = []
+    kinds: list[Step] = []
     for at, family in enumerate(families):
         kinds.append((_JEQ, len(families) - at, 0, family))
     kinds.append(unknown)
@@ -689,14 +710,28 @@ def _filter(
         for call, argument in _SENDS[machine]:
             when(call, argument, [(_JSET, 0, 1, _FASTOPEN), refuse])
     steps.append((_RET, 0, 0, _ALLOW))
-    return (_Filter * len(steps))(*(_Filter(*step) for step in steps))
+    return steps
+
+
+def _written_filter(steps: list[Step]) -> bytes:
+    """A filter as the kernel reads it."""
+    return b"".join(
+        _packed(code, size=2) + _packed(yes, no, size=1) + _packed(value, size=4)
+        for code, yes, no, value in steps
+    )
+
+
+def _set_filter(steps: list[Step]) -> None:
+    held = _buffer(_written_filter(steps))
+    program = _packed(len(steps), size=2) + bytes(6) + _packed(addressof(held))
+    _check(_libc.prctl(_PR_SECCOMP, 2, program, 0, 0), "filter")
 
 
 # -- bubblewrap -----------------------------------------------------------------------------------------
 
 
 def _begin_bubblewrap(
-    code: "ctypes.Array[_Filter]",
+    code: bytes,
     paths: dict[str, list[str]],
     stay: "Callable[[int, bool], None]",
 ) -> None:
@@ -808,7 +843,7 @@ def _is_within_reach(path: str) -> bool:
     return True
 
 
-def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> list[str]:
+def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
     """Put at their descriptors what bubblewrap reads; returns the sockets that it is to cover."""
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
     covered = [
@@ -817,7 +852,7 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> li
         if not _below(path, paths["hide"]) and os.path.lexists(path) and _is_within_reach(path)
     ]
     covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
-    _tell(FILTER_FD, bytes(code))
+    _tell(FILTER_FD, code)
     _tell(COVERS_FD, os.fsencode(covers))
     for at, path in enumerate(paths["open"], FILTER_FD + 1):
         place = _opened(path)
@@ -875,7 +910,7 @@ def begin_search(arguments: list[str]) -> None:
             os.close(place)
         code = _filter(is_full=False, online=False, sockets=False, searches=True)
         if told["level"] == ["filter"]:
-            _tell(FILTER_FD, bytes(code))
+            _tell(FILTER_FD, _written_filter(code))
             for path in told["search"]:
                 os.dup2(_opened_no_link(path), SEARCHED_FD)
             for at, path in enumerate(told["read"], FILTER_FD + 1):

@@ -237,12 +237,18 @@ _BEHIND = (
 
 
 def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
-    """The command behind Landlock, or behind a shell where the interpreter lies below what is private: either says at the place
-    of errors that the command starts, and then has its errors go where its output does."""
+    """The command behind Landlock, or behind a shell where the kernel has none or the interpreter lies below what is private:
+    either says at the place of errors that the command starts, and then has its errors go where its output does.
+
+    A second interpreter takes most of what there is more to wait for than the shell takes: it is there for Landlock alone.
+    """
     from kimi_tui.tools.sandbox import confine
 
     folder = os.path.dirname(os.path.abspath(confine.__file__))
-    if os.path.realpath(sys.executable).startswith(_COVERED) or folder.startswith(_COVERED):
+    is_covered = os.path.realpath(sys.executable).startswith(_COVERED) or folder.startswith(
+        _COVERED
+    )
+    if is_covered or confine.landlock_abi() < 1:
         return ["/bin/sh", "-c", f'echo {confine.STARTED} >&2; exec "$@" 2>&1', "sh", *argv]
     words = [f"network:{'on' if policy.network else 'off'}"]
     words += [f"write:{path}" for path in policy.writable]

@@ -216,6 +216,28 @@ def with_edge(line: Line, edge: Span) -> Line:
 
 def probable_height(block: Block, room: LayoutRoom) -> int:
     """About how many rows a block takes: cheap, and good enough for a scrollbar."""
+    # Of cards there may be thousands.
+    if not isinstance(block, ToolBlock):
+        return _probable_height_of_text(block, room)
+    if block.unfolded:
+        return 2 + block.result.line_ends
+    height = 1
+    for shown in block.display:
+        if isinstance(shown, DiffBlock):
+            height += min(DIFF_ROWS, len(shown.lines))
+        elif isinstance(shown, TodoBlock):
+            height += len(shown.items)
+        elif isinstance(shown, ImageBlock):
+            height += 1 + picture_rows(room)
+    if height == 1 and block.result:
+        if block.state == "failed":
+            return 4
+        if block.state == "done" and block.tool == "Shell":
+            return 2
+    return height
+
+
+def _probable_height_of_text(block: Block, room: LayoutRoom) -> int:
     width = prose_width(room.width)
     match block:
         case AgentBlock():
@@ -224,20 +246,6 @@ def probable_height(block: Block, room: LayoutRoom) -> int:
             rows = 1 + block.text.count("\n") + len(block.text) // width
             images = len(block.images) * (1 + picture_rows(room))
             return min(13, rows) + min(len(block.attached), ATTACHED_ROWS) + images
-        case ToolBlock():
-            if block.unfolded:
-                return 2 + block.result.line_ends
-            height = 1
-            for shown in block.display:
-                if isinstance(shown, DiffBlock):
-                    height += min(DIFF_ROWS, len(shown.lines))
-                elif isinstance(shown, TodoBlock):
-                    height += len(shown.items)
-                elif isinstance(shown, ImageBlock):
-                    height += 1 + picture_rows(room)
-            if height == 1 and block.result:
-                height += {"failed": 3, "done": int(block.tool == "Shell")}.get(block.state, 0)
-            return height
         case DMailBlock():
             return 6 + len(block.text) // width
         case CompactionBlock():

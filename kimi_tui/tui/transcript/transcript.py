@@ -73,6 +73,7 @@ FLOODED_FRAME_S = 1 / 8
 """While text comes faster than anybody reads, in one go or because drawing does not keep up."""
 FLOOD = 400
 """Characters in one frame that nobody reads: two thousand tokens a second."""
+MANY_BLOCKS = 2_000
 HISTORY_FRAME_S = 0.1
 """While a history is read, pictures that nobody can look at are left out."""
 COVERED_FRAME_S = 0.25
@@ -651,10 +652,11 @@ class Transcript(ScrollView, can_focus=True):
         due, now = self._drawn_at + frame_s, asyncio.get_running_loop().time()
         if at_once:
             self._draw()
-        elif now >= due:
+        elif now >= due and len(self.blocks) - (self._changed_from or 0) < MANY_BLOCKS:
             self._frame_due()
         else:
-            self._frame = self._callbacks.call_later(due - now, self._frame_due)
+            # Of thousands of blocks both to take the events in and to draw them would be long for one go.
+            self._frame = self._callbacks.call_later(max(0.0, due - now), self._frame_due)
 
     def _frame_due(self) -> None:
         self._frame = None
@@ -1041,8 +1043,8 @@ class Transcript(ScrollView, can_focus=True):
         """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
-        if self.flow is not None:
-            self.flow.repaint()
+        # Another width tells so often that thousands of blocks are gone through once, when they are painted.
+        self._painted_width = -1
 
     def on_blur(self) -> None:
         """Take the accent from the chosen row: the keys go elsewhere."""

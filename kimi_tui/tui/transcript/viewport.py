@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from math import inf
 from time import thread_time
+from typing import Any
 
 from textual.strip import Strip
 
@@ -49,6 +50,9 @@ AT_ONCE_ROWS = 1_000
 KEPT_ROWS = 5_000
 """About how many rows are kept laid out; what is farthest from the screen goes first."""
 
+_NOT_LAID: list[Any] = []
+"""The rows of a view that was never laid out. Nothing is put into it."""
+
 
 class View:
     """One block with what is known of its rows. `gap` is the blank row above it, part of its height."""
@@ -75,6 +79,7 @@ class View:
     )
 
     def __init__(self, block: Block) -> None:
+        # Of a step there may be thousands at once, most of which nobody looks at: they have no lists of their own.
         self.block = block
         self.version = -1
         self.sized = -1
@@ -82,8 +87,8 @@ class View:
         self.gap = 0
         self.height = 1
         self.laid = False
-        self.lines: list[Line] = []
-        self.strips: list[Strip | None] = []
+        self.lines: list[Line] = _NOT_LAID
+        self.strips: list[Strip | None] = _NOT_LAID
         self.answer: MarkdownStream | ThoughtStream | None = None
         self.late: MarkdownStream | None = None
         """What lays out the rows that are empty so far, where some are."""
@@ -92,7 +97,7 @@ class View:
         self.work: Iterator[Line] | None = None
         """The rows that have not been made yet, where there are too many for one go."""
         self.work_version = -1
-        self.coming: list[Line] = []
+        self.coming: list[Line] = _NOT_LAID
         """The rows made so far: they are shown as they come, or take the place of others when they are complete."""
         self.reserved = 0
         """The probable height, which it has until all of its rows are there; 0 where it grows with its text."""
@@ -310,7 +315,8 @@ class Flow:
         }
         self._unfinished.clear()
         for view in self.views:
-            view.forget()
+            if view.laid:
+                view.forget()
             view.height, view.sized = probable_height(view.block, room), view.block.version
         self._laid_rows = 0
         self._known = 0
@@ -453,6 +459,8 @@ class Flow:
         """Make the rows; returns the first one that may be another one now."""
         block = view.block
         first = 0
+        if view.strips is _NOT_LAID:
+            view.lines, view.strips, view.coming = [], [], []
         try:
             if view.is_broken:
                 self._lay_plain(view)

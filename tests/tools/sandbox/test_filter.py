@@ -57,8 +57,9 @@ class Machine:
         self.name = name
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "uname", lambda: SimpleNamespace(machine=name))
-            made = confine._filter(is_full=is_full, online=online, sockets=False, searches=searches)
-        self.steps = [(one.code, one.jt, one.jf, one.k) for one in made]
+            self.steps = confine._filter(
+                is_full=is_full, online=online, sockets=False, searches=searches
+            )
 
     def __call__(self, number: int, *arguments: int, arch: int = 0) -> int:
         """What it answers to a call."""
