@@ -452,7 +452,7 @@ class MainScreen(Screen[None]):
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
-            self.bench.start(self._send_when_learned(written))
+            self.bench.start(self._send_when_learned(written), opens=True)
         elif parsed.command is not None:
             self._run_written(parsed.command, parsed.argument, text)
         elif parsed.unknown:
