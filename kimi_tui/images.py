@@ -75,7 +75,7 @@ class ImageRefused(Exception):
 
 @dataclass(frozen=True)
 class Image:
-    """An image that can be sent.
+    """An image that can be sent to a model.
 
     Attributes:
         media_type: one of `MEDIA_TYPES`.

@@ -141,21 +141,21 @@ class Message(_Stored):
 
     @property
     def attached(self) -> tuple[str, ...]:
-        """What is attached to the user's words, as the user is told of it."""
+        """The attachments of the message, as the user is shown them."""
         return tuple(
             part.attached for part in self.parts if isinstance(part, TextPart) and part.attached
         )
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
-        """The images in it."""
+        """The image parts of the message."""
         if isinstance(self.content, str):
             return ()
         return tuple(part for part in self.content if isinstance(part, ImagePart))
 
     @property
     def thinking(self) -> str:
-        """All reasoning joined."""
+        """The whole reasoning of the message, joined."""
         return "".join(part.think for part in self.parts if isinstance(part, ThinkPart))
 
     def stored(self) -> dict[str, Any]:
@@ -180,5 +180,5 @@ def _complete(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def user_message(text: str) -> Message:
-    """A user message of plain text."""
+    """A message of the role `user` with plain text."""
     return Message(role="user", content=text)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
 from kimi_tui.llm.tokens import message_tokens
+from kimi_tui.session.context_file import ChangedByOthers, ContextFile
 from kimi_tui.session.context_index import (
     ContextIndex,
     MessageCache,
@@ -29,7 +30,6 @@ from kimi_tui.session.context_index import (
     TokenScale,
     WorldLineContent,
 )
-from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import SkippedLine
@@ -66,8 +66,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreReport:
-    """What opening a session found. `skipped` are lines that are still in the file; `n_skipped` counts all of them.
+class OpeningReport:
+    """What opening a session found. `skipped` are lines that could not be read and are still in the file; `n_skipped` counts them.
 
     `torn_bytes` is the size of a last record that was cut off in the middle, `remarks` are sentences for the user.
     """
@@ -96,7 +96,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class ContextChange:
-    """An operation on the live line as it is asked for.
+    """An operation on the live line, as its caller asks for it.
 
     With `before` the new line is what precedes that checkpoint of world line `source` (0 is the live line itself), with
     `size` so many bytes of it; with neither it is all of a world line, or begins anew with the system prompt of the live
@@ -113,7 +113,7 @@ class ContextChange:
 
 @dataclass(frozen=True, slots=True)
 class Reverted:
-    """What an operation on the live line did.
+    """The result of an operation on the live line.
 
     Attributes:
         entry: It as journaled: world line `entry.n` holds the line left.
@@ -189,7 +189,7 @@ class Context:
         self.scale = TokenScale()
         self.published_tokens: Callable[[Checkpoint | None], int | None] = lambda point: None
         self.journal = Journal(folder, self.storage)
-        self._live = DurableFile(live_path(folder), self.storage, self._make_folder)
+        self._live = ContextFile(live_path(folder), self.storage, self._make_folder)
         self._set_index(ContextIndex(), MessageCache())
         self._on_trouble: Callable[[StorageTrouble | None], None] = lambda _trouble: None
         self._on_remark: Callable[[str], None] = lambda _text: None
@@ -250,7 +250,7 @@ class Context:
 
     @property
     def token_count(self) -> int:
-        """Tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
+        """The tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
         published = self.published_tokens(None)
         if published is not None:
             return published
@@ -318,7 +318,7 @@ class Context:
         return await self._run_to_completion(self._sync())
 
     async def aclose(self) -> None:
-        """Save what there is and let go of the files. Look at `trouble` afterwards."""
+        """Save everything unsaved and close the files. Read `trouble` afterwards."""
         while self._running:
             await asyncio.wait(self._running)
         await self.sync()
@@ -329,7 +329,7 @@ class Context:
 
     # -- how it grows ----------------------------------------------------------------------------------
 
-    async def restore(self) -> RestoreReport:
+    async def restore(self) -> OpeningReport:
         """Read what is on the disk. Never raises on content.
 
         Raises:
@@ -344,7 +344,7 @@ class Context:
         self._notify()
         self._tokens = TokenEstimate()
         index = self.index
-        return RestoreReport(
+        return OpeningReport(
             skipped=tuple(index.skipped),
             n_skipped=index.n_skipped,
             torn_bytes=len(index.torn),
@@ -636,7 +636,7 @@ class Context:
         self.messages.preload(_PRELOAD_BYTES)
 
     def _set_index(self, index: ContextIndex, cache: MessageCache) -> None:
-        """The live file has this index now; `cache` holds only messages that are in it."""
+        """Set the index of the live file; `cache` holds only messages that are in it."""
         self.index, self._cache = index, cache
         self.messages = MessageList(index, self._live.read, cache)
 

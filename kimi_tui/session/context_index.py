@@ -55,7 +55,7 @@ _TOKENS_A_BYTE = 0.25
 
 
 class MessageKind(IntEnum):
-    """What a message is, in a byte: enough to count and to list a conversation without reading it."""
+    """The kind of a message in one byte: enough to count and list a conversation without parsing it."""
 
     SAID = 0
     MARKER = 1
@@ -82,7 +82,7 @@ _INTERNAL = {
 
 @dataclass(slots=True)
 class ContextIndex:
-    """Where things stand in a file of `size` bytes, all of them whole records.
+    """The byte offsets of the messages and checkpoints in a context file, their kinds and estimated tokens.
 
     `skipped` are records that could not be read (the first thousand; `n_skipped` counts all). Records of kinds that a later
     version may know are passed over. `torn` is what follows the last line feed on the disk.
@@ -689,7 +689,7 @@ class TokenEstimate:
 
 @dataclass(slots=True)
 class TokenScale:
-    """Corrects estimates of tokens by what the server's own figures have taught.
+    """The correction factor of token estimates, learned from the figures of the server.
 
     Attributes:
         factor: What estimates are multiplied by.

@@ -23,7 +23,7 @@ _OPERATIONS = frozenset(get_args(Operation))
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One operation.
+    """An operation in the journal, with its world line and checkpoint.
 
     Attributes:
         id: Its own name.

@@ -12,7 +12,8 @@ from typing import Literal
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import RetryNotice, Usage
+from kimi_tui.llm.provider import Usage
+from kimi_tui.llm.retry import RetryNotice
 from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind, WorldLineContent
@@ -150,7 +151,7 @@ class Conversation:
 
     @property
     def toolset(self) -> Toolset:
-        """What the model is told of, and what runs when it calls it."""
+        """The tools that the model may call, and that run when it does."""
         return self.all_tools if self.uses_tools else _NO_TOOLS
 
     @property

@@ -37,7 +37,7 @@ from kimi_tui.session.context import Context
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
-from kimi_tui.soul.rewind import FileOutcome, FilePreview, FilesPreview
+from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.display import DiffLine
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice

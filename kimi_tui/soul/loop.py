@@ -19,13 +19,13 @@ from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
     ChatProvider,
     ModelInfo,
-    RetryNotice,
     StreamItem,
     TextDelta,
     ThinkDelta,
     ToolCallDelta,
     Usage,
 )
+from kimi_tui.llm.retry import RetryNotice
 from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
@@ -76,7 +76,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """One queued text, with the images pasted into it."""
+    """A message that the user typed while the agent works (a steer), with the images pasted into it."""
 
     id: str
     text: str
@@ -84,7 +84,7 @@ class Steer:
 
     @property
     def image_blocks(self) -> tuple[ImageBlock, ...]:
-        """Its images as events have them."""
+        """Its images as values of the wire."""
         return tuple(map(pasted_image_block, self.images))
 
 
@@ -99,7 +99,7 @@ class Steering:
         return bool(self._queued)
 
     def queue(self, text: str, images: Sequence[Image] = ()) -> str:
-        """Add one; returns its id."""
+        """Append a steer; returns its id."""
         steer = Steer(uuid4().hex[:12], text, tuple(images))
         self._queued.append(steer)
         self._wire.publish(SteerQueued(steer.id, steer.text, steer.image_blocks))
@@ -117,7 +117,7 @@ class Steering:
 
     @property
     def queued(self) -> tuple[Steer, ...]:
-        """What waits now, oldest first."""
+        """The waiting steers, oldest first."""
         return tuple(self._queued)
 
     def take(self, only: Sequence[Steer] | None = None) -> tuple[Steer, ...]:
@@ -173,7 +173,7 @@ class StreamedAnswer:
         ]
 
     def publish(self, item: StreamItem) -> None:
-        """Publish one more item."""
+        """Publish one more item of the stream."""
         match item:
             case TextDelta(text) if text:
                 self._wire.publish(TextPart(text))
@@ -206,7 +206,7 @@ class StreamedAnswer:
         self._wire.publish(ToolCall(key, item.name, item.arguments, item.id))
 
     def restart(self, notice: RetryNotice) -> None:
-        """The call is repeated: forget what has come, and publish the retry."""
+        """Forget what has come, and publish the retry."""
         self._published.clear()
         self._nameless.clear()
         self._conversation.publish_retry(self._n, notice)
@@ -432,7 +432,7 @@ class AgentLoop:
     async def _compact_refused(
         self, n: int, provider: ChatProvider, error: ContextOverflowError
     ) -> None:
-        """The model refused the context: make it shorter. Once: if that is refused as well, the user must decide."""
+        """Compact after the model refused the context as too long. Once: if it refuses again, the user must decide."""
         # Whatever it streamed before is gone; and the refusal may have named the real window.
         self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
         self._conversation.publish_status()

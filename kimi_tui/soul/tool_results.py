@@ -99,7 +99,7 @@ _STATUSES = frozenset({"pending", "in_progress", "done"})
 
 
 class ToolMemory:
-    """What tools remember of the live world line.
+    """What the tools know of the live world line: the files that the agent has read, and its todo list.
 
     Attributes:
         todos: the todo list; None where none was set.
@@ -124,7 +124,7 @@ class ToolMemory:
         self.notes, self.mode = set(), ""
 
     def compute(self, messages: Iterable[Message]) -> None:
-        """Compute it anew from the messages of a world line, oldest first."""
+        """Compute all of it from the messages of a world line, oldest first."""
         self.forget()
         calls: list[ToolCall] = []
         position = 0

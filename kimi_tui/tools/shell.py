@@ -81,7 +81,7 @@ class Shell(Tool[ShellParams]):
     params = ShellParams
 
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
-        """Run it, with the user's yes."""
+        """Run the command, after the approval of the user."""
         command = params.command
         _check(command)
         if params.sandbox != "on" and not params.why.strip():
@@ -228,7 +228,7 @@ async def _awaited(
 
 
 def _moved(job: Job, *, asked: bool) -> ToolOutcome:
-    """What a call gives back whose command runs on."""
+    """The result of a call whose command goes on in the background."""
     so_far = job.new_output()
     how = "It runs in the background" if asked else "The user moved it to the background"
     cut = (
@@ -477,7 +477,7 @@ class TaskStop(Tool[TaskStopParams]):
     params = TaskStopParams
 
     async def run(self, params: TaskStopParams, env: ToolEnv) -> ToolOutcome:
-        """End it, with everything it started."""
+        """Stop the command, with everything it started."""
         job = _job_of(params.id, env)
         was_running = not job.ended
         if was_running and env.jobs is not None:

@@ -112,7 +112,7 @@ class KeyCover:
 
     def _keys_in(self, text: str) -> list[tuple[int, int]]:
         if text != self._spans[0]:
-            from kimi_tui.tools.key_text import words_of_keys
+            from kimi_tui.tools.credentials import words_of_keys
 
             spans = words_of_keys(text)
             for known in self._known:
@@ -143,7 +143,7 @@ class KeyCover:
             self._uncovered()
 
     def _judge(self, *texts: str) -> None:
-        from kimi_tui.tools.key_text import is_key
+        from kimi_tui.tools.credentials import is_key
 
         if key := next((text.strip() for text in texts if is_key(text)), ""):
             self._known = [*self._known, key][-MOST_KNOWN:]
@@ -152,7 +152,7 @@ class KeyCover:
 
 
 def _may_become_key(text: str) -> bool:
-    from kimi_tui.tools.key_text import may_begin_key
+    from kimi_tui.tools.credentials import may_begin_key
 
     return may_begin_key(text) or (
         len(text) >= DOUBTED and text.isalnum() and not (text.isalpha() or text.isdecimal())

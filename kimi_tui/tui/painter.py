@@ -33,7 +33,7 @@ LINK_LIMIT = 2_000
 
 
 class Painter:
-    """Paints the rows of one widget.
+    """Paints the rows of one widget: converts their spans to strips in the colours of the style sheet.
 
     Styles are made when they are first asked for and kept until `clear`, which the widget's `notify_style_update` calls.
 
@@ -54,7 +54,7 @@ class Painter:
         self._blanks: dict[tuple[int, str], Strip] = {}
 
     def clear(self) -> None:
-        """Forget all colours: they, or the filters, are others."""
+        """Forget all colours: the theme or the filters have changed."""
         self._styles = {}
         self._overlays = {}
         self._links = {}

@@ -281,7 +281,7 @@ def decode_image(record: Mapping[str, object]) -> ImageBlock:
 
 
 def images_of(value: object) -> tuple[ImageBlock, ...]:
-    """The images that a record tells of: their facts, or content parts; of a count as many without."""
+    """The images in a record: their facts, or content parts; for a bare count so many blocks without facts."""
     if is_whole(value):
         return (ImageBlock(),) * min(max(0, value), _MAX_COUNTED)
     found: list[ImageBlock] = []

@@ -40,7 +40,7 @@ from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits
 from kimi_tui.soul.rebuilt_history import rebuild_history
 from kimi_tui.soul.record import read_records
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 
 T = TypeVar("T")
 

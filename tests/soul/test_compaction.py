@@ -28,7 +28,7 @@ from kimi_tui.soul.compaction import (
 from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.errors import NothingToCompact, UnknownCompaction
 from kimi_tui.soul.messages import internal_kind, summary_message, user_words
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 TOO_LONG = {

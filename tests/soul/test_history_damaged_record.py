@@ -14,7 +14,7 @@ from support.time_traveller import Views
 
 from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.soul import history
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
 

@@ -29,7 +29,7 @@ from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import image_blocks, pasted_image_block
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import BriefBlock, ImageBlock, images_of
 

@@ -17,7 +17,7 @@ from kimi_tui.session.errors import NothingToUndo
 from kimi_tui.soul.errors import NothingToClear, SoulBusy
 from kimi_tui.soul.history import final_checkpoints, fits, session_history
 from kimi_tui.soul.record import read_records
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 

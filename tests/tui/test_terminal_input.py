@@ -16,7 +16,7 @@ from kimi_tui.tui.terminal_input import (
     PASTE_END,
     PASTE_START,
     Arrivals,
-    GraphicsAnswer,
+    GraphicsAnswerFilter,
     Incoming,
     KeyParser,
     Outgoing,
@@ -164,7 +164,7 @@ def test_no_sequence_ends_the_reading(text: str) -> None:
 )
 def test_what_the_terminal_answers_is_not_typed(answer: str, graphics: str, size: int) -> None:
     told: list[str] = []
-    taker = GraphicsAnswer()
+    taker = GraphicsAnswerFilter()
     assert taker.rest(answer) == answer  # nothing was asked
     taker.await_it(told.append)
     sent = f"ab{answer}c\x1b[Ad"
@@ -177,7 +177,7 @@ def test_what_the_terminal_answers_is_not_typed(answer: str, graphics: str, size
 
 
 def test_esc_waits_for_an_answer_only_for_a_moment() -> None:
-    taker = GraphicsAnswer()
+    taker = GraphicsAnswerFilter()
     taker.await_it(lambda _: None)
     assert (taker.rest("a\x1b"), taker.rest("", more=False)) == ("a", "\x1b")
     taker.stop_waiting()

@@ -41,6 +41,8 @@ _libc.syscall.restype = ctypes.c_long
 
 FILTER_FD, COVERS_FD = 99, 98
 """Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
+SEARCHED_FD = COVERS_FD
+"""Where bubblewrap finds what is searched; a search has no sockets to cover."""
 STARTED = "started"
 """The line that tells of the start of a command in bubblewrap, at the place of its errors: what is said before is of its own."""
 _TRIES = 10
@@ -76,8 +78,12 @@ _LAST_CAP = 63
 _KEPT_CAPS = (0, 1, 3, 5, 6, 7, 10)
 """Of root: owners and modes of files, signals, users, low ports. The rest rules the machine, or leaves a program its rights when
 it is written to."""
+_SEARCH_CAPS = (1, 2)
+"""Of root, to read what it could read: to pass over modes of files, and to look into closed folders."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _MOST_OF_SERVICES = 5000
+_MOST_BESIDE = 5000
+"""Each takes a rule of its own."""
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
@@ -151,6 +157,27 @@ _TYPING = (0x5412, 0x541C, 0x5423)
 _SNAPSHOTS = (0x50009401, 0x50009417, 0x5000943F, 0x4020BC10)
 """BTRFS_IOC_SNAP_CREATE, the same V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a copy of a subvolume elsewhere, made
 where a command may write, has no covers; and one can be destroyed by its number."""
+_OF_CHANGES = {
+    "x86_64": (
+        *(57, 58, 85, 133, 259, 76, 77, 285, 82, 264, 316, 83, 258, 84, 87, 263, 86, 265, 88, 266),
+        *(90, 91, 268, 452, 92, 93, 94, 260, 132, 235, 261, 280, 188, 189, 190, 197, 198, 199),
+        *(463, 466, 469, 73, 62, 200, 234, 129, 297, 424, 101, 310, 311, 438, 434, 141, 251, 142),
+        *(144, 203, 314, 29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 41, 53),
+    ),
+    "aarch64": (
+        *(33, 45, 46, 47, 38, 276, 34, 35, 37, 36, 52, 53, 452, 54, 55, 88, 5, 6, 7, 14, 15, 16),
+        *(463, 466, 469, 32, 129, 130, 131, 138, 240, 424, 117, 270, 271, 438, 434, 140, 30, 118),
+        *(119, 122, 274, 194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 198, 199),
+    ),
+}
+"""What a search has no use for: new processes, making, naming, cutting and removing files, modes, owners, times, attributes,
+locks, signals, tracing, what is set for other processes, System V IPC, queues and sockets."""
+_THREAD = 0x10000
+_CHANGING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | _MAKES_FILE
+_SEARCH_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""What a terminal is like, how much can be read, whether that waits, whether a descriptor is passed on."""
+_SEARCH_FCNTL = (*_HOLDS_OPENS_UP, 6, 7, 37, 38, 8, 10, 15, 1026)
+"""And locks, and signals to others when something can be read or changes."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _FASTOPEN = 0x20000000
 
@@ -244,9 +271,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     writable = [*paths["write"]]
     writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
     _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
-    code = _filter(is_full=is_full, online=online, sockets=abi >= 9)
-    program = _Program(len(code), code)
-    _check(_libc.prctl(_PR_SECCOMP, 2, ctypes.byref(program), 0, 0), "filter")
+    _set_filter(_filter(is_full=is_full, online=online, sockets=abi >= 9))
 
 
 def landlock_abi() -> int:
@@ -507,28 +532,15 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
 def _landlock(
     abi: int, writable: list[str], hidden: list[str], *, is_full: bool, online: bool
 ) -> None:
-    handled = (1 << _FS_BITS.get(abi, 17)) - 1
     # With a network of its own, TCP is for tests that talk to themselves.
-    closes_net = not online and not is_full
-    net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
-    attr = _RulesetAttr(handled, net, 3 if abi >= 6 else 0)
-    size = ctypes.c_size_t(24 if abi >= 6 else 16 if abi >= 4 else 8)
-    rules = _libc.syscall(_CREATE_RULESET, ctypes.byref(attr), size, 0)
-    _check(rules, "Landlock")
+    rules, handled = _ruleset(abi, closes_net=not online and not is_full)
 
     def allow(path: str, rights: int) -> None:
         try:
             opened = _opened(path)
         except OSError:
             return
-        mode = os.fstat(opened).st_mode
-        if not stat.S_ISDIR(mode):
-            # Links have none; what they lead to has its own.
-            rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
-        if rights & handled:
-            beneath = _BeneathAttr(rights & handled, opened)
-            done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
-            _check(done, f"Landlock: {path}")
+        _allow(rules, opened, rights & handled, path)
         os.close(opened)
 
     allow("/", _READ_DIR | _EXECUTE)
@@ -543,6 +555,28 @@ def _landlock(
         )
     _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
     os.close(rules)
+
+
+def _ruleset(abi: int, *, closes_net: bool) -> tuple[int, int]:
+    """A descriptor of rules that allow nothing yet, and the rights on files that they are about."""
+    handled = (1 << _FS_BITS.get(abi, 17)) - 1
+    net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
+    attr = _RulesetAttr(handled, net, 3 if abi >= 6 else 0)
+    size = ctypes.c_size_t(24 if abi >= 6 else 16 if abi >= 4 else 8)
+    rules = _libc.syscall(_CREATE_RULESET, ctypes.byref(attr), size, 0)
+    return _check(rules, "Landlock"), handled
+
+
+def _allow(rules: int, place: int, rights: int, name: str) -> None:
+    """Allow this on what a descriptor is of, and below it."""
+    mode = os.fstat(place).st_mode
+    if not stat.S_ISDIR(mode):
+        # Links have none; what they lead to has its own.
+        rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
+    if rights:
+        beneath = _BeneathAttr(rights, place)
+        done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
+        _check(done, f"Landlock: {name}")
 
 
 def _beside(hidden: list[str]) -> list[str]:
@@ -570,9 +604,17 @@ def _beside(hidden: list[str]) -> list[str]:
 
 _LD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NO_NAMESPACE = [(_JSET, 0, 1, _ANY_NAMESPACE), (_RET, 0, 0, _ERRNO | errno.EPERM)]
 
 
-def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Filter]":
+def _set_filter(code: "ctypes.Array[_Filter]") -> None:
+    program = _Program(len(code), code)
+    _check(_libc.prctl(_PR_SECCOMP, 2, ctypes.byref(program), 0, 0), "filter")
+
+
+def _filter(
+    *, is_full: bool, online: bool, sockets: bool, searches: bool = False
+) -> "ctypes.Array[_Filter]":
     machine = os.uname().machine
     if machine not in _ARCHES:
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
@@ -582,6 +624,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
         steps += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for calls, number in (
         (_REFUSED_CALLS[machine], errno.EPERM),
+        (_OF_CHANGES[machine] if searches else (), errno.EPERM),
         (_ABSENT_CALLS, errno.ENOSYS),
     ):
         for call in calls:
@@ -593,8 +636,17 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
         steps.extend(((_JEQ, 0, len(body), call), *body))
 
     refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
+    if searches:
+        # The first that is about a call decides on it: these leave less than those below.
+        when(_CLONE[machine][0], 0, [(_JSET, 1, 0, _THREAD), refuse, *_NO_NAMESPACE])
+        for call, argument in _OPENS[machine]:
+            when(call, argument, [(_JSET, 0, 1, _CHANGING), refuse])
+        kept = [(_JEQ, len(_SEARCH_IOCTL) - at, 0, one) for at, one in enumerate(_SEARCH_IOCTL)]
+        when(_IOCTL[machine], 1, [*kept, refuse])
+        held = [step for one in _SEARCH_FCNTL for step in ((_JEQ, 0, 1, one), refuse)]
+        when(_FCNTL[machine], 1, held)
     for call in _CLONE[machine]:
-        when(call, 0, [(_JSET, 0, 1, _ANY_NAMESPACE), refuse])
+        when(call, 0, _NO_NAMESPACE)
     for call, of_all in _OF_ALL[machine]:
         rest = [(_JEQ, 0, 1, of_all), refuse, (_LD, 0, 0, 24), (_JEQ, 1, 0, 0), refuse]
         when(call, 0, rest)
@@ -765,13 +817,8 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> li
         if not _below(path, paths["hide"]) and os.path.lexists(path) and _is_within_reach(path)
     ]
     covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
-    for at, data in ((FILTER_FD, bytes(code)), (COVERS_FD, os.fsencode(covers))):
-        held = os.memfd_create("told")
-        with open(held, "wb", closefd=False) as file:
-            file.write(data)
-        os.lseek(held, 0, os.SEEK_SET)
-        os.dup2(held, at)
-        os.close(held)
+    _tell(FILTER_FD, bytes(code))
+    _tell(COVERS_FD, os.fsencode(covers))
     for at, path in enumerate(paths["open"], FILTER_FD + 1):
         place = _opened(path)
         os.dup2(place, at)
@@ -781,3 +828,151 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> li
         if not _under_private(path):
             os.close(_opened(path))
     return covered
+
+
+def _tell(at: int, data: bytes) -> None:
+    """Put these bytes at a descriptor, for a program that is begun to read."""
+    held = os.memfd_create("told")
+    with open(held, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(held, 0, os.SEEK_SET)
+    os.dup2(held, at)
+    os.close(held)
+
+
+# -- searches -------------------------------------------------------------------------------------------
+
+
+def begin_search(arguments: list[str]) -> None:
+    """Become a program that searches and can do nothing but read what it is to search; does not return.
+
+    It begins no process, so that its end is the end of all, and it ends with its parent. Where it is not confined it is not
+    begun, and the place of errors tells why.
+
+    Args:
+        arguments: the number of the words, these, the command. Words: `level:landlock`, or `level:filter` for bubblewrap, which the
+            command then is (only the filter, for it to read from `FILTER_FD`, what is searched at `SEARCHED_FD`, and the
+            files to be read, each at the next descriptor behind the filter); `parent:NUMBER`, the process that starts it;
+            `search:PATH`, from the current folder, no part of it a link; `run:PATH`, the program and what it loads;
+            `read:PATH`, files; `given:NUMBER`, the descriptor of a file that it opens by that; `shut:PATH`, what is not read below
+            what is searched, relative to that.
+    """
+    n_words = int(arguments[0])
+    words, command = arguments[1 : n_words + 1], arguments[n_words + 1 :]
+    kinds = ("level", "parent", "search", "run", "read", "given", "shut")
+    told: dict[str, list[str]] = {kind: [] for kind in kinds}
+    try:
+        for word in words:
+            kind, _, value = word.partition(":")
+            told[kind].append(value)
+        _end_with_parent()
+        if told["parent"] != [str(os.getppid())]:
+            raise OSError(errno.ESRCH, "the program has ended")
+        for number in told["given"]:
+            # What could be written to as it was given cannot be any more.
+            place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(place, int(number))
+            os.close(place)
+        code = _filter(is_full=False, online=False, sockets=False, searches=True)
+        if told["level"] == ["filter"]:
+            _tell(FILTER_FD, bytes(code))
+            for path in told["search"]:
+                os.dup2(_opened_no_link(path), SEARCHED_FD)
+            for at, path in enumerate(told["read"], FILTER_FD + 1):
+                os.dup2(_opened_or_nothing(path), at)
+        else:
+            _let_read(told)
+            _set_filter(code)
+            _hold_or_raise(lambda: _check(_libc.socket(_INET, 1, 0), "socket"))
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.execv(command[0], command)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        # A path that is no text may be in it.
+        os.write(2, f"{name}{error.strerror}\n".encode(errors="replace"))
+    finally:
+        os._exit(126)
+
+
+def _let_read(told: dict[str, list[str]]) -> None:
+    """Confine this process by Landlock to reading what it was told."""
+    abi = landlock_abi()
+    if abi < 1:
+        raise OSError(errno.ENOSYS, "Landlock is not there")
+    rules, handled = _ruleset(abi, closes_net=True)
+    for path in told["run"]:
+        try:
+            # Places of the system, where links are usual.
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        _allow(rules, place, _READS & handled, path)
+        os.close(place)
+    for path in told["read"]:
+        place = _opened_or_nothing(path)
+        _allow(rules, place, _READ_FILE, path)
+        os.close(place)
+    for number in told["given"]:
+        _allow(rules, int(number), _READ_FILE, number)
+    for path in told["search"]:
+        place = _opened_no_link(path)
+        _allow_but(rules, place, [shut.split("/") for shut in told["shut"]])
+        os.close(place)
+    _drop_capabilities(_SEARCH_CAPS if os.geteuid() == 0 else ())
+    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
+    os.close(rules)
+    # Nothing but Landlock keeps anybody from that, and the rules allow it nowhere.
+    _hold_or_raise(lambda: os.close(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)))
+
+
+def _opened_no_link(path: str) -> int:
+    place = _opened(path)
+    if stat.S_ISLNK(os.fstat(place).st_mode):
+        raise OSError(errno.ELOOP, f"{path}: {os.strerror(errno.ELOOP)}")
+    return place
+
+
+def _opened_or_nothing(path: str) -> int:
+    """The file at a path; what holds nothing, where there is none by now or a part of the path is a link."""
+    try:
+        return _opened(path)
+    except OSError:
+        return os.open(os.devnull, os.O_PATH | os.O_CLOEXEC)
+
+
+def _hold_or_raise(attempt: "Callable[[], object]") -> None:
+    try:
+        attempt()
+    except OSError:
+        return
+    raise OSError(errno.EPERM, "the sandbox does not hold")
+
+
+def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:
+    """Allow to read a folder, or file, without what is shut below it, whose names can be listed all the same."""
+    if not shut:
+        _allow(rules, place, _READ_FILE | _READ_DIR, "what is searched")
+        return
+    _allow(rules, place, _READ_DIR, "what is searched")
+    listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+    try:
+        names_there = os.listdir(listed)
+        if len(names_there) > _MOST_BESIDE:
+            # What is found in secrets is left out all the same.
+            _allow(rules, place, _READ_FILE, "what is searched")
+            return
+        for name in names_there:
+            below = [names[1:] for names in shut if names[0] == name]
+            if [] in below:
+                continue
+            try:
+                child = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=listed)
+            except OSError:
+                continue
+            is_folder = stat.S_ISDIR(os.fstat(child).st_mode)
+            _allow_but(rules, child, below if is_folder else [])
+            os.close(child)
+    finally:
+        os.close(listed)

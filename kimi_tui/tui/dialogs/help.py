@@ -407,7 +407,7 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         self._first = title
 
     def on_mount(self) -> None:
-        """Once it is known how wide the rows are, go to the section."""
+        """Scroll to the section, once the width of the rows is known."""
         if self._first:
             self.call_after_refresh(self._go_to_first)
 

@@ -63,7 +63,7 @@ class TextRows(Widget):
         return Content("\n").join(self.rows(self.content_size.width))
 
     def on_click(self, event: events.Click) -> None:
-        """A second click selects the word, a third one the row."""
+        """Select the word at a second click, the row at a third."""
         event.prevent_default()
         at = event.get_content_offset(self)
         rows = self.rows(self.content_size.width)
@@ -216,7 +216,7 @@ class SummaryFrame(Vertical):
 
 
 class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
-    """Shows a summary. Answers with what is to be done: `edit`, `undo` or `rewind`; None for nothing."""
+    """Shows the summary of a compaction. Its result is `edit`, `undo` or `rewind`, or None if it was closed."""
 
     HELP_TITLE = "D-Mails and summaries"
     CSS_PATH = [*sheets("summary")]  # noqa: RUF012 - Textual declares it so
@@ -230,7 +230,7 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         self._foot = Static()
 
     def on_mount(self) -> None:
-        """What was typed before it could be seen does not answer it."""
+        """Let no key answer that was pressed before the summary could be seen."""
         self.seen.ask()
 
     def compose(self) -> ComposeResult:
@@ -254,7 +254,7 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         yield frame
 
     def on_resize(self, event: events.Resize) -> None:
-        """Its keys are on view at every size; the text scrolls above them."""
+        """Keep the keys in view at every size; the text scrolls above them."""
         self.set_class(event.size.height < SHORT_BELOW, "-short")
         self.set_class(event.size.height < LOW_BELOW, "-low")
         self._foot.update(self._keys(event.size.width))
@@ -265,7 +265,7 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         return hint_row([*keys, ("Esc", "close")], room)
 
     async def on_key(self, event: events.Key) -> None:
-        """The letter of an answer answers, when the summary has stood for a while and the letter stands alone."""
+        """Answer by a letter that was pressed alone, after the summary had been on the screen for a while."""
         if not event.is_printable:
             return
         answers = {key: answer for key, _, answer in self._summary.answers}
@@ -282,5 +282,5 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         self.dismiss(answer)
 
     def action_leave(self) -> None:
-        """Nothing is to be done."""
+        """Close the screen without an action."""
         self.dismiss(None)

@@ -17,7 +17,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url, with_scheme
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
-from kimi_tui.tools.key_text import find_keys
+from kimi_tui.tools.credentials import find_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.first_run.models import (
     SERVERS,
@@ -242,7 +242,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
     def on_paste(self, event: events.Paste) -> None:
         """What a list has no use for: a key or an address that is pasted there is meant for its field."""
-        from kimi_tui.tools.key_text import is_key
+        from kimi_tui.tools.credentials import is_key
 
         if isinstance(self.focused, PickList) and is_key(event.text):
             event.stop()

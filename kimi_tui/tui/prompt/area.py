@@ -63,7 +63,7 @@ def _line_count(text: str) -> int:
 
 
 def chip_of(text: str, number: int = 1) -> str:
-    """The chip that a text stands in the field as: of so many lines, the first such one or a further one."""
+    """The chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
     further = f", {number}" if number > 1 else ""
     return f"[Pasted {counted(_line_count(text), 'line')}{further}]"
 
@@ -94,7 +94,7 @@ def _tokens_of(pasted: str) -> int:
 
 
 class PromptArea(TextArea):
-    """Where the user writes.
+    """The text field of the prompt.
 
     Args:
         placeholder: what stands there while it is empty.
@@ -162,7 +162,7 @@ class PromptArea(TextArea):
             self.direction = direction
 
     class RecallPressed(Message):
-        """Up in the empty field: the last queued message comes back, or the history."""
+        """Up was pressed in the empty field: the last queued message is to come back, or the history."""
 
     class ExitPressed(Message):
         """Ctrl+C with nothing to copy, which also stops what runs; or Ctrl+D with nothing to delete."""
@@ -184,7 +184,7 @@ class PromptArea(TextArea):
             self.pasted = pasted
 
     class ClipboardPressed(Message):
-        """What the clipboard of the desktop holds is wanted here, an image too, in the place of what was written."""
+        """The clipboard of the desktop is to be pasted, an image too."""
 
         def __init__(self, written: str) -> None:
             super().__init__()
@@ -198,17 +198,17 @@ class PromptArea(TextArea):
             self.chip = chip
 
     class MenuMade(Message):
-        """Something is offered for the first time: the menu is to stand over the field."""
+        """The completion menu was created and is to be mounted over the field."""
 
         def __init__(self, menu: CommandMenu) -> None:
             super().__init__()
             self.menu = menu
 
     class OffersChanged(Message):
-        """What is offered for what stands here, or said over it, may be other by now."""
+        """The completions or the hint over the field may have changed."""
 
     class ModeChanged(Message):
-        """Keys mean something else now, as in vim."""
+        """The keys of the field have another meaning now, as in vim's modes."""
 
     def __init__(
         self, *, placeholder: str = "", is_answer: bool = False, covers_keys: bool = False
@@ -272,7 +272,7 @@ class PromptArea(TextArea):
             self.refresh(Region(0, 0, self.size.width, 1))
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the computed styles: called by Textual when the colours may have changed."""
         super().notify_style_update()
         self._styled = None
 
@@ -299,7 +299,7 @@ class PromptArea(TextArea):
         return self._covers_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
-        """A line as it is drawn."""
+        """A line of the text as it is drawn."""
         line = super().get_line(line_index)
         if self._key_cover is None or not self._hides_keys:
             return line
@@ -315,7 +315,7 @@ class PromptArea(TextArea):
         self.refresh()
 
     def on_resize(self) -> None:
-        """In another width the text breaks elsewhere; Textual draws it anew only where that makes more rows or fewer."""
+        """Wrap the text for the new width; Textual does so only where that makes more rows or fewer."""
         if self.text:
             self.refresh()
 
@@ -446,7 +446,7 @@ class PromptArea(TextArea):
 
     @property
     def message(self) -> str:
-        """What stands here, chips as what they stand for."""
+        """The text of the field, with chips of pastes replaced by their texts."""
         # From one to the next: what was pasted may hold what looks like another chip.
         text, pieces, at = self.text, list[str](), 0
         while found := [
@@ -472,7 +472,7 @@ class PromptArea(TextArea):
 
     @property
     def typed(self) -> str:
-        """The line up to the cursor."""
+        """The current line up to the cursor."""
         row, column = self.selection.end
         return self.document.get_line(row)[:column]
 
@@ -734,7 +734,7 @@ class PromptArea(TextArea):
         self._killed_where = (self.text, self.selection.end)
 
     def action_earlier(self) -> None:
-        """The line above, or from the first one what was sent before."""
+        """Move the cursor a line up; from the first line, show the message that was sent before."""
         if self._choose(-1):
             return
         if self.cursor_location[0] > 0 or self._is_wrapped_above():
@@ -745,7 +745,7 @@ class PromptArea(TextArea):
             self.recall()
 
     def action_later(self) -> None:
-        """The line below, or from the last one what was sent after."""
+        """Move the cursor a line down; from the last line, show the message that was sent after."""
         if self._choose(1):
             return
         past = self.past
@@ -759,7 +759,7 @@ class PromptArea(TextArea):
                 self.put(text)
 
     def recall(self) -> None:
-        """Put the message before this one into the field; what stands there is kept as the draft."""
+        """Put the message before this one into the field; its present text is kept as the draft."""
         if self.past is None:
             return
         if (text := self.past.earlier(self.text)) is not None:
@@ -840,7 +840,7 @@ class PromptArea(TextArea):
         return self.completion is not None and self.completion.choose(step)
 
     def _take_offer(self) -> bool:
-        """Put the chosen file, or what was sent before, here; False where it stands here, or none is chosen."""
+        """Put the chosen file or sent message into the field; False where it is there already, or none is chosen."""
         if self.completion is None:
             return False
         self._keep_up()

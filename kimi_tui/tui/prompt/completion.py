@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from textual.widgets.text_area import Selection
 
     from kimi_tui.tools.file_list import FileList
+    from kimi_tui.tools.sandbox.sandbox import Sandbox
     from kimi_tui.tui.faults import Callbacks
     from kimi_tui.tui.prompt.command import CommandTable, Values
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
@@ -102,6 +103,7 @@ class FolderFiles:
 
     Attributes:
         folder: None until it is known: the session may be of another one than the program was started in.
+        sandbox: what they are listed in; None for nothing.
         is_listing: whether they are not known yet, and listing them takes a while.
     """
 
@@ -112,6 +114,7 @@ class FolderFiles:
         self._teller = teller
         self._tasks = tasks
         self.folder: Path | None = None
+        self.sandbox: Sandbox | None = None
         self._files: FileList | None = None
         self.is_listing = False
         self._is_stale = True
@@ -124,7 +127,7 @@ class FolderFiles:
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
-            self._files = FileList(self.folder, os.environ)
+            self._files = FileList(self.folder, os.environ, self.sandbox)
         if self._is_stale and not self._scans:
             self._is_stale = False
             self._scans = True

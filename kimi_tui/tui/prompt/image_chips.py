@@ -49,8 +49,8 @@ class ImageChips:
                 self._known[name] = one._replace(image=None)
         return chip
 
-    def again(self, text: str, images: Mapping[str, Image]) -> str:
-        """A text of another run with the images that its chips stood for, by chip; one that means another by now is renamed.
+    def restore(self, text: str, images: Mapping[str, Image]) -> str:
+        """Take in the images of a stored text, by chip; returns the text, with chips renamed that mean other images by now.
 
         A chip that says something else than its image shows stands for nothing: it is all that is seen before it is sent.
         """
@@ -106,7 +106,7 @@ class ImageChips:
         return next((image for image in held if image is not None), None)
 
     def of(self, text: str) -> dict[str, Chip]:
-        """The chips in a text that stand for something, in their order."""
+        """The known chips in a text, in their order."""
         found = in_text(text)
         return {chip: self._known[chip] for chip in found if chip in self._known}
 
@@ -120,7 +120,7 @@ class ImageChips:
         return sum(image_tokens(one.facts.width, one.facts.height) for one in chips.values())
 
     def lost(self, text: str) -> list[str]:
-        """The chips in a text that stand for nothing any more: they were written in another run, and never sent."""
+        """The chips in a text whose image is unknown: they were written in another run, and never sent."""
         return [chip for chip in in_text(text) if chip not in self._known]
 
     def around(self, line: str, column: int) -> tuple[str, int, int] | None:

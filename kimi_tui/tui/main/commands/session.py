@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import FileOutcome, RewindPreview, Target
+    from kimi_tui.soul.rewind_values import FileOutcome, RewindPreview, Target
     from kimi_tui.tools.jobs import Job
     from kimi_tui.tui.main.parts import MainParts
     from kimi_tui.tui.preview.layout import PreviewAnswer
@@ -108,7 +108,7 @@ def model(main: MainParts, argument: str) -> None:
 
 
 async def thinking(main: MainParts, argument: str) -> None:
-    """Have the model think, not think, or think so much, from the next call on; without a word say what holds."""
+    """Set whether and how much the model thinks from the next call on; without a word, show the current setting."""
     await main.conversation.set_thinking(argument)
 
 
@@ -211,7 +211,7 @@ def _granted(words: str) -> str:
 
 
 async def stop(main: MainParts, argument: str) -> None:
-    """Stop what runs."""
+    """Stop the running turn or operation."""
     await (await main.conversation.opened()).interrupt()
 
 
@@ -221,11 +221,6 @@ async def resume(main: MainParts, argument: str) -> None:
         main.bench.tell("The agent is already working.")
         return
     await (await main.conversation.opened()).resume()
-
-
-async def compact(main: MainParts, argument: str) -> None:
-    """Compact now, or when the turn has ended."""
-    await main.conversation.compact(argument)
 
 
 async def clear(main: MainParts, argument: str) -> None:
@@ -352,7 +347,7 @@ async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
 async def export(main: MainParts, argument: str) -> None:
     """Write the conversation as Markdown into a new file; without a name, into one of the work folder named by the session."""
     from kimi_tui.app_paths import expanded, short
-    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.soul.rewind_values import END, Target
 
     soul = await main.conversation.opened()
     text = await soul.markdown(Target(END))

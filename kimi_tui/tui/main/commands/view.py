@@ -67,7 +67,7 @@ def copy(main: MainParts, argument: str) -> None:
 
 
 def notices(main: MainParts, argument: str) -> None:
-    """List what was told, to be read again."""
+    """List the notices of this run."""
     from kimi_tui.tui.dialogs.text_screen import NoticesScreen
 
     app_of(main.bench.screen).push_screen(NoticesScreen(tuple(main.bench.told)))

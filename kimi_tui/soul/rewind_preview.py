@@ -29,7 +29,7 @@ from kimi_tui.soul.messages import (
     is_user_words,
     summary_text,
 )
-from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
+from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import (
     Segment,
     call_target,
@@ -119,7 +119,7 @@ async def preview_of(
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:
-    """What there is to say of the end of the live world line: only its files can be brought back."""
+    """The preview for the end of the live world line: only files can be restored."""
     goes = DroppedMessages(conversation, len(conversation.context.checkpoints))
     used = conversation.meter.used
     estimated = conversation.meter.is_estimated

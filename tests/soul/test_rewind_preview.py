@@ -19,7 +19,7 @@ from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul import dmail, tasks, token_meter
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
-from kimi_tui.soul.rewind import DroppedMessage, Target
+from kimi_tui.soul.rewind_values import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
