@@ -430,9 +430,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             act = partial(self._settled, index)
         if not letters.take(letter, at, act, moves=moves):
             return False
-        if letters.waits and (index is not None or row is not None):
+        chosen = row if index is None else index
+        if letters.waits and chosen is not None:
             # What it stands for is on view at once: an Enter close behind it is about that.
-            self._state.selected = row if index is None else index
+            self._state.selected = chosen
             self._show()
         if self._quiet is None:
             letters.wait(None)
