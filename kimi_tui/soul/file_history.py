@@ -375,7 +375,7 @@ class FileHistory:
         """Scan, in the thread of the files: what counts is who is at work when the scan begins, not when it was asked for."""
         tracker = self._tracker
         if by != "agent":
-            return tracker.take_snapshot(by), (0, 0, 0)
+            return tracker.take_snapshot(by), (0, 0, [])
         snapshot = tracker.take_snapshot(by, _touched(self._unseen), others=self._others)
         return snapshot, (0, 0, []) if snapshot is None else tracker.figures(snapshot)
 
