@@ -242,7 +242,7 @@ class ToolBlock(Block):
     """One tool call. `tokens` is what its step added to the window, `tokens_estimated` until the next call tells.
 
     Of a command, `changed` are the files that were seen to change by it, the first few by name; `n_changed` all of them, and
-    `n_lost` those that cannot be brought back.
+    `n_lost` those that cannot be brought back, of which `lost` are some.
     """
 
     call: str = ""
@@ -262,6 +262,7 @@ class ToolBlock(Block):
     changed: tuple[str, ...] = ()
     n_changed: int = 0
     n_lost: int = 0
+    lost: tuple[str, ...] = ()
 
     @property
     def output(self) -> str:

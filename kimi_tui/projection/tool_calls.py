@@ -128,12 +128,17 @@ def changed_words(block: ToolBlock) -> str:
         return f"{files} changed"
     if block.n_lost == 0:
         return f"{files} changed, can be brought back"
-    lost = "not" if block.n_lost >= block.n_changed else f"{block.n_lost:,} of them not"
-    return f"{files} changed, {lost} to be brought back"
+    if block.n_lost >= block.n_changed:
+        return f"{files} changed, not to be brought back"
+    more = f" and {block.n_lost - len(block.lost):,} more" if block.n_lost > len(block.lost) else ""
+    named = f" ({', '.join(block.lost)}{more})" if block.lost else ""
+    return f"{files} changed, {block.n_lost:,} of them{named} not to be brought back"
 
 
 NAMED = 8
 """Files that a command changed of which the names are kept."""
+NAMED_LOST = 3
+"""Of those that cannot be brought back."""
 PATH_LIMIT = 200
 ARGUMENTS_LIMIT = 65_536
 """Characters of a call's arguments that are kept: only its target is read from them."""
@@ -246,6 +251,8 @@ class ToolCalls:
                 block.changed = (*block.changed, *named)[:NAMED]
                 block.n_changed += len(event.paths)
                 block.n_lost += event.lost
+                lost = (shown_name(path[:PATH_LIMIT]) for path in event.lost_paths)
+                block.lost = (*block.lost, *lost)[:NAMED_LOST]
                 block.touch()
                 return Change(index)
         return NOTHING

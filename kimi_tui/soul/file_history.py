@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 FILES_NAME = "files"
 """The folder of the snapshots within a session's folder."""
 _MOST_NEIGHBOURS = 3
+_NAMED_LOST = 3
+"""Files that cannot be brought back whose names are told."""
 _PATIENCE_S = 10.0
 # From here on a user may have wondered.
 _LONG_S = 2.0
@@ -337,15 +339,17 @@ class FileHistory:
             return
         self._events.full(self._tracker.full)
         if snapshot is not None and by == "agent":
-            self._wire.publish(FilesChanged(uid, tuple(sorted(snapshot.changed)), *figures, key))
+            added, removed, lost = figures
+            paths, named = tuple(sorted(snapshot.changed)), tuple(lost[:_NAMED_LOST])
+            self._wire.publish(FilesChanged(uid, paths, added, removed, len(lost), key, named))
 
-    def _scan_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int, int]]:
+    def _scan_and_count(self, by: By) -> tuple[Snapshot | None, tuple[int, int, list[str]]]:
         """Scan, in the thread of the files: what counts is who is at work when the scan begins, not when it was asked for."""
         tracker = self._tracker
         if by != "agent":
-            return tracker.take_snapshot(by), (0, 0, 0)
+            return tracker.take_snapshot(by), (0, 0, [])
         snapshot = tracker.take_snapshot(by, _touched(self._unseen), others=self._others)
-        return snapshot, (0, 0, 0) if snapshot is None else tracker.figures(snapshot)
+        return snapshot, (0, 0, []) if snapshot is None else tracker.figures(snapshot)
 
     async def _report_first_scan(self, first: asyncio.Future[_FirstScan]) -> None:
         try:

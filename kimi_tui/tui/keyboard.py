@@ -724,8 +724,16 @@ class TypeAhead:
             self._release(hold)
 
     def _wait_no_longer(self, hold: int) -> None:
-        if isinstance(self.screen.focused, TextArea):
-            self._release(hold)
+        if not isinstance(self.screen.focused, TextArea):
+            return
+        if self._openings and not self._is_leaving and hold == self._n_hold:
+            # What is still to be opened may ask: what was written blind is seen, and waits for an Enter that is pressed then.
+            self._held = [event for event in self._held if not self._sends(event)]
+        self._release(hold)
+
+    def _sends(self, event: events.Key | events.Paste) -> bool:
+        bound = isinstance(event, events.Key) and self.screen.active_bindings.get(event.key)
+        return bool(bound) and bound.binding.id == "send"
 
     def _await_focus(self, hold: int, rounds: int) -> None:
         top = app_of(self.screen).screen

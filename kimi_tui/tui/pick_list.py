@@ -198,6 +198,11 @@ class PickList(KeyList):
         """Whether only some entries are offered, by what was typed."""
         return bool(self._state.needle)
 
+    def choose(self, index: int) -> None:
+        """Choose an entry, whatever was typed to find another."""
+        self._state.needle, self._state.chosen = "", index
+        self.refresh(layout=True)
+
     def show(self, entries: Sequence[Entry], chosen: int = 0) -> None:
         """Offer other entries; the typed text still filters them."""
         needle = self._state.needle if self._narrows else ""

@@ -5,6 +5,10 @@ It also takes Alt+Enter for Enter where a terminal does not speak the protocol o
 
 The terminal is asked, too, whether it is light or dark and what it draws. It answers among the keys, late, in pieces or
 not at all, so nothing waits for it, and nothing of it becomes a key. Where it can it tells of later changes of its colours.
+
+What was written may be on its way for long: the system holds 20 kB between a program and its terminal, a slow line far more.
+So a terminal that answers is asked whether it has come to the picture of a question (`Arrivals`). The answer stands among the
+keys: what was read before it was pressed before the picture was there.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import signal
 import sys
 import time
 from codecs import getincrementaldecoder
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -27,6 +32,7 @@ from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
+from textual.keys import Keys
 from textual.message import Message
 
 from kimi_tui.foreign_text import clean
@@ -168,6 +174,14 @@ _GRAPHICS_QUESTION = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
 _GRAPHICS_ANSWER = re.compile(r"\x1b_G([^\x1b]{0,200})\x1b\\|\x1b\[\?([0-9;]{0,60})c")
 _BEGUN_GRAPHICS = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0,60})?)?$")
 
+_STATUS_QUESTION = "\x1b[5n"
+"""Is the terminal in order? It answers when it has drawn what was written before."""
+_STATUS_ANSWERS = frozenset({"\x1b[0n", "\x1b[3n"})
+FIRST_ANSWER_S = 1.0
+"""For how long a terminal that was just taken may think about its first answer; one that gives none is not waited for."""
+LONGEST_ANSWER_S = 60.0
+"""After which a terminal that has answered before is taken for one that does not."""
+
 _OTHER_ANSWER = re.compile(
     r"\x1b(?:\](?:\d{1,4};|[lL])[^\x07\x1b]{0,8192}+(?:\x07|\x1b\\)|[P_^X][^\x1b]{0,8192}+\x1b\\)"
 )
@@ -208,9 +222,17 @@ class KeyParser(XTermParser):
 
     Attributes:
         splits_alt: whether a letter behind an escape is Esc and that letter, and not the letter with Alt.
+
+    Args:
+        debug: whether Textual logs what it reads.
+        arrived: called when the terminal answers that it has drawn what was written before its question.
     """
 
     splits_alt = False
+
+    def __init__(self, debug: bool = False, arrived: Callable[[], object] = lambda: None) -> None:
+        super().__init__(debug)
+        self._arrived = arrived
 
     def feed(self, data: str) -> Iterable[Message]:
         """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
@@ -225,6 +247,9 @@ class KeyParser(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         if sequence in _ALT_ENTER:
             return (events.Key("alt+enter", None),)
+        if sequence in _STATUS_ANSWERS:
+            self._arrived()
+            return (events.Key(Keys.Ignore, None),)
         if self.splits_alt and len(sequence) == len("\x1bd") and sequence[1] not in _BEGINNINGS:
             key = super()._sequence_to_key_events(sequence[1])
             return (events.Key("escape", "\x1b"), *key)
@@ -326,6 +351,55 @@ class GraphicsAnswerFilter:
         return ""
 
 
+class Arrivals:
+    """Whether what was written has arrived at a terminal that answers: it is asked behind it, and answers in turn.
+
+    Args:
+        ask: sends the question.
+        now: in monotonic time, when the terminal was taken; it is asked at once, so that it is known whether it answers.
+    """
+
+    def __init__(self, ask: Callable[[], None], now: float) -> None:
+        self._ask = ask
+        self._began_at = now
+        self._asked_at: deque[float] = deque([now])
+        """When the questions were asked that have no answer yet."""
+        self._n_asked = 1
+        self._answers: bool | None = None
+        """Whether the terminal does; None before that is known."""
+        ask()
+
+    def mark(self, now: float) -> int:
+        """Ask behind what has been written; what `has_arrived` is to be asked about. 0 where the terminal does not answer."""
+        if not self._may_answer(now):
+            return 0
+        self._n_asked += 1
+        self._asked_at.append(now)
+        self._ask()
+        return self._n_asked
+
+    def has_arrived(self, mark: int, now: float) -> bool | None:
+        """Whether the terminal has come to what was written before a mark; None where it does not say."""
+        if not mark or not self._may_answer(now):
+            return None
+        return mark <= self._n_asked - len(self._asked_at)
+
+    def answered(self) -> None:
+        """The terminal has answered the oldest question. Called in the thread that reads."""
+        self._answers = True
+        with suppress(IndexError):
+            self._asked_at.popleft()
+
+    def _may_answer(self, now: float) -> bool:
+        if self._answers is None:
+            return now - self._began_at < FIRST_ANSWER_S
+        with suppress(IndexError):
+            if now - self._asked_at[0] > LONGEST_ANSWER_S:
+                self._answers = False
+                self._asked_at.clear()
+        return self._answers
+
+
 class TerminalGone(Message):
     """The terminal was taken away, as when its window is closed (SIGHUP may be ignored)."""
 
@@ -415,6 +489,7 @@ class TerminalInput(LinuxDriver):
         self._asks_background = asks_background
         self.splits_alt = splits_alt
         self._outgoing: Outgoing | None = None
+        self._arrivals: Arrivals | None = None
         self._n_drawn = 0
         self._graphics: GraphicsAnswerFilter | None = None
 
@@ -432,6 +507,7 @@ class TerminalInput(LinuxDriver):
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
+        self._arrivals = Arrivals(partial(self.write, _STATUS_QUESTION), time.monotonic())
         # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
         # one another the older one could be told last, and would stay.
         Callbacks(report_of(self._app)).on_signal(signal.SIGWINCH, self._tell_size)
@@ -475,6 +551,20 @@ class TerminalInput(LinuxDriver):
         """Whether the terminal has taken all that was drawn so far."""
         return self._outgoing is None or self._outgoing.n_taken >= self._n_drawn
 
+    def mark_written(self) -> int:
+        """Have the terminal say when it has drawn what was written so far; what `has_arrived` is to be asked about."""
+        return 0 if self._arrivals is None else self._arrivals.mark(time.monotonic())
+
+    def has_arrived(self, mark: int) -> bool:
+        """Whether the terminal has drawn what was written before a mark; one that does not answer has at least taken all."""
+        arrivals = self._arrivals
+        told = None if arrivals is None else arrivals.has_arrived(mark, time.monotonic())
+        return self.has_written if told is None else told
+
+    def _has_answered(self) -> None:
+        if self._arrivals is not None:
+            self._arrivals.answered()
+
     def ask_for_graphics(self, told: Callable[[Graphics], object]) -> None:
         """Ask the terminal what it draws by itself.
 
@@ -505,7 +595,7 @@ class TerminalInput(LinuxDriver):
         incoming = Incoming(
             answers, lambda light: self.process_message(BackgroundTold(light=light))
         )
-        parser = KeyParser(self._debug)
+        parser = KeyParser(self._debug, self._has_answered)
         graphics = self._graphics = GraphicsAnswerFilter()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
@@ -545,15 +635,26 @@ class TerminalInput(LinuxDriver):
                 pass
 
 
-def has_written(node: MessagePump) -> bool:
-    """Whether the terminal has taken all that was drawn so far, as far as the driver can say."""
+def _driver_of(node: MessagePump) -> TerminalInput | None:
+    """The driver; None without a terminal."""
     driver = app_of(node)._driver  # pyright: ignore[reportPrivateUsage]
-    return not isinstance(driver, TerminalInput) or driver.has_written
+    return driver if isinstance(driver, TerminalInput) else None
 
 
 def when_written(node: MessagePump, then: Callable[[], None]) -> None:
-    """Call this as soon as the terminal has taken all that was drawn: from then on it can be seen."""
-    if has_written(node):
+    """Call this as soon as all that was drawn is on the terminal, as far as that can be known: from then on it can be seen."""
+    driver = _driver_of(node)
+    _when_arrived(node, 0 if driver is None else driver.mark_written(), then)
+
+
+def has_arrived(node: MessagePump, mark: int) -> bool:
+    """Whether what was drawn before a mark of the terminal is on it, as far as that can be known."""
+    driver = _driver_of(node)
+    return driver is None or driver.has_arrived(mark)
+
+
+def _when_arrived(node: MessagePump, mark: int, then: Callable[[], None]) -> None:
+    if has_arrived(node, mark):
         then()
     else:
-        node.set_timer(_WRITTEN_S, partial(when_written, node, then))
+        node.set_timer(_WRITTEN_S, partial(_when_arrived, node, mark, then))

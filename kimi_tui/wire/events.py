@@ -378,7 +378,8 @@ class FilesAttached:
 class FilesChanged:
     """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines.
 
-    Of the `paths` so many are `lost`: what they were is in no snapshot. `key` is the call that did it; empty in older records.
+    Of the `paths` so many are `lost`: what they were is in no snapshot; `lost_paths` are the first of these. `key` is the call that
+    did it. Both are empty in older records.
     """
 
     uid: str
@@ -387,6 +388,7 @@ class FilesChanged:
     removed: int = 0
     lost: int = 0
     key: str = ""
+    lost_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,22 +256,24 @@ class Tracker:
         """Note a checkpoint."""
         self._log.mark(uid)
 
-    def figures(self, snapshot: Snapshot) -> tuple[int, int, int]:
-        """Lines added and removed by a snapshot, and how many of its files cannot be brought back to what they were.
+    def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
+        """Lines added and removed by a snapshot, and those of its files that cannot be brought back to what they were, sorted.
 
         Lines are counted in its first hundred files, and of these in texts of bearable size.
         """
         then = self._log.manifest_before(snapshot, snapshot.changed)
-        added = removed = lost = 0
+        added = removed = 0
+        lost: list[str] = []
         for place, (path, now) in enumerate(snapshot.changed.items()):
             before = then[path]
-            lost += not all(one is None or one.is_known for one in (before, now))
+            if not all(one is None or one.is_known for one in (before, now)):
+                lost.append(path)
             found = None
             if place < _COUNTED_FILES:
                 found = self.texts.compared(before, now, max_rows=0)
             if found is not None:
                 added, removed = added + found.added, removed + found.removed
-        return added, removed, lost
+        return added, removed, sorted(lost)
 
     # -- planning --------------------------------------------------------------------------------
 

@@ -496,6 +496,60 @@ def test_a_crash_is_one_line_and_the_way_back(
     assert "12345678" not in log
 
 
+UNDRAWN = """
+import importlib, pathlib, sys
+from kimi_tui import cli
+
+kind = getattr(importlib.import_module("kimi_tui.tui.{module}"), "{kind}")
+drawn = kind.{method}
+
+def broken(self, *arguments):
+    if pathlib.Path("break").exists():
+        raise RuntimeError("broken sk-abcdefgh12345678")
+    return drawn(self, *arguments)
+
+kind.{method} = broken
+sys.exit(cli.main([]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "method"),
+    [
+        ("notices", "Notices", "render"),
+        ("frame", "Footer", "render"),
+        ("prompt.area", "PromptArea", "render_line"),
+        ("approval.panel", "ApprovalPanel", "render"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line_and_the_session_goes_on(
+    configured: Program, server: ChatServerThread, module: str, kind: str, method: str
+) -> None:
+    server.script(say("Answered."), call("Shell", {"command": "echo > ran"}), say("Again."))
+    terminal = _broken(configured, UNDRAWN.format(module=module, kind=kind, method=method))
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("Hello")
+    terminal.key("enter")
+    terminal.wait_for("Answered.")
+    terminal.wait_for("Enter send")
+    before = terminal.n_bytes
+    (configured.work / "break").touch()
+    terminal.type("/usage" if kind == "Notices" else "run it")
+    terminal.key("enter")
+    assert terminal.wait_exit() == 1
+    _restored(terminal.raw)
+    said = terminal.raw[before:].rpartition(b"\x1b[?1049l")[2].decode()
+    assert "kimi-tui.log" in said
+    assert "Traceback" not in said
+    log = (configured.home / "logs" / "kimi-tui.log").read_text()
+    assert "RuntimeError: broken" in log
+    assert "12345678" not in log
+    assert not (configured.work / "ran").exists()
+    terminal = configured.start("--continue")
+    terminal.wait_for("Answered.")
+    terminal.wait_for("Enter send")
+
+
 def _is_not_lost(program: Program, said: str) -> None:
     """What was being written is kept, or stands on the terminal where its session was not open yet."""
     if "half a thought" not in said:

@@ -626,6 +626,9 @@ def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None
     shown(talk, model)
     assert changed_words(made) == "21 files changed, 20 of them not to be brought back"
     assert len(made.changed) == NAMED
+    made.lost = ("00", "01", "02")
+    said = "21 files changed, 20 of them (00, 01, 02 and 17 more) not to be brought back"
+    assert changed_words(made) == said
     made.n_lost = 21
     assert changed_words(made) == "21 files changed, not to be brought back"
     talk.tell(CompactionBegin(1000, False))

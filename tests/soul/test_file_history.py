@@ -112,7 +112,7 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         told = [
             ("2 files changed, can be brought back", ("a", "b")),
             ("", ()),
-            ("2 files changed, 1 of them not to be brought back", ("a", "b")),
+            ("2 files changed, 1 of them (b) not to be brought back", ("a", "b")),
         ]
         assert said(on.ear.events) == told
         await on.reopen()

@@ -1,7 +1,7 @@
 """A terminal for whole-program tests: runs a command in a pty and shows what a person would see on the screen.
 
 A reader thread feeds a pyte screen; tests wait for conditions on it and never sleep. It answers no terminal query, as
-plain terminals do, and it keeps every byte for tests that look at bytes rather than at the screen.
+plain terminals do, but for that whether it is in order, if it is told to, and it keeps every byte for tests that look at bytes rather than at the screen.
 """
 
 from __future__ import annotations
@@ -82,6 +82,10 @@ class Terminal:
         self._held_back = b""
         self._last_byte_at = time.monotonic()
         self._ended = False
+        self._reads = threading.Event()
+        self._reads.set()
+        self.answers = False
+        """Whether it answers that it is in order when it is asked, as most terminals do."""
 
         self._master, slave = os.openpty()
         self._set_size()
@@ -119,6 +123,7 @@ class Terminal:
 
     def _read(self) -> None:
         while True:
+            self._reads.wait()
             try:
                 data = os.read(self._master, 65_536)
             except OSError:
@@ -129,6 +134,9 @@ class Terminal:
                     self._changed.notify_all()
                     return
                 self._raw += data
+                if self.answers:
+                    n_asked = self._raw[-len(data) - 3 :].count(b"\x1b[5n")
+                    self.write(b"\x1b[0n" * n_asked)
                 self._last_byte_at = time.monotonic()
                 if self._stream is not None:
                     self._feed(data)
@@ -326,6 +334,14 @@ class Terminal:
         )
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, packed)
 
+    def hold(self) -> None:
+        """Read nothing more, as a line that stands still: what the program writes from now on stays on its way."""
+        self._reads.clear()
+
+    def go_on(self) -> None:
+        """Read again."""
+        self._reads.set()
+
     # -- the end ---------------------------------------------------------------------------------
 
     def kill(self) -> None:
@@ -341,6 +357,7 @@ class Terminal:
 
     def close(self) -> None:
         """Kill the program if it runs and close the pty."""
+        self.go_on()
         self.kill()
         self._reader.join(2.0)
         with contextlib.suppress(OSError):

@@ -183,6 +183,31 @@ async def test_a_key_that_is_pasted_on_the_list_of_servers_is_meant_for_its_fiel
         await one.until(lambda: running.screen.query_one("#key", Input).value == KEY)
 
 
+@pytest.mark.parametrize("place", ["key", "list"])
+async def test_an_address_is_no_key_and_goes_to_no_server(home: Path, place: str) -> None:
+    launch = Launch(work_dir=home, config_path=home / "config.toml", choice=NeedsChoice())
+    running = KimiApp(launch)
+    async with ChatServer() as server, running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        if place == "key":
+            # Of the server that is chosen, which it would be sent to.
+            await pilot.press("enter")
+            await one.until(lambda: running.focused is running.screen.query_one("#key"))
+        running.post_message(events.Paste(f"{server.base_url}\n"))
+        await one.until(lambda: running.screen.query_one("#url", Input).value == server.base_url)
+        key = running.screen.query_one("#key", Input)
+        await one.until(lambda: running.focused is key)
+        assert key.value == ""
+        await one.sees("That is an address: it stands in Base URL now")
+        # Another one takes the place of none.
+        running.post_message(events.Paste("https://example.org/v1"))
+        await one.sees("That is an address, and no key")
+        assert (key.value, running.screen.query_one("#url", Input).value) == ("", server.base_url)
+        assert server.other_requests == []
+
+
 async def test_a_command_takes_no_key_and_keeps_none(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         for command in ("/model", "/rename", "/modle"):
@@ -191,6 +216,9 @@ async def test_a_command_takes_no_key_and_keeps_none(home: Path) -> None:
                 lambda command=command: f"What follows {command} looks like a key" in in_words(one)
             )
             assert KEY not in one.text()
+        # Nor one among other words, as in a dialog that asks for a name.
+        at_once(one, *f"/bookmark 0 my {KEY}", "enter")
+        await one.until(lambda: "What follows /bookmark looks like a key" in in_words(one))
         await one.pilot.press(*"/model ")
         one.app.post_message(events.Paste(KEY))
         await one.sees(f"› /model {COVER * len(KEY)}")

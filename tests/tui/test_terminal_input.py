@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from textual import events
 
 from kimi_tui.tui.terminal_input import (
+    FIRST_ANSWER_S,
+    LONGEST_ANSWER_S,
     PASTE_END,
     PASTE_START,
+    Arrivals,
     BackgroundAnswers,
     GraphicsAnswerFilter,
     Incoming,
@@ -219,3 +222,46 @@ def test_what_the_file_does_not_take_is_written_past_it_and_told_once() -> None:
     assert os.read(reads, 100) == "éüa".encode()
     os.close(reads)
     assert [type(one) for one in errors] == [UnicodeEncodeError]
+
+
+def test_what_was_written_has_arrived_when_the_terminal_answers_behind_it() -> None:
+    asked: list[str] = []
+    arrivals = Arrivals(lambda: asked.append("?"), 100.0)
+    early = arrivals.mark(100.0 + FIRST_ANSWER_S / 2)
+    assert arrivals.has_arrived(early, 100.1) is False
+    arrivals.answered()
+    # That was the answer to the question with which the terminal was taken.
+    assert arrivals.has_arrived(early, 110.0) is False
+    arrivals.answered()
+    assert arrivals.has_arrived(early, 110.0) is True
+    late = arrivals.mark(200.0)
+    assert arrivals.has_arrived(late, 200.0 + LONGEST_ANSWER_S) is False
+    assert len(asked) == 3
+    # One that nobody asked for is none to what is asked next.
+    arrivals.answered()
+    arrivals.answered()
+    assert arrivals.has_arrived(arrivals.mark(300.0), 300.0) is False
+
+
+def test_a_terminal_that_does_not_answer_is_not_waited_for() -> None:
+    arrivals = Arrivals(lambda: None, 100.0)
+    mark = arrivals.mark(100.0)
+    assert arrivals.has_arrived(mark, 100.0 + FIRST_ANSWER_S) is None
+    assert arrivals.mark(102.0) == 0
+    # It was slow.
+    arrivals.answered()
+    assert arrivals.has_arrived(arrivals.mark(103.0), 103.0) is False
+    # It has become another one.
+    assert arrivals.has_arrived(mark, 103.1 + LONGEST_ANSWER_S) is None
+    assert arrivals.mark(200.0) == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_an_answer_presses_no_key(size: int) -> None:
+    answers: list[None] = []
+    incoming, parser = Incoming(), KeyParser(arrived=lambda: answers.append(None))
+    sent = b"a\x1b[0nb\x1b[3n\x1b[A"
+    texts = [incoming.text(sent[at : at + size]) for at in range(0, len(sent), size)]
+    found: list[object] = [message for text in texts if text for message in parser.feed(text)]
+    assert said(found) == ["a", "b", "up"]
+    assert len(answers) == 2

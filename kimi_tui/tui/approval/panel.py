@@ -474,6 +474,9 @@ class ApprovalPanel(Widget, can_focus=True):
         self._places: tuple[object, ...] = ()
         """Where a click does what, as it was drawn last."""
         self._placed_at = 0.0
+        """When that could be seen."""
+        self._turned, self._turn_seen = 0, 0
+        """How often other rows were drawn to be read, and up to which time they could be seen."""
         self._clicked_at = float("inf")
         """When the click was read that is on its way."""
         self._writing: Writing | None = None
@@ -660,13 +663,14 @@ class ApprovalPanel(Widget, can_focus=True):
                 self._write("instead")
         elif event.key == "tab":
             self._detail.toggle_whole()
+            self._turn_to()
             self.refresh(layout=True)
             self.post_message(self.KeysChanged())
         elif event.key in ("up", "down"):
             self._choose(-1 if event.key == "up" else 1)
         elif event.key in ("pageup", "pagedown", "home", "end", "ctrl+up", "ctrl+down"):
             self._detail.scroll(event.key)
-            self.refresh()
+            self._turn_to()
 
     def voids(self, event: events.MouseUp) -> bool:
         """Whether a click on an answer comes too early: by when it was read, and where the rows stood by then.
@@ -693,13 +697,22 @@ class ApprovalPanel(Widget, can_focus=True):
         """Scroll the details down by a row."""
         event.stop()
         self._detail.scroll("ctrl+down", 3)
-        self.refresh()
+        self._turn_to()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll the details up by a row."""
         event.stop()
         self._detail.scroll("ctrl+up", 3)
+        self._turn_to()
+
+    def _turn_to(self) -> None:
+        """Draw other rows to be read: they have been read by nobody before they arrive."""
+        self._turned += 1
         self.refresh()
+        self.call_after_refresh(when_written, self, partial(self._see_turn, self._turned))
+
+    def _see_turn(self, turned: int) -> None:
+        self._turn_seen = max(self._turn_seen, turned)
 
     def _decide(self, choice: Choice) -> None:
         match choice.then:
@@ -751,6 +764,8 @@ class ApprovalPanel(Widget, can_focus=True):
             return False
         if not choice.says:
             return True  # it is left to the agent
+        if self._turn_seen < self._turned:
+            return False
         at = self._choices.index(choice)
         self._to_show = at
         return self._detail.has_shown_answer(at)
@@ -761,6 +776,10 @@ class ApprovalPanel(Widget, can_focus=True):
         Who jumped to the end may say yes all the same, when they have been told.
         """
         detail = self._detail
+        if self._turn_seen < self._turned:
+            self.wait_anew()
+            self.post_message(self.TooEarly())
+            return False
         if detail.seen_end and (self._was_told or not detail.passed_over):
             return True
         self._asked_early, self._was_told = True, detail.seen_end
@@ -854,10 +873,15 @@ class ApprovalPanel(Widget, can_focus=True):
             self._detail.note_shown()
         places = (self.region.y, self._writing, *self._clicks)
         if places != self._places:
-            self._places, self._placed_at = places, time.monotonic()
+            self._places, self._placed_at = places, float("inf")
+            self.call_after_refresh(when_written, self, partial(self._see_places, places))
         edge = Content.styled(glyphs_of(self).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)
+
+    def _see_places(self, places: tuple[object, ...]) -> None:
+        if places == self._places:
+            self._placed_at = time.monotonic()
 
     def _lines(self, width: int) -> list[Content]:
         """The rows without their edge; notes what a click on each of them does."""

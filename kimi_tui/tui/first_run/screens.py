@@ -37,6 +37,7 @@ from kimi_tui.tui.first_run.models import (
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LineField
+from kimi_tui.tui.painter import is_web_address
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -50,6 +51,8 @@ PASTED_CHARS = 8
 """A field that grows by as many characters at once was pasted into."""
 
 KEY_MOVED = "That looks like a key: it stands in Key now."
+URL_MOVED = "That is an address: it stands in Base URL now, and Key is still to be filled in."
+URL_REFUSED = "That is an address, and no key: it was left out. Base URL has another one."
 KEY_REFUSED = "That looks like a key, and was left out: Key has another one."
 
 NONE_FOUND = (
@@ -210,12 +213,26 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         self._move_key(event.key)
 
     def on_paste(self, event: events.Paste) -> None:
-        """What a list has no use for: a key that is pasted there is meant for its field."""
+        """What a list has no use for: a key or an address that is pasted there is meant for its field."""
         from kimi_tui.tools.credentials import is_key
 
         if isinstance(self.focused, PickList) and is_key(event.text):
             event.stop()
             self._move_key(event.text.strip())
+        elif isinstance(self.focused, PickList) and is_web_address(event.text.strip()):
+            event.stop()
+            self._move_url(event.text.strip())
+
+    def _move_url(self, url: str) -> None:
+        """Ask a server that is none of the list, at this address; one that was written before is not overwritten."""
+        own = next(at for at, server in enumerate(SERVERS) if not server.base_url)
+        is_free = self._server.chosen != own or self._url.value.strip() in ("", url)
+        if is_free:
+            self._server.choose(own)
+            self._show_url()
+            self._url.value = url
+        self._note(URL_MOVED if is_free else URL_REFUSED)
+        self.set_focus(self._key)
 
     def _move_key(self, key: str) -> None:
         self._is_key_refused = self._key.value.strip() not in ("", key)
@@ -233,8 +250,10 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
     @on(Input.Changed, "#key")
     def _key_changed(self, event: Input.Changed) -> None:
-        """A key that came in one piece was pasted: it is checked at once."""
+        """A key that came in one piece was pasted: it is checked at once. An address is none, and would go to another server."""
         grown = len(event.value) - self._length
+        if grown >= PASTED_CHARS and self._takes_address(event.value):
+            return
         self._length = len(event.value)
         if self._is_key_refused:
             # Of the key that stands there now that is not true.
@@ -260,7 +279,19 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         self.query_one("#models-row").display = False
         self.query_one("#name-row").display = False
 
+    def _takes_address(self, value: str) -> bool:
+        """Whether what stands in Key is an address, which is taken out."""
+        if not is_web_address(value.strip()):
+            return False
+        with self.prevent(Input.Changed):
+            self._key.value = ""
+        self._length = 0
+        self._move_url(value.strip())
+        return True
+
     def _check(self) -> None:
+        if self._takes_address(self._key.value):
+            return
         url, key = self._base_url, self._key.value.strip()
         if (url, key) == self._checked:
             return

@@ -451,7 +451,7 @@ class MainScreen(Screen[None]):
         # A blank before the slash makes a message of it.
         parsed = self.commands.parse(written.rstrip())
         if parsed.command is None and written.startswith("/") and not self._learned.is_set():
-            self.bench.start(self._send_when_learned(written))
+            self.bench.start(self._send_when_learned(written), opens=True)
         elif parsed.command is not None:
             self._run_written(parsed.command, parsed.argument, text)
         elif parsed.unknown:
@@ -464,13 +464,19 @@ class MainScreen(Screen[None]):
             self.conversation.say(text)
 
     def _has_key(self, written: str) -> bool:
-        """Whether what follows a command is a key, with which nothing is done; it is said and not kept. What is only searched
-        for may be one."""
+        """Whether there is a key in what follows a command, with which nothing is done; it is said and not kept.
+
+        What is only searched for may be one. What goes to the model, as a D-Mail or behind a command of a file, may speak of
+        one, or of a commit, as any message may: there it is a key alone.
+        """
         from kimi_tui.foreign_text import one_line
-        from kimi_tui.tools.credentials import is_key
+        from kimi_tui.tools.credentials import is_key, words_of_keys
 
         word, _, argument = written.partition(" ")
-        if word in ("/search", "/sessions", "/resume") or not is_key(argument):
+        if word in ("/search", "/sessions", "/resume"):
+            return False
+        is_message = word == "/dmail" or COMMANDS.parse(word).command is None
+        if not (is_key(argument) if is_message else words_of_keys(argument)):
             return False
         advice = "/model alone has a row for another key." if word == "/model" else ""
         self.bench.tell(

@@ -220,6 +220,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._letters = LetterRun(self, self._write_over, typed_at)
         self._is_looked_at = False
         """Whether the user has moved about in it."""
+        self._is_second = False
+        """Whether what is asked follows from an answer: a key that comes early is no prose then, but meant for that."""
         self._state = layout.PreviewState(
             preview, actions, running, title=title, line_name=line_name
         )
@@ -240,6 +242,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def _painted(self) -> None:
         self._sheet.painted_at = time.monotonic()
         self._quiet = QuietKeyboard(self._sheet.painted_at, 0.0, self.QUIET_S)
+        if self._is_second:
+            self._sheet.painted_at += self.QUIET_S  # a second click is as early as a second Enter
         if self._letters.waits:
             self._letters.wait(self._letters.SETTLE_S)
 
@@ -263,8 +267,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if event.key != "enter" and (letter is None or self._is_asked_for):
             return False
         is_early = self._quiet is None or not self._quiet.accepts(event.time)
-        if is_early and event.key == "enter":
-            self._sheet.border_subtitle = "That Enter came too early: press it again"
+        if is_early and (event.key == "enter" or self._is_second):
+            what = "Enter" if event.key == "enter" else "key"
+            self._sheet.border_subtitle = f"That {what} came too early: press it again"
         return is_early
 
     def _show(self) -> None:
@@ -337,6 +342,15 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             return
         self._show()
 
+    def _ask_anew(self) -> None:
+        """Another question stands here from now on: what is pressed right behind the answer to the one before is none to it."""
+        self._letters.drop()
+        self._quiet, self._is_asked_for, self._is_second = None, False, True
+        self._is_looked_at = False
+        self._sheet.painted_at = float("inf")
+        self._show()
+        self.call_after_refresh(when_written, self, self._painted)
+
     def _wait_for_files(self, pending: PreviewAction) -> None:
         """Ask whether the files come along with a fork or a D-Mail."""
         state = self._state
@@ -351,11 +365,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if files is not None and files.can_restore:
             if name in WITH_A_WORD and (pending is None or pending.name != name):
                 self._wait_for_files(action)
-                self._show()
+                self._ask_anew()
                 return
             if name in _WITH_FILES and name != state.asked and files.unasked:
                 state.selected, state.asked = index, name
-                self._show()
+                self._ask_anew()
                 return
         chosen = files.answer() if files is not None else None
         if name == BOTH.name:
@@ -374,7 +388,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             # It was answered: the key is for what is below it.
             app_of(self).post_message(unhandled(event, self))
         elif not self.is_current or self._comes_early(event, letter):
-            self._type(letter or "")
+            if not (self.is_current and self._is_second):
+                self._type(letter or "")
         elif letter is not None:
             if not self._takes(letter, event.time):
                 return
@@ -402,8 +417,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             act = partial(self._settled, index)
         if not letters.take(letter, at, act, moves=moves):
             return False
-        if letters.waits and index is not None:
-            self._state.selected = index
+        chosen = row if index is None else index
+        if letters.waits and chosen is not None:
+            # What it stands for is on view at once: an Enter close behind it is about that.
+            self._state.selected = chosen
             self._show()
         if self._quiet is None:
             letters.wait(None)

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -147,7 +148,7 @@ async def test_no_key_counts_before_the_terminal_has_taken_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken = False
-    monkeypatch.setattr("kimi_tui.tui.terminal_input.has_written", lambda app: taken)
+    monkeypatch.setattr("kimi_tui.tui.terminal_input.has_arrived", lambda node, mark: taken)
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
         desk.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
@@ -396,6 +397,7 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
         y = next(y for y, row in enumerate(desk.text().split("\n")) if "Yes, once" in row)
+        await until(pilot, lambda: desk.panel._placed_at < inf)  # pyright: ignore[reportPrivateUsage]
         click = events.MouseUp(None, 8, y, 0, 0, 1, False, False, False)
         assert desk.panel.voids(click)
         await until(pilot, lambda: desk.panel.armed)
@@ -409,6 +411,8 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
         # The rows stand elsewhere than they did when it was read.
         await pilot.resize_terminal(80, 40)
         await until(pilot, lambda: row_of(desk, "Yes, once") != y)
+        # From when that could be seen.
+        await until(pilot, lambda: desk.panel._placed_at < inf)  # pyright: ignore[reportPrivateUsage]
         moved = events.MouseUp(None, 8, row_of(desk, "Yes, once"), 0, 0, 1, False, False, False)
         assert not desk.panel.voids(moved)
         moved.time = click.time

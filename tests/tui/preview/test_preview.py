@@ -25,6 +25,7 @@ from kimi_tui.soul.rewind_values import (
 )
 from kimi_tui.soul.usage import Cost
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     CONVERSATION_ACTIONS,
@@ -370,6 +371,46 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
         await pilot.press("f")
         await pilot.pause()
         assert app.answers == [PreviewAnswer("rewind", "restore")]
+
+
+@pytest.mark.parametrize("key", ["enter", "f"])
+async def test_a_key_right_behind_the_one_that_asked_for_a_word_is_no_word(key: str) -> None:
+    app = PreviewApp(replace(STORY, files=FOREIGN))
+    with keys_count(QUIET_S):
+        await _press_twice(app, key)
+
+
+async def _press_twice(app: PreviewApp, key: str) -> None:
+    async with app.run_test(size=(120, 40)) as pilot:
+        while not app.shown.armed:
+            await pilot.pause(0.01)
+        await pilot.press("f")
+        while not any("f again" in row for row in app.rows):
+            await pilot.pause(0.01)
+        await pilot.press(key, key)
+        await pilot.pause()
+        assert app.answers == []
+        assert any("came too early" in row for row in app.rows)
+        while not app.shown.armed:
+            await pilot.pause(0.01)
+        await pilot.press(key)
+        while not app.answers:
+            await pilot.pause(0.01)
+        assert app.answers == [PreviewAnswer("rewind", "restore")]
+
+
+async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
+    app = PreviewApp(STORY)
+    with keys_count(QUIET_S):
+        async with app.run_test(size=(120, 40)) as pilot:
+            while not app.shown.armed:
+                await pilot.pause(0.01)
+            await pilot.press("2", "enter")
+            while not app.shown.armed:
+                await pilot.pause(0.01)
+            await pilot.press("enter")
+            await pilot.pause()
+        assert [one.action for one in app.answers if one] == ["fork"]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ async def bookmark(main: MainParts, argument: str) -> None:
     soul = await main.conversation.opened()
     if name.strip():
         await _keep_name(main, soul, uid, name)
+        main.bench.tell(f"#{checkpoint_id} is called {soul.bookmarks.get(uid, '')} now.")
         return
     from kimi_tui.soul.rewind_values import Target
 

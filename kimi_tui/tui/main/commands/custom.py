@@ -43,6 +43,8 @@ async def learn(main: MainParts) -> None:
             one.help,
             partial(run, one),
             argument=one.argument,
+            # The question whether it may be sent.
+            opens=one.origin == "folder",
             # The folder may be left out where that leaves one alone.
             aliases=(one.short_name,) if n_called[one.short_name] == 1 and one.is_inner else (),
         )
@@ -126,5 +128,6 @@ class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | No
         if frame.scroll_offset.y < frame.max_scroll_y:
             frame.border_subtitle = "read to the end first: y or PageDown  Esc not"
             frame.scroll_page_down(animate=False)
+            self.seen.ask()  # the page is to be read before it counts
         else:
             self.dismiss(True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
@@ -10,11 +12,15 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 from textual import events
 
+from kimi_tui.tui import keyboard
 from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
 from kimi_tui.tui.main.commands import custom
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.prompt.command import CommandTable, Values
 from kimi_tui.tui.prompt.menu import found
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.main.parts import MainParts
 
 
 @pytest.fixture
@@ -161,3 +167,33 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.pilot.press("y")
         await one.sees("Greeted.")
         await one.idle()
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_what_is_typed_blind_behind_a_command_is_no_message(
+    home: Path, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    commands = home / "app" / ".kimi-tui" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "greet.md").write_text("Greet $1 warmly.")
+    found = asyncio.Event()
+    learn = custom.learn
+
+    async def slow(main: MainParts) -> None:
+        await found.wait()
+        await learn(main)
+
+    monkeypatch.setattr(custom, "learn", slow)
+    if is_long:
+        monkeypatch.setattr(keyboard, "LONGEST_WAIT_S", 0.1)
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press(*"/greet Ada", "enter", "y", "y", "enter")
+        if is_long:
+            # It is seen where it takes long, and waits for an Enter of its own.
+            await one.until(lambda: one.screen.prompt.area.text == "yy")
+        found.set()
+        await one.sees("This folder brings this command.")
+        await one.until(lambda: asks(one))
+        assert one.screen.prompt.area.text == ("yy" if is_long else "")
+        assert len(server.requests) == 0

@@ -584,6 +584,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             assert "‡ #0" in chat(one)
             await one.say("/bookmark 2 better")
             await one.sees("* better")
+            await one.sees("#2 is called better now.")
             await one.say("/pin 0")
             await one.sees("No longer pinned.")
             assert "‡ #0" not in chat(one)

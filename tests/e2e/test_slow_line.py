@@ -1,0 +1,52 @@
+"""Over a slow line: nothing is answered before its question has arrived at the terminal."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.chat_server import ChatServerThread, call, gate, say
+from support.program import Program
+from support.terminal import Terminal
+
+from kimi_tui.tui.keyboard import QUIET_S
+
+QUIET = 3 * QUIET_S
+"""Seconds behind which a key answers what could be seen before."""
+
+
+def _asked(program: Program, server: ChatServerThread) -> Terminal:
+    """The program with a question that it has written, and that is on its way."""
+    server.script(gate(0, call("Shell", {"command": "echo > ran"})), say("Well."))
+    # Little is drawn, so that the system holds all of it: the program has written it.
+    terminal = program.start(size=(80, 24))
+    terminal.answers = True
+    terminal.wait_for("›")
+    terminal.type("go")
+    terminal.wait_for("› go")
+    terminal.key("enter")
+    server.wait_at_gate()
+    terminal.wait_quiet(0.05)
+    terminal.hold()
+    server.release()
+    program.wait_kept("wire.jsonl", "ApprovalRequest")
+    time.sleep(QUIET)
+    return terminal
+
+
+@pytest.mark.parametrize("keys", [("y",), ("1", "enter"), ("down", "enter")])
+def test_no_key_answers_a_question_that_has_not_arrived(
+    configured: Program, server: ChatServerThread, keys: tuple[str, ...]
+) -> None:
+    terminal = _asked(configured, server)
+    for key in keys:
+        terminal.key(key)
+        time.sleep(QUIET)
+    assert not (configured.work / "ran").exists()
+    terminal.go_on()
+    terminal.wait_for("Run this command?")
+    time.sleep(QUIET)
+    assert not (configured.work / "ran").exists()
+    terminal.type("y")
+    terminal.wait_for("Well.")
+    assert (configured.work / "ran").exists()
