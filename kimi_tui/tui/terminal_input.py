@@ -369,14 +369,25 @@ class Arrivals:
         """Whether the terminal does; None before that is known."""
         ask()
 
+    def begin_again(self, now: float) -> None:
+        """Ask anew behind a stop: what was asked before may have been answered to another program.
+
+        A terminal that never answered is not given its first second again.
+        """
+        self._asked_at.clear()
+        self._ask_behind(now)
+
     def mark(self, now: float) -> int:
         """Ask behind what has been written; what `has_arrived` is to be asked about. 0 where the terminal does not answer."""
         if not self._may_answer(now):
             return 0
+        self._ask_behind(now)
+        return self._n_asked
+
+    def _ask_behind(self, now: float) -> None:
         self._n_asked += 1
         self._asked_at.append(now)
         self._ask()
-        return self._n_asked
 
     def has_arrived(self, mark: int, now: float) -> bool | None:
         """Whether the terminal has come to what was written before a mark; None where it does not say."""
@@ -507,7 +518,10 @@ class TerminalInput(LinuxDriver):
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
-        self._arrivals = Arrivals(partial(self.write, _STATUS_QUESTION), time.monotonic())
+        if self._arrivals is None:
+            self._arrivals = Arrivals(partial(self.write, _STATUS_QUESTION), time.monotonic())
+        else:
+            self._arrivals.begin_again(time.monotonic())
         # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
         # one another the older one could be told last, and would stay.
         Callbacks(report_of(self._app)).on_signal(signal.SIGWINCH, self._tell_size)

@@ -256,10 +256,33 @@ def test_a_terminal_that_does_not_answer_is_not_waited_for() -> None:
     assert arrivals.mark(200.0) == 0
 
 
+def test_a_terminal_that_is_taken_again_answers_what_is_asked_then() -> None:
+    asked: list[None] = []
+    arrivals = Arrivals(lambda: asked.append(None), 100.0)
+    arrivals.answered()
+    arrivals.mark(101.0)
+    # Its answer goes to the shell.
+    arrivals.begin_again(110.0)
+    assert len(asked) == 3
+    late = arrivals.mark(110.1)
+    assert arrivals.has_arrived(late, 110.2) is False
+    arrivals.answered()
+    assert arrivals.has_arrived(late, 110.2) is False
+    arrivals.answered()
+    assert arrivals.has_arrived(late, 110.2) is True
+
+
+def test_a_terminal_that_never_answered_has_no_first_second_again() -> None:
+    arrivals = Arrivals(lambda: None, 100.0)
+    arrivals.begin_again(100.0 + FIRST_ANSWER_S)
+    assert arrivals.mark(100.0 + FIRST_ANSWER_S) == 0
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_an_answer_presses_no_key(size: int) -> None:
     answers: list[None] = []
-    incoming, parser = Incoming(), KeyParser(arrived=lambda: answers.append(None))
+    incoming = Incoming(BackgroundAnswers(), list[bool]().append)
+    parser = KeyParser(arrived=lambda: answers.append(None))
     sent = b"a\x1b[0nb\x1b[3n\x1b[A"
     texts = [incoming.text(sent[at : at + size]) for at in range(0, len(sent), size)]
     found: list[object] = [message for text in texts if text for message in parser.feed(text)]

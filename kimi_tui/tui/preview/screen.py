@@ -269,7 +269,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         is_early = self._quiet is None or not self._quiet.accepts(event.time)
         if is_early and (event.key == "enter" or self._is_second):
             what = "Enter" if event.key == "enter" else "key"
-            self._sheet.border_subtitle = f"That {what} came too early: press it again"
+            self._sheet.border_subtitle = Content(f"That {what} came too early: press it again")
         return is_early
 
     def _show(self) -> None:
