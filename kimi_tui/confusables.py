@@ -1,4 +1,4 @@
-"""What passes for ASCII in a text that somebody decides about, and is marked there: `c\u0430t` is `c<U+0430>t`.
+"""Marks characters that look like ASCII but are not, in texts that the user decides about: `c\u0430t` is `c<U+0430>t`.
 
 That is letters of other scripts in a word of ours, or in a stretch that has nothing else of its script; wide and mathematical
 letters, ligatures, small capitals, Roman numerals and signs that look like those of a command line; dashes in the place of a hyphen; and marks that stand

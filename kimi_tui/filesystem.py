@@ -266,7 +266,7 @@ def sync_folder(path: Path | str, *, dir_fd: int | None = None) -> None:
 
 
 class Storage:
-    """The disk, as sessions use it: first single calls of the system, then what is made of them.
+    """The file operations of a session. Tests replace it to simulate disks that fail at any call.
 
     Args:
         patient: Try a refused rename again for a while: a Windows virus scanner holds files for milliseconds, and WSL
@@ -286,7 +286,7 @@ class Storage:
         return open_regular(path, flags)
 
     def close(self, fd: int) -> None:
-        """Close; a failure is a failed sync, and the descriptor is gone all the same."""
+        """Close a descriptor; a failure counts as a failed sync, and the descriptor is closed all the same."""
         os.close(fd)
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
@@ -325,7 +325,7 @@ class Storage:
         return os.stat(path)
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name; fails where the name is taken."""
+        """Create a hard link; raises where the target exists."""
         os.link(source, target)
 
     def replace(self, source: Path, target: Path) -> None:
@@ -348,7 +348,7 @@ class Storage:
         os.unlink(path)
 
     def make_folder(self, path: Path) -> None:
-        """A folder for its owner only, with its parents."""
+        """Create a folder for its owner only, with its parents."""
         make_private(path)
 
     def free_bytes(self, path: Path) -> int:

@@ -1,4 +1,4 @@
-"""The border for every text that was written elsewhere: by a model, a tool, a file, a server, a stored session.
+"""Sanitizes every text that was written elsewhere: by a model, a tool, a file, a server, a stored session.
 
 Whatever passes here holds no control byte, no terminal sequence and no invisible character when it reaches a screen,
 but for the joiners that some scripts are spelled with.
@@ -115,7 +115,7 @@ def _marks_at_end(text: str) -> int:
 
 
 def joins_letters(before: str) -> bool:
-    """Whether a joiner after this character is spelling: it is a letter, or a mark on one, of a script that has it.
+    """Whether a joiner (U+200C, U+200D) after this character is spelling: it is a letter or mark of a script that uses them.
 
     Some words end in a joiner, so what follows does not matter; a second one never has a meaning.
     """

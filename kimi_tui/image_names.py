@@ -1,4 +1,4 @@
-"""Images in the few words that a list has room for: titles of sessions, labels of checkpoints, names of world lines.
+"""Short names for images in lists: titles of sessions, labels of checkpoints, names of world lines.
 
 A message carries each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`: in the prompt that says what
 is sent, in a title it takes the room of the words.

@@ -75,7 +75,7 @@ class ImageRefused(Exception):
 
 @dataclass(frozen=True)
 class Image:
-    """An image that can be sent.
+    """An image that can be sent to a model.
 
     Attributes:
         media_type: one of `MEDIA_TYPES`.
@@ -89,11 +89,6 @@ class Image:
     width: int
     height: int
     name: str
-
-    @property
-    def tokens(self) -> int:
-        """About how many tokens it takes."""
-        return image_tokens(self.width, self.height)
 
     @cached_property
     def sha256(self) -> str:

@@ -32,7 +32,7 @@ NEWEST = "newest"
 
 
 class Options(NamedTuple):
-    """The arguments of the command line; the defaults are those without any."""
+    """The arguments of the command line; the defaults hold without any."""
 
     newest: bool = False
     session: str | None = None
@@ -53,14 +53,14 @@ class Options(NamedTuple):
 
 
 class GivenValue(NamedTuple):
-    """A value in words that an argument or a variable of the environment gave, and which."""
+    """A setting, in words, that an argument or environment variable overrides, and the name of that (`source`)."""
 
     value: str
     source: str
 
 
 class Launch(NamedTuple):
-    """How to start.
+    """Everything the app is started with.
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
     `in_demo` is a demo that is told already, in which a fork goes on. With `plays` the demo sends its messages itself. With

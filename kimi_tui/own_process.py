@@ -1,4 +1,4 @@
-"""This process itself: its protection before it holds any key, giving memory back to the system, and when cycles are looked for.
+"""This process: its hardening before it holds a key, returning memory to the system, and the garbage collector.
 
 The C library keeps memory that was freed between pieces that are in use, and asks for more all the same. Python looks for
 cycles that nobody holds any more, but not while a stored session is read: nearly all that is made then stays, and going
@@ -64,12 +64,12 @@ class GarbageCollector:
     def begin(self) -> None:
         """Collect from now on, unless a session is being read."""
         # What a collection looks at in one go is small, so that none takes longer than a few milliseconds.
-        gc.set_threshold(5_000, 5, 200)
+        gc.set_threshold(2_000, 5, 500)
         if not self._is_held:
             gc.enable()
 
     def hold(self) -> None:
-        """A stored session is read from here on."""
+        """Suspend the garbage collection while a stored session is read."""
         if self._has_frozen:
             # What the one before left may be gone by now.
             gc.unfreeze()
@@ -78,7 +78,7 @@ class GarbageCollector:
         self._is_held = True
 
     def release(self, n_events: int = 0) -> None:
-        """It is read, or will not be; its history has so many events. Does nothing where nothing is held."""
+        """Resume the garbage collection after a session of so many events was read. Does nothing where it is not suspended."""
         if not self._is_held:
             return
         self._is_held = False

@@ -53,7 +53,7 @@ SLOW = (
     "tui/replay/",
     "tui/compare/",
     "tui/preview/",
-    "tui/test_worldline.py",
+    "tui/test_world_line_view.py",
     # Processes that are killed, disks that fail at every call, machines of states.
     "session/test_rotation_kills.py",
     "session/test_store_odd_files.py",
@@ -80,7 +80,7 @@ SLOW = (
     "tui/test_watchdog.py",
     # Command lines over stored sessions, and the demo's.
     "commands/test_sessions.py",
-    "commands/test_travel.py",
+    "commands/test_time_travel.py",
     "demo/test_story.py",
     # Long texts, and everything's worst.
     "llm/test_hostile_text.py",
@@ -95,7 +95,7 @@ SLOW = (
 """Folders and modules whose tests take long; with them everything that compares pictures."""
 WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
 """What a module imports that starts the whole program, which is slow too."""
-WITH_LONG_SESSION = frozenset({"tui/main/test_glance.py", "tui/main/test_long_session.py"})
+WITH_LONG_SESSION = frozenset({"tui/main/test_earlier_session.py", "tui/main/test_long_session.py"})
 """The files whose tests share the long session."""
 
 

@@ -55,7 +55,7 @@ def _read(text: str) -> str:
 
 
 def _capture(text: str) -> None:
-    from kimi_tui.tools.process import Capture, LiveText
+    from kimi_tui.tools.process_output import Capture, LiveText
 
     capture, live = Capture(), LiveText()
     data = text.encode("utf-8", "replace")
@@ -63,7 +63,7 @@ def _capture(text: str) -> None:
         capture.feed(data[start : start + 65536])
         live.feed(data[start : start + 65536])
     # What is kept has an end; the pattern behind it is to hold for all of it.
-    from kimi_tui.tools import process as module
+    from kimi_tui.tools import process_output as module
 
     capture.text()
     live.take(final=True)

@@ -61,7 +61,7 @@ def test_what_is_used_from_within_has_an_upper_bound() -> None:
 OWN_JSON = {
     "config/model_choice.py:_folder_model",
     "projection/tool_calls.py:_text_of",
-    "session/side_files.py:_write",
+    "session/metadata.py:_write",
 }
 """Whose two callers think of it, one string that a pattern found, and what was written by us a moment ago."""
 

@@ -52,7 +52,7 @@ async def _checkpoints(session: Session, world_line: int, *, as_json: bool) -> i
 
 
 def row_facts(row: CheckpointRow) -> dict[str, Any]:
-    """A checkpoint as scripts read it."""
+    """The JSON object of a checkpoint, for scripts."""
     return {
         "id": row.id,
         "world_line": row.world_line,

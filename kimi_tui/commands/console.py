@@ -24,10 +24,10 @@ _MAX_DIGITS = 9
 
 
 class Parser(ArgumentParser):
-    """Says what is wrong in one line."""
+    """An argument parser that reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Leave with the usage code."""
+        """Print what is wrong and exit with the usage code."""
         self.exit(USAGE, f"kimi-tui: {one_line(message)}; see {self.prog} --help\n")
 
 
@@ -42,7 +42,7 @@ def command(name: str, description: str) -> Parser:
 
 
 def checkpoint_number(text: str) -> int:
-    """`7` or `#7`."""
+    """Parse the number of a checkpoint, `7` or `#7`."""
     number = _number(text.removeprefix("#"))
     if number is None:
         raise ArgumentTypeError(f"the number of a checkpoint is needed, not {text!r}")
@@ -68,17 +68,17 @@ def _number(text: str) -> int | None:
 
 
 def say(message: str) -> None:
-    """A line for the user on standard output."""
+    """Print a line for the user on standard output."""
     print(one_line(message))
 
 
 def complain(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(f"kimi-tui: {one_line(message)}", file=sys.stderr)
 
 
 def print_json(value: object) -> None:
-    """The value as one JSON document."""
+    """Print a value as one JSON document."""
     print(json.dumps(value, ensure_ascii=True, indent=2))
 
 

@@ -78,9 +78,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
             return checkpoints.run(name, arguments)
         case _:
-            from kimi_tui.commands import travel
+            from kimi_tui.commands import time_travel
 
-            return travel.run(name, arguments)
+            return time_travel.run(name, arguments)
 
 
 def _failed(error: Exception) -> int:

@@ -338,7 +338,8 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> CheckResult:
     try:
         sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ, Path.cwd())
     except NoSandbox as no:
-        return CheckResult("sandbox", "warn", f"none: {no}", "Commands are asked for, one by one.")
+        advice = "Commands are asked for, one by one, and what searches run is not confined."
+        return CheckResult("sandbox", "warn", f"none: {no}", advice)
     gaps = "; ".join(sandbox.gaps)
     return CheckResult("sandbox", "warn" if gaps else "ok", f"holds ({sandbox.backend})", gaps)
 

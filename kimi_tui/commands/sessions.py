@@ -384,7 +384,7 @@ def _facts(session: Session, found: _Findings) -> dict[str, Any]:
 
 
 def statistics_facts(figures: Statistics) -> dict[str, Any]:
-    """Statistics as scripts read them."""
+    """The JSON object of a session's statistics, for scripts."""
     return {
         "turns": figures.turns,
         "steps": figures.steps,

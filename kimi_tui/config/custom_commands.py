@@ -50,7 +50,7 @@ _BLOCK = re.compile(r"[|>][-+1-9]{0,2}")
 
 
 class CustomCommand(NamedTuple):
-    """A command of a file.
+    """A slash command that a Markdown file of the user defines.
 
     Attributes:
         name: the word behind the slash; folders in it end with a colon.

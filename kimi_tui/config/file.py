@@ -243,7 +243,7 @@ _SECTIONS = frozenset({*TABLES, "models", "providers", "keys"})
 
 
 def read_config(path: Path) -> Config:
-    """The configuration in a file; an absent file is the default one. Fast enough for before the first paint.
+    """Read the configuration from a file; without one, the defaults. Fast enough for before the first paint.
 
     Raises:
         ConfigError: it cannot be read, or is not TOML.

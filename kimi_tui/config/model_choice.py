@@ -21,7 +21,7 @@ from kimi_tui.app_paths import data_dir, make_private, short
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
-from kimi_tui.program_output import desktop_environment, program_output
+from kimi_tui.helper_programs import desktop_environment, run_helper
 
 MOONSHOT_URL = "https://api.moonshot.ai/v1"
 MOONSHOT_CHINA_URL = "https://api.moonshot.cn/v1"
@@ -36,7 +36,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Family(NamedTuple):
-    """The environment variables that belong together, and where their key may go unless they say otherwise."""
+    """Environment variables of one provider, and the host to which their key may be sent by default."""
 
     name: str
     key_variable: str
@@ -118,7 +118,7 @@ OPENAI = Family(
 
 
 class Overrides(NamedTuple):
-    """What the command line says about the model; None where it says nothing."""
+    """The model settings of the command line; None for each that was not given."""
 
     model: str | None = None
     base_url: str | None = None
@@ -126,7 +126,7 @@ class Overrides(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The model to ask. `model` is empty where the server has to be asked what it has; `remarks` are for the user."""
+    """The model to use. `model` is empty where the server is to be asked for its models; `remarks` are notices for the user."""
 
     provider: str
     base_url: str
@@ -149,7 +149,7 @@ class Choice(NamedTuple):
 
 
 class NeedsChoice(NamedTuple):
-    """Nothing can be asked yet. With a `base_url` only its key is missing; without one, everything."""
+    """No model can be used yet. With a `base_url` only its key is missing; without one, everything."""
 
     base_url: str = ""
     model: str = ""
@@ -327,7 +327,7 @@ _LONGEST_THINKING = 16
 
 
 class FolderModel(NamedTuple):
-    """A model by its name in the configuration, and what was set of thinking; each empty for the default."""
+    """The model that a work folder remembers, by its name in the configuration, and its thinking; each empty for the default."""
 
     model: str
     thinking: str = ""
@@ -479,7 +479,7 @@ def _environment() -> dict[str, str]:
 def _told(name: str) -> dict[str, Any]:
     """What the process says of a key; nothing where it does not end in time, or says anything else."""
     with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
-        said = program_output(
+        said = run_helper(
             [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
             folder=Path("/"),
             env=_environment(),

@@ -82,7 +82,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dmail.enabled", "Whether the agent may write to its past self.", "flag"),
     Setting("dmail.nudge_tokens", "Tokens of a tool's result from which on it is reminded of that; 0 for never.", "number"),
     Setting("dmail.review", "Whether you read each D-Mail before it goes.", "flag"),
-    Setting("sandbox.enabled", "Whether commands run in a sandbox, where the machine can hold one.", "flag", (), "start"),
+    Setting("sandbox.enabled", "Whether commands and searches run in a sandbox, where the machine can hold one.", "flag", (), "start"),
     Setting("sandbox.writable", "What they may write besides the work folder, instead of the caches of package managers.", "list"),
     Setting("sandbox.readable", "What of the secret places they may read all the same.", "list"),
     Setting("sandbox.network", "Whether they may use the network.", "flag"),
@@ -139,7 +139,7 @@ def in_words(value: Value) -> str:
 
 
 def parsed(setting: Setting, text: str) -> Any:
-    """What a text that a user wrote means as a value of TOML; None for nothing, which stands for the default.
+    """The TOML value of a text that the user entered for a setting; None for an empty one, which means the default.
 
     Raises:
         ValueError: it is nothing that the setting takes.

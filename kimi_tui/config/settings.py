@@ -67,7 +67,7 @@ class LoopControl(NamedTuple):
 
 
 class DMailConfig(NamedTuple):
-    """Whether the agent may write to its past self, and from what size of tool result on it is reminded."""
+    """Whether the agent may send D-Mails, and the size of a tool result from which on it is reminded of them."""
 
     enabled: bool = True
     nudge_tokens: int = 10_000
@@ -85,13 +85,13 @@ class SandboxConfig(NamedTuple):
 
 
 class SecretsConfig(NamedTuple):
-    """What is done about a tool's result that has what looks like a key: `mark` it on its card, or `ask` as well."""
+    """What happens when a tool result holds something like a key: `mark` shows it on the card, `ask` also asks first."""
 
     send: str = "mark"
 
 
 class NotifyConfig(NamedTuple):
-    """When the user is told of the session while they look elsewhere, and by which means of the terminal."""
+    """When and how the terminal notifies the user who looks elsewhere."""
 
     asking: bool = True
     finished: bool = False
@@ -99,7 +99,7 @@ class NotifyConfig(NamedTuple):
 
 
 class MouseConfig(NamedTuple):
-    """Whether the program takes the mouse; else selecting is the terminal's."""
+    """Whether the program captures the mouse; if not, the terminal selects text by itself."""
 
     capture: bool = True
 

@@ -55,7 +55,7 @@ class Suggestions:
         return self._messages[self._next] if self._next < len(self._messages) else ""
 
     def said(self, text: str) -> None:
-        """The user sent this. Going on from a message that was said before begins there again."""
+        """Note what the user sent. Sending an earlier message of the demo again goes on from there."""
         if text.strip() in self._messages:
             self._next = self._messages.index(text.strip())
             self._running, self._stopped = True, False
@@ -64,7 +64,7 @@ class Suggestions:
             self._running = False
 
     def ended(self, *, is_done: bool) -> None:
-        """The agent stopped; one that was interrupted may still go on with the same message."""
+        """Note that the agent stopped. One that was interrupted may still go on with the same message."""
         self._stopped = not is_done
         if is_done and self._running:
             self._next += 1
@@ -96,7 +96,7 @@ class Demo:
         Returns:
             where it is, as a sentence, if it stays.
         """
-        if clean and take_away(self.folder, self.work_dir, self.data_dir, self.made_at):
+        if clean and remove_project(self.folder, self.work_dir, self.data_dir, self.made_at):
             return ""
         return f"The demo's folder stays, with what was done in it: {self.folder}"
 
@@ -186,8 +186,8 @@ def _places() -> Iterator[str]:
         yield f'{_CITIES[row % len(_CITIES)]} {row},{north}.{row % 10},{east}.{row % 7},"near, but not in, town"\n'
 
 
-def take_away(folder: Path, work_dir: Path, data_dir: Path, made_at: float) -> bool:
-    """Remove the demo's folder. Reads and writes files: call it in a thread, when the session is closed.
+def remove_project(folder: Path, work_dir: Path, data_dir: Path, made_at: float) -> bool:
+    """Remove the folder of the demo, with what was made in it.
 
     Args:
         folder: holds all of the demo.

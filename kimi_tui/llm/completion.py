@@ -1,4 +1,4 @@
-"""One whole answer of a model: collected into a message, counted, and asked for again after failures that pass.
+"""One whole answer of a model: its stream collected into a message, with its usage, retried after failures that pass (`retry`).
 
 `complete` is the one way to ask a model. It fills a `Collector`, which a caller that may be interrupted brings along,
 so that what was streamed until then can be stored.
@@ -7,32 +7,30 @@ so that what was streamed until then can be stored.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import random
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
 
 from kimi_tui import lenient_json
-from kimi_tui.llm import tokens
 from kimi_tui.llm.errors import (
-    APIConnectionError,
     APIEmptyResponseError,
     APIStatusError,
     APIStreamError,
-    APITimeoutError,
-    ContextOverflowError,
-    LLMError,
 )
-from kimi_tui.llm.message import ContentPart, FunctionCall, Message, TextPart, ThinkPart, ToolCall
+from kimi_tui.llm.message import (
+    MANY,
+    ContentPart,
+    FunctionCall,
+    Message,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+)
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
     Finished,
-    RetryNotice,
-    RetryPolicy,
     StreamItem,
     TextDelta,
     ThinkDelta,
@@ -40,11 +38,8 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
-
-_log = logging.getLogger(__name__)
+from kimi_tui.llm.retry import Retries, RetryNotice, RetryPolicy
+from kimi_tui.llm.usage import usage_or_estimate
 
 
 @dataclass(slots=True)
@@ -127,14 +122,14 @@ class Collector:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: another attempt begins."""
+        """Forget everything that was collected, before another attempt."""
         self._parts: list[_PartDraft] = []
         self._calls: dict[int, _CallDraft] = {}
         self.usage: Usage | None = None
         self.finish: Finished | None = None
 
     def add(self, item: StreamItem) -> None:
-        """Take one more item."""
+        """Take one more item of the stream."""
         match item:
             case TextDelta(text):
                 self._part(None).pieces.append(text)
@@ -167,6 +162,11 @@ class Collector:
         elif key == "reasoning_details":
             last.key = key  # the details decide, whichever chunk brought them
         return last
+
+    async def whole(self, *, interrupted: bool = False) -> Message | None:
+        """The `message`, once nothing is added any more: thousands of calls, which take tens of milliseconds, in a thread."""
+        make = partial(self.message, interrupted)
+        return await asyncio.to_thread(make) if self.n_calls > MANY else make()
 
     def message(self, interrupted: bool = False) -> Message | None:
         """The message so far, or None if there is nothing to store.
@@ -248,178 +248,23 @@ async def complete(
         LLMError: it failed for good.
         asyncio.CancelledError: cancelled; the connection is closed.
     """
-    from tenacity import AsyncRetrying, retry_if_exception
-
     answer = collector or Collector(provider.info.provider, provider.info.model)
-    retries = _Retries(policy, provider.info.model, known, answer, on_retry, retry_now)
+
+    def forget(notice: RetryNotice) -> None:
+        answer.clear()  # of the failed attempt; before the listener, who may look into it
+        on_retry(notice)
+
+    retries = Retries(policy, provider.info.model, known, forget, retry_now)
     try:
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(retries.may_help),
-            wait=retries.wait_s,
-            stop=retries.are_over,
-            before_sleep=retries.begin_wait,
-            sleep=retries.wait,
-            reraise=True,
-        ):
+        async for attempt in retries.attempts():
             with attempt:
                 return await _ask_once(provider, system, tools, history, answer, on_item)
     except APIStatusError as error:
-        if retries.wait_too_long(error):
-            raise _not_retried(error) from None
+        final = retries.final_error(error)
+        if final is not error:
+            raise final from None
         raise
     raise AssertionError  # the loop returns or raises
-
-
-def is_retryable(error: BaseException) -> bool:
-    """Whether asking again may help."""
-    if isinstance(error, APIStatusError):
-        return error.retryable and not isinstance(error, ContextOverflowError)
-    return isinstance(
-        error, APIConnectionError | APITimeoutError | APIEmptyResponseError | APIStreamError
-    )
-
-
-_OVERLOAD = frozenset({429, 503, 529})
-_MANY_CALLS = 500
-
-
-def is_overload(error: BaseException, *, known: bool = True) -> bool:
-    """Whether the server has too much to do or cannot be reached for a while, which passes by itself."""
-    if isinstance(error, APIStatusError):
-        return is_retryable(error) and (error.status in _OVERLOAD or "overloaded" in error.code)
-    return known and isinstance(error, APIConnectionError | APITimeoutError)
-
-
-class _Retries:
-    """The failures of one call, and what is left of its policy; an overload counts by time, other failures by number.
-
-    Args:
-        policy: number of attempts, and the waits between them.
-        model: for the log.
-        known: the server has answered before.
-        answer: emptied where the next attempt begins anew.
-        on_retry: called before each wait, and again where one is cut short.
-        retry_now: setting it cuts one short.
-    """
-
-    def __init__(
-        self,
-        policy: RetryPolicy,
-        model: str,
-        known: bool,
-        answer: Collector,
-        on_retry: Callable[[RetryNotice], None],
-        retry_now: asyncio.Event | None,
-    ) -> None:
-        self._policy = policy
-        self._model = model
-        self._known = known
-        self._answer = answer
-        self._on_retry = on_retry
-        self._retry_now = retry_now or asyncio.Event()
-        self._notice: RetryNotice | None = None
-        self._n_overloads = 0
-        self._n_others = 0
-        self._until = 0.0
-
-    def left_s(self, error: BaseException) -> float | None:
-        """How much longer this is waited out, from the first time on; None for what is not waited out at all."""
-        if not self._policy.patience_s or not is_overload(error, known=self._known):
-            return None
-        now = time.monotonic()
-        self._until = self._until or now + self._policy.patience_s
-        return max(0.0, self._until - now)
-
-    def may_help(self, error: BaseException) -> bool:
-        """Whether it may help to ask again, and the server does not ask for a longer wait than there is patience for."""
-        return is_retryable(error) and not self.wait_too_long(error)
-
-    def wait_s(self, state: RetryCallState) -> float:
-        """The wait before the next attempt."""
-        error, policy = _failure(state), self._policy
-        left_s = self.left_s(error)
-        if left_s is not None:
-            self._n_overloads += 1
-            n, most_s = self._n_overloads, min(policy.longest_wait_s, left_s)
-        else:
-            self._n_others += 1
-            n, most_s = self._n_others, policy.max_s
-        grown = policy.initial_s * 2.0 ** min(n - 1, 60)
-        asked_for = error.retry_after_s if isinstance(error, APIStatusError) else None
-        return max(min(most_s, grown), asked_for or 0.0) + random.uniform(0.0, policy.jitter_s)
-
-    def are_over(self, state: RetryCallState) -> bool:
-        """Whether this failure was the last one; asked after `wait_s`."""
-        left_s = self.left_s(_failure(state))
-        return self._n_others >= self._policy.max_attempts if left_s is None else left_s <= 0
-
-    def begin_wait(self, state: RetryCallState) -> None:
-        """Tell of the failure and the wait; what the attempt streamed counts for nothing."""
-        error = _failure(state)
-        self._notice = notice = RetryNotice(
-            attempt=state.attempt_number + 1,
-            max_attempts=self._policy.max_attempts,
-            wait_s=state.upcoming_sleep,
-            reason=error.message,
-            status=error.status if isinstance(error, APIStatusError) else None,
-            left_s=self.left_s(error) or 0.0,
-        )
-        _log.warning(
-            "asking %s failed (%s): %s; attempt %d of %d in %.1f s",
-            self._model,
-            notice.status or type(error).__name__,
-            error.message,
-            notice.attempt,
-            notice.max_attempts,
-            notice.wait_s,
-        )
-        self._answer.clear()
-        self._on_retry(notice)
-
-    async def wait(self, seconds: float) -> None:
-        """Wait so long, or until the user says to retry now."""
-        self._retry_now.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._retry_now.wait()
-            if self._notice is not None:
-                self._on_retry(replace(self._notice, wait_s=0.0))
-
-    def wait_too_long(self, error: BaseException) -> bool:
-        """Whether the server asks for a longer wait than there is patience for."""
-        if not isinstance(error, APIStatusError) or not error.retryable:
-            return False
-        left_s = self.left_s(error)
-        most_s = self._policy.longest_wait_s if left_s is None else left_s
-        return (error.retry_after_s or 0.0) > most_s
-
-
-def _failure(state: RetryCallState) -> LLMError:
-    outcome = state.outcome
-    error = outcome.exception() if outcome is not None else None
-    return error if isinstance(error, LLMError) else LLMError("The call failed.")
-
-
-def _not_retried(error: APIStatusError) -> APIStatusError:
-    """The error as it is raised where the wait is too long: final, and with the wait as its advice."""
-    return APIStatusError(
-        error.message,
-        status=error.status,
-        code=error.code,
-        request_id=error.request_id,
-        retry_after_s=error.retry_after_s,
-        retryable=False,
-        advice=f"It asks to wait {_duration(error.retry_after_s or 0.0)}; go on after that, "
-        "or choose another model.",
-    )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{round(seconds)} s"
-    if seconds < 7_200:
-        return f"{round(seconds / 60)} min"
-    return f"{round(seconds / 3_600)} h"
 
 
 async def _ask_once(
@@ -444,9 +289,7 @@ async def _ask_once(
     finish = answer.finish
     if finish is None:
         raise APIStreamError("The answer broke off before its end.")
-    # Thousands of calls take tens of milliseconds; nothing is added any more.
-    is_long = answer.n_calls > _MANY_CALLS
-    message = await asyncio.to_thread(answer.message) if is_long else answer.message()
+    message = await answer.whole()
     if message is None or not (message.tool_calls or message.text.strip()):
         if finish.reason == "content_filter":
             raise APIStatusError(
@@ -463,27 +306,5 @@ async def _ask_once(
                 advice="Turn thinking off, or raise the model's output limit at the provider.",
             )
         raise APIEmptyResponseError("The model answered with nothing.")
-    usage = await _usage(answer.usage, system, tools, history, message)
+    usage = await usage_or_estimate(answer.usage, system, tools, history, message)
     return Completion(message, usage, finish.reason)
-
-
-async def _usage(
-    reported: Usage | None,
-    system: str,
-    tools: Sequence[ToolSpec],
-    history: Sequence[Message],
-    message: Message,
-) -> Usage:
-    """The server's figures, with estimates where it sent none (or zero, which cannot be)."""
-    if reported is not None and reported.input and reported.output:
-        return reported
-
-    def count() -> Usage:
-        output = tokens.message_tokens(message)
-        if reported is not None and reported.input:
-            return Usage(reported.input, output, reported.cached, estimated=True)
-        guess = tokens.estimate_request(system, tools, history)
-        return Usage(guess, output, estimated=True, input_estimated=True)
-
-    # Megabytes of history take tens of milliseconds to count.
-    return await asyncio.to_thread(count)

@@ -43,8 +43,8 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _CHUNK_END = b"\r\n"
 
 
-class CarefulClient(httpx2.AsyncClient):
-    """An HTTP client that a hostile or broken server can neither redirect nor flood.
+class RestrictedClient(httpx2.AsyncClient):
+    """An HTTP client that follows no redirects and limits how much of a response is read.
 
     Args:
         base_url: the one server that is asked.

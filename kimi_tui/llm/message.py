@@ -6,11 +6,16 @@ know is not lost: the session keeps raw lines and copies them as bytes; models a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 Role = Literal["system", "user", "assistant", "tool"]
+
+MANY = 500
+"""More calls or parts than this in one message are validated and written one by one: all of them in one call of pydantic would
+hold the interpreter, and so the event loop, for tens of milliseconds, in a thread too."""
 
 
 class _Stored(BaseModel):
@@ -125,6 +130,32 @@ class Message(_Stored):
     name: str | None = None
     interrupted: bool | None = None
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Message:
+        """The message of a stored object.
+
+        Raises:
+            ValidationError: it is none.
+            RecursionError: it is nested too deeply.
+        """
+        parts, calls = _many(record.get("content")), _many(record.get("tool_calls"))
+        if not (parts or calls):
+            return cls.model_validate(record)
+        whole = dict(record)
+        if parts:
+            whole["content"] = [
+                cls.model_validate({"role": "user", "content": [part]}).content[0] for part in parts
+            ]
+        if calls:
+            whole["tool_calls"] = [ToolCall.model_validate(call) for call in calls]
+        return cls.model_validate(whole)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it holds so many calls or parts that it is not handled in one go."""
+        n_parts = 0 if isinstance(self.content, str) else len(self.content)
+        return max(n_parts, len(self.tool_calls or ())) > MANY
+
     @property
     def parts(self) -> list[ContentPart]:
         """The content as a list of parts, whichever way it is stored."""
@@ -141,21 +172,21 @@ class Message(_Stored):
 
     @property
     def attached(self) -> tuple[str, ...]:
-        """What is attached to the user's words, as the user is told of it."""
+        """The attachments of the message, as the user is shown them."""
         return tuple(
             part.attached for part in self.parts if isinstance(part, TextPart) and part.attached
         )
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
-        """The images in it."""
+        """The image parts of the message."""
         if isinstance(self.content, str):
             return ()
         return tuple(part for part in self.content if isinstance(part, ImagePart))
 
     @property
     def thinking(self) -> str:
-        """All reasoning joined."""
+        """The whole reasoning of the message, joined."""
         return "".join(part.think for part in self.parts if isinstance(part, ThinkPart))
 
     def stored(self) -> dict[str, Any]:
@@ -163,11 +194,33 @@ class Message(_Stored):
 
         `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without.
         """
-        return _complete(self.model_dump(mode="json", exclude_none=True))
+        return self._dumped("json")
 
     def stored_loosely(self) -> dict[str, Any]:
         """The object for `context.jsonl` of a message that holds what JSON has no form for; values are left as they are."""
-        return _complete(self.model_dump(mode="python", exclude_none=True))
+        return self._dumped("python")
+
+    def _dumped(self, mode: Literal["json", "python"]) -> dict[str, Any]:
+        if not self.is_long:
+            return _complete(self.model_dump(mode=mode, exclude_none=True))
+        content: object = self.content
+        if not isinstance(self.content, str):
+            content = [part.model_dump(mode=mode, exclude_none=True) for part in self.content]
+        record: dict[str, Any] = {"role": self.role, "content": content}
+        if self.tool_calls is not None:
+            record["tool_calls"] = [
+                call.model_dump(mode=mode, exclude_none=True) for call in self.tool_calls
+            ]
+        rest = self.model_dump(mode=mode, exclude_none=True, exclude={"content", "tool_calls"})
+        return _complete({**record, **rest})
+
+
+def _many(items: object) -> list[object]:
+    """A list that is too long for one go; an empty one for anything else."""
+    if not isinstance(items, list):
+        return []
+    found = cast("list[object]", items)
+    return found if len(found) > MANY else []
 
 
 def _complete(record: dict[str, Any]) -> dict[str, Any]:
@@ -180,5 +233,5 @@ def _complete(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def user_message(text: str) -> Message:
-    """A user message of plain text."""
+    """A message of the role `user` with plain text."""
     return Message(role="user", content=text)

@@ -157,9 +157,9 @@ async def _json_client(
     host = check_origin(base_url, api_key, headers)
 
     def make() -> httpx2.AsyncClient:
-        from kimi_tui.llm.http_client import CarefulClient
+        from kimi_tui.llm.http_client import RestrictedClient
 
-        return CarefulClient(base_url, headers, connect_s=timeout_s, read_s=timeout_s)
+        return RestrictedClient(base_url, headers, connect_s=timeout_s, read_s=timeout_s)
 
     client = await asyncio.to_thread(make)
     try:

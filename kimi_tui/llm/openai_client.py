@@ -44,7 +44,7 @@ _importing = threading.Lock()
 
 
 class OpenAIClient:
-    """Carries requests to one origin with one key. Make it in a thread: it imports what it needs.
+    """Carries requests to one origin with one key. Its constructor imports the HTTP library: call it in a thread.
 
     Args:
         base_url: of the API.
@@ -71,7 +71,12 @@ class OpenAIClient:
         preload()
         from openai import AsyncOpenAI
 
-        from kimi_tui.llm.http_client import CONNECT_S, USER_AGENT, CarefulClient, NetworkFailures
+        from kimi_tui.llm.http_client import (
+            CONNECT_S,
+            USER_AGENT,
+            NetworkFailures,
+            RestrictedClient,
+        )
 
         self._api_key = api_key
         self.failures = NetworkFailures(host, (api_key, *headers.values()), read_s)
@@ -84,7 +89,7 @@ class OpenAIClient:
             admin_api_key="",
             webhook_secret="",
             max_retries=0,
-            http_client=CarefulClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s),
+            http_client=RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s),
             default_headers={"User-Agent": USER_AGENT},
         )
 
@@ -197,7 +202,7 @@ class _PutOffLoader(Loader):
         return _PutOff(spec.name, self._loader)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing, until something is asked of it."""
+        """Do nothing: the module is run when something of it is used."""
 
 
 class _PutOff(ModuleType):

@@ -207,7 +207,8 @@ class OpenAICompatible(ChatProvider):
         self, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
     ) -> AsyncIterator[StreamItem]:
         """Ask once; see `ChatProvider.generate`."""
-        self._check_images(history)
+        # An answer with thousands of calls has as many results behind it.
+        await asyncio.to_thread(self._check_images, history)
         if (self._is_local and not self._dialect_is_set) or len(base_urls(self._base_url)) > 1:
             # A local server says within milliseconds what it is, and the dialect depends on it. Of a base URL that seems
             # to lack its end nobody knows yet where the API is.

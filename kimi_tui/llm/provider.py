@@ -53,14 +53,14 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More of the answer."""
+    """A piece of the streamed text of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkDelta:
-    """More reasoning. `field` is the key it came under, `details` raw `reasoning_details` entries of this chunk."""
+    """A piece of reasoning. `field` is the key it came under, `details` raw `reasoning_details` entries of this chunk."""
 
     text: str
     field: str = "reasoning_content"
@@ -115,39 +115,8 @@ class Completion:
     finish: FinishReason
 
 
-@dataclass(frozen=True, slots=True)
-class RetryNotice:
-    """A failed attempt that will be tried again after `wait_s` seconds; its partial text counts for nothing.
-
-    `left_s` is how much longer an overload is waited out; 0 where attempts are counted instead.
-    """
-
-    attempt: int
-    max_attempts: int
-    wait_s: float
-    reason: str
-    status: int | None = None
-    left_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a call is repeated, and the waits: from `initial_s` growing to `max_s`, plus at random up to `jitter_s`.
-
-    An overload is waited out for `patience_s` instead, with waits that grow to `longest_wait_s`. A server that asks for a
-    longer wait than that, or than what is left of the patience, is not asked again.
-    """
-
-    max_attempts: int = 3
-    initial_s: float = 0.3
-    max_s: float = 5.0
-    jitter_s: float = 0.5
-    longest_wait_s: float = 60.0
-    patience_s: float = 0.0
-
-
 class ChatProvider(Protocol):
-    """A model that can be asked. Implementations: `openai_compatible`, `scripted`.
+    """The interface of a model that can be asked. Implementations: `openai_compatible`, `scripted`.
 
     Attributes:
         use_tools: whether requests carry tools; some models think only without them.
@@ -181,7 +150,7 @@ class ChatProvider(Protocol):
         return ()
 
     def set_thinking(self, word: str) -> None:
-        """From the next call on, have the model think (`on`), not think (`off`), or think so much (an effort).
+        """Set from the next call on whether the model thinks: `on`, `off`, or an effort (`low`, `high` ...).
 
         Raises:
             LLMError: the model does not take that; the text names what it takes.

@@ -254,7 +254,7 @@ class _Writer:
         self._show(images)
 
     def _one_by_one(self, entry: Sent, results: Sequence[Sent]) -> None:
-        """A step of several calls as one call and its result after the other; what was said comes with the first."""
+        """Write a step of several calls as one call and its result after the other; the text comes with the first."""
         missing = self._dialect.reasoning_missing
         for position, (call, result) in enumerate(zip(entry["tool_calls"], results, strict=True)):
             one: Sent = {**entry} if position == 0 else {"role": "assistant"}
@@ -341,7 +341,7 @@ class _Writer:
         return sent, images
 
     def _show(self, images: list[Sent]) -> None:
-        """What tools brought to look at, which no tool message takes."""
+        """Write the images of tool results as a user message: tool messages take none."""
         if images:
             if self._dialect.bridge:
                 self._sent.append({"role": "assistant", "content": BRIDGE})
@@ -349,7 +349,7 @@ class _Writer:
             self._sent.append({"role": "user", "content": shown})
 
     def end(self) -> None:
-        """A request ends with a user message or a result: some servers would go on writing the last answer."""
+        """End with a user message or a tool result: some servers would go on writing the last answer."""
         if self._sent and self._sent[-1]["role"] in {"assistant", "system"}:
             self._sent.append({"role": "user", "content": GO_ON})
 

@@ -306,7 +306,7 @@ class ScriptedProvider(ChatProvider):
         await asyncio.sleep(seconds / self._speed if self._speed else 0.0)
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is no connection."""
 
 
 class _Filler:

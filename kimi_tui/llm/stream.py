@@ -34,6 +34,7 @@ from kimi_tui.llm.provider import (
     ToolCallDelta,
     Usage,
 )
+from kimi_tui.llm.usage import read_usage
 
 if TYPE_CHECKING:
     import httpx2
@@ -56,7 +57,7 @@ class SSEvent(NamedTuple):
 
 
 class SSEDecoder:
-    """Turns the bytes of a stream, split anywhere, into whole events."""
+    """Decodes server-sent events from the bytes of a stream, which may be split anywhere."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -153,7 +154,7 @@ _MOST_BLANKS = 256
 
 
 class ThinkTags:
-    """Splits the reasoning that stands in `<think>` tags off a streamed text. Only a tag at the very start counts."""
+    """Separates reasoning in `<think>` tags from the streamed text. Only a tag at the very start counts."""
 
     def __init__(self) -> None:
         self.state: Literal["start", "thinking", "after", "text"] = "start"
@@ -178,7 +179,7 @@ class ThinkTags:
         if self.state == "thinking":
             thought, closed, rest = self._held.partition(_CLOSE)
             if not closed:
-                kept = _overlap(self._held, _CLOSE)
+                kept = _half_close(self._held)
                 thought, rest = (
                     self._held[: len(self._held) - kept],
                     self._held[-kept:] * (kept > 0),
@@ -204,10 +205,10 @@ class ThinkTags:
         return [ThinkDelta(held, "think_tag") if self.state == "thinking" else TextDelta(held)]
 
 
-def _overlap(held: str, tag: str) -> int:
-    """How many characters at the end of `held` may be the beginning of `tag`."""
-    for size in range(min(len(held), len(tag) - 1), 0, -1):
-        if held.endswith(tag[:size]):
+def _half_close(held: str) -> int:
+    """How many characters at the end of `held` may be the beginning of the closing tag."""
+    for size in range(min(len(held), len(_CLOSE) - 1), 0, -1):
+        if held.endswith(_CLOSE[:size]):
             return size
     return 0
 
@@ -254,7 +255,7 @@ class _Call:
 
 
 class ToolCallMerger:
-    """Turns the entries of `tool_calls` into pieces with a definite position.
+    """Assigns each streamed piece of `tool_calls` to its call.
 
     Servers number calls, or not, or give several the same number, or none an id: a new call begins with a new index, a
     new id, or a second complete object of arguments.
@@ -583,26 +584,8 @@ class ChunkDecoder:
         return items
 
     def _take_usage(self, value: Any) -> None:
-        usage = lenient_json.mapping(value)
-        prompt = lenient_json.count(usage.get("prompt_tokens"))
-        completion = lenient_json.count(usage.get("completion_tokens"))
-        if prompt is None and completion is None:
-            return
-        details = lenient_json.mapping(usage.get("prompt_tokens_details"))
-        cached = next(
-            (
-                found
-                for found in (
-                    lenient_json.count(details.get("cached_tokens")),
-                    lenient_json.count(usage.get("prompt_cache_hit_tokens")),
-                    lenient_json.count(usage.get("cached_tokens")),
-                )
-                if found is not None
-            ),
-            0,
-        )
         # Figures come again and again, growing: the last ones count, and are never added up.
-        self._usage = Usage(prompt or 0, completion or 0, min(cached, prompt or 0))
+        self._usage = read_usage(value) or self._usage
 
 
 def _only_words(value: Any) -> str:
@@ -663,7 +646,7 @@ _SHARE_OF_OTHERS = 0.6
 
 
 class Arrivals:
-    """The bytes of a response, all that have come at a time: many servers send each token in a piece of its own.
+    """The bytes of a response, joined as far as they have arrived: many servers send each token in a piece of its own.
 
     Reading a token on its way through the HTTP library costs as much as drawing it. So where tokens trickle in, they are read a
     few at a time, as often as anybody sees: several small pieces in a row have been all that was there.
@@ -710,7 +693,7 @@ class Arrivals:
         self._has_waited = True
 
     async def take(self) -> bytes | None:
-        """What came since the last time, once there is any; None at the end. Raises what the source raised."""
+        """The bytes that arrived since the last call, once there are any; None at the end. Raises what the source raised."""
         await self._came.wait()
         self._taken.set()
         data = b"".join(self._pieces)
@@ -763,7 +746,7 @@ def joined(items: Iterable[StreamItem | str]) -> list[StreamItem]:
 
 
 class AnswerReader:
-    """Reads one response.
+    """Reads one response from its first byte to its end.
 
     Args:
         response: with status 200, its body not read yet.
@@ -802,7 +785,7 @@ class AnswerReader:
         self._decoder = ChunkDecoder(context)
 
     async def items(self) -> AsyncGenerator[StreamItem]:
-        """The items of the answer, neighbouring pieces of what came together joined; then usage and the end.
+        """The items of the answer, with neighbouring pieces of text joined; then usage and the end.
 
         Raises:
             LLMError: the answer is none, or broke.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -119,23 +119,46 @@ def _counted(message: Message) -> tuple[int, int]:
     if known is not None and known[0]() is message:
         return known[1]
     counts = _count(message)
+    _keep(message, counts)
+    return counts
+
+
+def _keep(message: Message, counts: tuple[int, int]) -> None:
+    name = id(message)
     # Bound now: at the interpreter's exit messages go after the names of this module.
     _known[name] = (weakref.ref(message, partial(_forget, name, _known)), counts)
-    return counts
+
+
+def count_in_steps(message: Message) -> Iterator[None]:
+    """Count a message that was not counted before, a part or call at a time: its estimate costs no time then."""
+    if is_counted(message):
+        return
+    said, thought = _MESSAGE_OVERHEAD, 0
+    for of_said, of_thought in _counts_of_pieces(message):
+        said += of_said
+        thought += of_thought
+        yield
+    _keep(message, (said, thought))
 
 
 def _count(message: Message) -> tuple[int, int]:
     said, thought = _MESSAGE_OVERHEAD, 0
+    for of_said, of_thought in _counts_of_pieces(message):
+        said += of_said
+        thought += of_thought
+    return said, thought
+
+
+def _counts_of_pieces(message: Message) -> Iterator[tuple[int, int]]:
     for part in message.parts:
         kind = part.type
         if kind == "text":
-            said += text_tokens(getattr(part, "text", ""))
+            yield text_tokens(getattr(part, "text", "")), 0
         elif kind == "think":
-            thought += text_tokens(getattr(part, "think", ""))
+            yield 0, text_tokens(getattr(part, "think", ""))
         elif kind == "image_url":
             where = cast("ImagePart", part).image_url
-            said += stored_image_tokens(where.width, where.height)
+            yield stored_image_tokens(where.width, where.height), 0
     for call in message.tool_calls or ():
-        said += _MESSAGE_OVERHEAD + text_tokens(call.function.name)
-        said += text_tokens(call.function.arguments or "")
-    return said, thought
+        name = _MESSAGE_OVERHEAD + text_tokens(call.function.name)
+        yield name + text_tokens(call.function.arguments or ""), 0

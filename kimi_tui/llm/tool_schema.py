@@ -91,7 +91,7 @@ def _plain(
 
 
 def _to_moonshot(schema: dict[str, Any], *, is_property: bool) -> None:
-    """No type beside `anyOf`, a type everywhere else, no tuples, no `const`, and only known names required."""
+    """Rewrite a schema for Moonshot: no type beside `anyOf`, a type elsewhere, no tuples or `const`, known required names only."""
     if "oneOf" in schema and "anyOf" not in schema:
         schema["anyOf"] = schema.pop("oneOf")
     if "anyOf" in schema:

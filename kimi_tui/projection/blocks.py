@@ -10,8 +10,10 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
 from itertools import chain
+from operator import attrgetter
 from typing import ClassVar, Literal, TypeVar
 
 from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
@@ -27,14 +29,14 @@ _MEMORY_LEVEL = 6
 
 @dataclass(frozen=True, slots=True)
 class PackedText:
-    """One text. `line_ends` counts its line ends."""
+    """A text in compressed form. `line_ends` counts its line ends."""
 
     _held: str | bytes = ""
     line_ends: int = 0
 
     @classmethod
     def of(cls, text: str) -> PackedText:
-        """Keep this text."""
+        """Pack a text."""
         line_ends = text.count("\n")
         if len(text) < _WORTH_CHARS:
             return cls(text, line_ends)
@@ -48,7 +50,7 @@ class PackedText:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         held = self._held
         if isinstance(held, str):
             return held
@@ -98,13 +100,32 @@ class Block:
         return not self.live
 
     def touch(self) -> None:
-        """Something that is drawn has changed."""
+        """Note that the block looks different: raises its version, by which the views notice it."""
         self.version += 1
+
+
+_B = TypeVar("_B", bound=Block)
+
+
+@cache
+def _values_of(kind: type[Block]) -> Callable[[Block], tuple[object, ...]]:
+    return attrgetter(*(one.name for one in fields(kind)))
+
+
+def copied(block: _B, **changes: object) -> _B:
+    """A copy with these other values, and another version. `dataclasses.replace` takes twice as long, and a step may have
+    thousands of cards."""
+    kind = type(block)
+    copy = kind(*_values_of(kind)(block))  # pyright: ignore[reportArgumentType]
+    for name, value in changes.items():
+        setattr(copy, name, value)
+    copy.touch()
+    return copy
 
 
 @dataclass(slots=True, eq=False)
 class UserBlock(Block):
-    """What the user said. `steer` is its id where it was typed while the agent worked, `queued` until it went in.
+    """A message of the user. `steer` is its id where it was typed while the agent worked, `queued` until it went in.
 
     `written` is the text as it was written where emoji in it are shown shorter, else empty. `attached` says of each file
     that it names what went with it.
@@ -136,7 +157,7 @@ PIECE = 4_096
 
 @dataclass(slots=True, eq=False)
 class StreamedText:
-    """Cleaned text that grows. From the first emoji of several characters on, it is also kept as it was written."""
+    """Sanitized text that grows. From the first emoji of several characters on, it is also kept as it was written."""
 
     pieces: list[str] = field(default_factory=list[str])
     starts: list[int] = field(default_factory=list[int])
@@ -148,7 +169,7 @@ class StreamedText:
     keeper: Cleaner | None = None
 
     def add(self, raw: str) -> None:
-        """More, as it came."""
+        """Append a piece of the stream."""
         if self.keeper is None and has_pictures(raw):
             self.keeper = self.cleaner.keeping_pictures()
             self.written = list(self.pieces)
@@ -157,7 +178,7 @@ class StreamedText:
         self._put(self.cleaner.feed(raw))
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End the stream: append what was held back."""
         if self.keeper is not None:
             self._keep(self.keeper.finish())
         self._put(self.cleaner.finish())
@@ -244,7 +265,7 @@ class ToolBlock(Block):
 
     @property
     def output(self) -> str:
-        """What the tool gave back."""
+        """The output of the tool so far."""
         return self.result.text
 
     @output.setter
@@ -253,11 +274,11 @@ class ToolBlock(Block):
 
     @property
     def over(self) -> bool:
-        """Whether its result is there."""
+        """Whether the result has arrived."""
         return self.state not in {"writing", "waiting", "running"}
 
     def add_output(self, text: str) -> None:
-        """More live output, already clean; only the last lines are kept."""
+        """Append live output, which is sanitized already; only the last lines are kept."""
         lines = text.split("\n")
         if not self.live_output:
             self.live_output.append("")
@@ -309,7 +330,7 @@ class DMailBlock(Block):
         return bool(self.folded) or (bool(self.facts) and not self.is_carried)
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """It left so many tokens more. Of one that came from nowhere it is not known what it undid."""
+        """Correct the tokens that it left by a difference. Of one that came from nowhere it is not known what it undid."""
         if self.undid or self.author == "person":
             self.tokens_changed += more
             self.estimated = estimated
@@ -334,7 +355,7 @@ class CompactionBlock(Block):
     kept: int = 0
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """It left so many tokens more, where it is known what it replaced."""
+        """Correct the tokens that it left by a difference, where it is known what it replaced."""
         if self.tokens_before != self.tokens_after:
             self.tokens_after += more
             self.estimated = estimated
@@ -393,7 +414,7 @@ B = TypeVar("B", bound=Block)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an event did: blocks before `first` are as they were (None: nothing is to be drawn).
+    """What an event changed: blocks from `first` on are to be drawn anew; None where nothing is.
 
     `gone` are the blocks that a revert took away, for the motion that shows it; they stood at `gone_at`, or where that is
     None at `first`. `rebuild` is true where the events do not tell what the transcript looks like now.
@@ -433,7 +454,7 @@ def place_among_said(block: Block, blocks: Sequence[Block]) -> int:
 
 @dataclass(slots=True)
 class BlockList:
-    """The blocks in order, and where new ones belong.
+    """The blocks of a transcript in order, and where new ones are inserted.
 
     Attributes:
         blocks: as they stand; the last `tail` of them (what is queued) stay last.
@@ -495,7 +516,7 @@ class BlockList:
         return Change(len(self.blocks) - 1)
 
     def touched(self, block: Block) -> Change:
-        """A block has changed."""
+        """Note that a block has changed."""
         block.touch()
         return self.at(block)
 
@@ -519,7 +540,7 @@ class BlockList:
         return change
 
     def begin_point(self, checkpoint: int, uid: str, first: int = 0) -> None:
-        """A checkpoint was made; the first message behind it has the number `first`."""
+        """Begin a new checkpoint; the first message behind it has the number `first`."""
         self.checkpoint, self.uid, self.number = checkpoint, uid, first
 
     def first_from(self, checkpoint: int) -> int:
@@ -540,6 +561,6 @@ class BlockList:
         return end
 
     def forget_point(self) -> None:
-        """The line is another one; its next point is not there yet."""
+        """Forget the current checkpoint: the line is another one, and its next checkpoint has not come yet."""
         self.checkpoint, self.uid, self.number = None, "", 0
         self.attempt.clear()

@@ -48,7 +48,7 @@ class WorldLineMessage:
 
 
 class Run(NamedTuple):
-    """Neighbouring messages of both sides: `left[a:b]` and `right[c:d]`, the same ones or none of them."""
+    """A run of neighbouring messages, `left[a:b]` and `right[c:d]`: either the same on both sides, or without a counterpart."""
 
     same: bool
     a: int

@@ -23,7 +23,7 @@ from kimi_tui.wire.events import (
 
 
 class Figure(NamedTuple):
-    """Tokens; whether they are the server's own figure, and else whether they were fitted to one."""
+    """A number of tokens, with whether it is the server's own figure, and if not, whether it was fitted to one."""
 
     tokens: int
     measured: bool
@@ -68,7 +68,7 @@ class RowFigures:
         self._estimated = True
 
     def get(self, uid: str) -> Figure | None:
-        """The figure of a checkpoint; None where no event told of it."""
+        """The figure of a checkpoint; None where no event had one."""
         return self._known.get(uid)
 
     def left_by(self, uid: str) -> Figure | None:
@@ -135,7 +135,7 @@ class RowFigures:
         return Changed((event.uid, *more.rows), more.ends)
 
     def _settle(self, base: int) -> None:
-        """What was estimated so far stays as it is; what comes is fitted from here on."""
+        """Fix the estimates so far; only what follows is fitted from here on."""
         self._base, self._is_other_line = base, False
         if self._guessed:
             self._guessed.clear()

@@ -80,12 +80,12 @@ class StepTracker:
         """Those of the running step, as long as they may yet be delivered."""
 
     def begin(self) -> None:
-        """There is a new checkpoint; what comes now is its own."""
+        """Begin a step at a new checkpoint: what follows belongs to it."""
         self._said = ""
         self._files = set()
 
     def end(self) -> None:
-        """The turn is over: calls that are still open get no results any more."""
+        """End the turn: calls that are still open get no results any more."""
         self._open.clear()
 
     def said(self, text: str) -> None:
@@ -109,7 +109,7 @@ class StepTracker:
         return head if unsent else None
 
     def cut(self) -> None:
-        """The line is another one: D-Mails of the step were delivered."""
+        """Forget the step: the line is another one, as D-Mails were delivered."""
         self._dmails = []
 
     def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
@@ -133,7 +133,7 @@ class StepTracker:
         return head
 
     def more_arguments(self, event: ToolCallPart) -> None:
-        """More of a call's arguments."""
+        """Append a piece of a call's arguments."""
         known = self._open.get(event.key)
         if known is not None and len(known.parts) < _PARTS_LIMIT:
             known.parts.append(event.arguments)
@@ -147,7 +147,7 @@ class StepTracker:
         return known.checkpoint
 
     def started(self, event: ToolStarted, head: Checkpoint | None) -> Checkpoint | None:
-        """The arguments are whole."""
+        """Note that a tool runs: its arguments are complete."""
         if event.key not in self._open:
             self.call(ToolCall(event.key, event.name), head)
         known = self._open.get(event.key)
@@ -168,7 +168,7 @@ class StepTracker:
         return None
 
     def result(self, event: ToolResult, head: Checkpoint | None) -> Checkpoint | None:
-        """A tool has ended."""
+        """Note that a tool has ended."""
         known = self._open.pop(event.key, None)
         if known is None:
             return None
@@ -191,7 +191,7 @@ class StepTracker:
 
 
 class Arrangement(NamedTuple):
-    """World lines that are open, by number, and whether they are shown whole; turns that are folded; the filter."""
+    """The view state of a timeline: open world lines by number (whether shown whole), folded turns, and the filter."""
 
     unfolded: frozenset[tuple[int, bool]]
     folded: frozenset[str]
@@ -202,7 +202,7 @@ class Arrangement(NamedTuple):
 
 
 class TimelineModel:
-    """What happened so far, and what the user folded, filtered, bookmarked and pinned.
+    """The timeline without its drawing: checkpoints, world lines, tokens, and the user's folds, filter, bookmarks and pins.
 
     Attributes:
         tree: the lines and their checkpoints.
@@ -449,7 +449,7 @@ class TimelineModel:
         head.touch()
 
     def _show_figures(self, changed: Changed) -> None:
-        """The figures of these rows are others now, on whatever line they stand."""
+        """Update the rows whose token figures changed, on whatever line they stand."""
         for uid, more in changed.ends:
             self._show_end(uid, more)
         if not changed.rows:
@@ -470,7 +470,7 @@ class TimelineModel:
                 checkpoint.touch()
 
     def _show_end(self, uid: str, more: int) -> None:
-        """What a D-Mail or a compaction left is another number of tokens now."""
+        """Update the number of tokens that a D-Mail or a compaction left."""
         checkpoint, figure = self._known(uid), self._figures.left_by(uid)
         if checkpoint is not None and checkpoint.saved is not None and figure is not None:
             checkpoint.saved += more
@@ -625,7 +625,7 @@ class TimelineModel:
 
     @property
     def arrangement(self) -> Arrangement:
-        """What the user folded, unfolded and looks for."""
+        """The folds, unfolded lines and filter of the user."""
         lines = self.tree.lines.values()
         return Arrangement(
             frozenset((line.n, line.is_whole) for line in lines if line.is_open),
@@ -634,7 +634,7 @@ class TimelineModel:
         )
 
     def arrange(self, kept: Arrangement) -> None:
-        """Fold, unfold and filter as it was done elsewhere, as far as the same is here."""
+        """Apply an `Arrangement` of another timeline, as far as its lines and turns exist here."""
         for n, is_whole in kept.unfolded:
             if n in self.tree.lines:
                 self.tree.lines[n].is_open = True
@@ -663,7 +663,7 @@ class TimelineModel:
         self.revision += 1
 
     def toggle(self, row: TimelineRow) -> Key | None:
-        """Fold or unfold what this row stands for; returns the key of the row that should be selected then."""
+        """Fold or unfold the line or turn of a row; returns the key of the row to select then."""
         self.revision += 1
         if row.line is not None:
             line = row.line
@@ -686,7 +686,7 @@ class TimelineModel:
         return heading.row_key
 
     def reveal(self, checkpoint: Checkpoint) -> Key | None:
-        """Unfold the compacted line as far as this checkpoint needs it; returns the key of the row that stands for it."""
+        """Unfold the compacted line as far as a checkpoint needs it; returns the key of the row of that checkpoint."""
         live = self.tree.live
         base = self.tree.base(live[0]) if live else None
         if base is None:

@@ -26,7 +26,7 @@ SHORT = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimelineRow:
-    """One row.
+    """A row of the timeline.
 
     `lanes` has a character for every lane left of the row's own: `l` a line that goes on, `b` the line before a
     compaction. `is_tip` marks the newest row of an opened world line, `hidden` counts what a fold holds. A row of the kind
@@ -219,7 +219,7 @@ _NEAR = 100
 
 
 class TimelineRows:
-    """The rows of a tree, kept up to date by whoever changes the tree."""
+    """The rows of a tree. Whoever changes the tree says so here."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -256,7 +256,7 @@ class TimelineRows:
     # --- changes of the tree
 
     def reset(self, start: int = 0) -> None:
-        """The live line is another one from the checkpoint at index `start` on, and what branches off there."""
+        """Rebuild the rows of the live line from the checkpoint at index `start` on, and of what branches off there."""
         self._changes += 1
         del self._headings[bisect_left(self._headings, start) :]
         live = self._tree.live
@@ -308,7 +308,7 @@ class TimelineRows:
         yield from self._builder.live(start, len(live))
 
     def appended(self, checkpoint: Checkpoint) -> None:
-        """A checkpoint was appended to the live line."""
+        """Add the row of a checkpoint that was appended to the live line."""
         self._changes += 1
         if checkpoint.begins_turn:
             self._headings.append(checkpoint.index)
@@ -323,7 +323,7 @@ class TimelineRows:
         self._rows.extend(_built(self._builder.live(checkpoint.index, checkpoint.index + 1)))
 
     def cut(self, index: int) -> None:
-        """The live line was cut before `index`, and what was cut is attached there."""
+        """Remove the live rows from `index` on; what was cut is attached there as a branch."""
         self._changes += 1
         while self._headings and self._headings[-1] >= index:
             self._headings.pop()
@@ -348,7 +348,7 @@ class TimelineRows:
         del self._rows[bisect_left(self._rows, order if order > 0 else -1, key=_order) :]
 
     def relabelled(self, checkpoint: Checkpoint) -> None:
-        """What a checkpoint of the live line says is another thing now: a filter may find it, or no longer."""
+        """Update the row of a live checkpoint whose label changed: the filter may find it, or no longer."""
         heading = self.heading_of(checkpoint.index)
         is_hidden = heading is not None and heading is not checkpoint and heading.folded
         if self._missing is not None:
@@ -387,7 +387,7 @@ class TimelineRows:
         self.reset()
 
     def search(self, typed: str) -> Generator[None]:
-        """The same a checkpoint at a time: who looks at ten thousand has to let others run in between.
+        """Find checkpoints one at a time, so that others can run between them: there may be ten thousand.
 
         Until it has ended, what was shown before is shown, and kept up to date.
         """
@@ -436,7 +436,7 @@ class TimelineRows:
         return None
 
     def expect(self, index: int) -> None:
-        """The key of this row will be looked for next."""
+        """Note the key of the row that is looked up next."""
         self._last_found = index
 
     def index_of(self, key: Key) -> int | None:

@@ -94,7 +94,7 @@ class Checkpoint:
 
     @property
     def sort(self) -> str:
-        """What it began, however that ended."""
+        """What the checkpoint began, however that ended."""
         return "step" if self.kind in ("interrupted", "error") else self.kind
 
     @property
@@ -153,7 +153,7 @@ class Checkpoint:
         self.touch()
 
     def take_over(self, old: Checkpoint) -> None:
-        """Be what `old` was, under another number: what happened there is the same."""
+        """Take over everything of `old`, which gets another number: what happened there is the same."""
         self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
         self.calls, self.files, self.state = old.calls, old.files, old.state
         self.from_line, self.from_id, self.folded = old.from_line, old.from_id, old.folded
@@ -167,7 +167,7 @@ class Checkpoint:
         self.pinned = old.pinned or self.pinned
 
     def keep_said(self, said: Sequence[str], n_carried: int) -> None:
-        """Of what the user said there only this was kept, so much of it before the D-Mail; a turn begins with its first."""
+        """Keep only these messages of the user, `n_carried` of them before the D-Mail; a turn begins with its first."""
         self.said, self.n_carried = (), n_carried
         self.say(said[self.is_heading :])
 
@@ -192,7 +192,7 @@ _KIND_WORDS = {"dmail": "D-Mail", "compaction": "Compacted", "summary": "Compact
 
 @dataclass(slots=True, eq=False)
 class WorldLine:
-    """A course of the conversation that was left. `checkpoints` are its own, after the place where it branches off.
+    """A world line that was left. `checkpoints` are its own, after the place where it branches off.
 
     `parent` is the key that it is attached to: of the checkpoint above which it branches off, or of a root where it
     shares nothing with the live line. A line that does not go on from there, but begins anew, has a `root` of its own.
@@ -254,7 +254,7 @@ class WorldLine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Future:
-    """What is still to come where a session is played back.
+    """What a replay will still reach: the checkpoints that were not made yet.
 
     Attributes:
         checkpoints: its checkpoints.
@@ -394,7 +394,7 @@ class Tree:
         return min(places, default=len(self.live)) if len(places) == len(others) else 0
 
     def _hold(self, line: WorldLine, checkpoint: Checkpoint) -> None:
-        """The line branches off above this checkpoint."""
+        """Note that the line branches off above this checkpoint."""
         line.parent = checkpoint.key
         self._held[checkpoint.key] = checkpoint
 
@@ -510,6 +510,6 @@ class _Taken:
         return points[count:]
 
     def take(self, path: Path[Checkpoint], own: Sequence[Checkpoint]) -> None:
-        """These have their place now."""
+        """Mark these checkpoints as placed."""
         self._keys.update(one.key for one in own)
         self.origins.add(path.origin)

@@ -169,7 +169,7 @@ class ToolCalls:
         return self._list.append(block)
 
     def more(self, key: str, arguments: str) -> Change:
-        """More of a call's arguments."""
+        """Append a piece of a call's arguments."""
         block = self._open.get(key)
         if block is None:
             return NOTHING
@@ -185,7 +185,7 @@ class ToolCalls:
         return self._list.touched(block)
 
     def started(self, event: ToolStarted, at: float) -> Change:
-        """The tool runs."""
+        """Note that a tool runs."""
         self._list.attempt.clear()
         change = NOTHING
         if event.key not in self._open:
@@ -201,7 +201,7 @@ class ToolCalls:
         return both(change, self._list.touched(block))
 
     def output(self, key: str, text: str) -> Change:
-        """Live output."""
+        """Append live output of a running call."""
         block = self._open.get(key)
         if block is None:
             return NOTHING
@@ -209,7 +209,7 @@ class ToolCalls:
         return self._list.touched(block)
 
     def result(self, event: ToolResult, at: float) -> Change:
-        """The tool ended."""
+        """Set the result of a call."""
         block = self._open.pop(event.key, None)
         self._changed.pop(event.key, None)
         if block is None:
@@ -251,7 +251,7 @@ class ToolCalls:
         return NOTHING
 
     def waits(self, key: str) -> Change:
-        """An approval is asked for."""
+        """Note that a call waits for approval."""
         block = self._open.get(key)
         if block is None:
             return NOTHING
@@ -305,11 +305,11 @@ class ToolCalls:
         return change
 
     def dropped(self) -> None:
-        """The attempt failed: calls that were only being written are no more."""
+        """Drop the calls that were only being written: the attempt failed."""
         self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
 
     def stop(self) -> Change:
-        """The turn is over: what has no result will have none."""
+        """End the turn: calls without a result are marked as stopped."""
         change = NOTHING
         for block in self._open.values():
             block.state = "stopped"
@@ -319,13 +319,13 @@ class ToolCalls:
         return change
 
     def forget(self) -> None:
-        """The line was cut."""
+        """Forget the calls: the context was cut."""
         self._open.clear()
         self._changed.clear()
         self._dmails, self._undelivered = [], []
 
     def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:
-        """What a step added to the window stands on its last card."""
+        """What a step added to the window stands on its last card; the one that was the last before has nothing."""
         change = NOTHING
         wanted: int | None = tokens
         blocks = self._list.blocks
@@ -336,10 +336,14 @@ class ToolCalls:
             if isinstance(block, ToolBlock) and block.checkpoint == checkpoint:
                 if block.call in self._own:
                     continue
-                if block.tokens != wanted or block.tokens_estimated != estimated:
+                had_it = block.tokens is not None
+                if block.tokens != wanted or (had_it and block.tokens_estimated != estimated):
                     block.tokens, block.tokens_estimated = wanted, estimated
                     block.touch()
                     change = Change(index)
+                if had_it:
+                    # No other one has it.
+                    break
                 wanted = None
         return change
 

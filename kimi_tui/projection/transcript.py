@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kimi_tui.foreign_text import clean, one_line, shown_name
@@ -28,6 +28,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
     both,
+    copied,
 )
 from kimi_tui.projection.row_figures import Changed, RowFigures
 from kimi_tui.projection.tool_calls import ToolCalls
@@ -88,7 +89,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Reverts:
-    """The live line's blocks and those of the lines that were left."""
+    """The blocks of the live line and of the lines that were left, exchanged by reverts, jumps, undo and redo."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
@@ -97,7 +98,7 @@ class Reverts:
         self._summary: SummaryPoint | None = None
 
     def created(self, event: CheckpointCreated) -> None:
-        """A checkpoint was made, or moved behind a summary."""
+        """Note that a checkpoint was made, or moved behind a summary."""
         self._lines.add(event, CheckpointName(event.uid, event.id))
         self._list.begin_point(event.id, event.uid, event.first)
 
@@ -107,7 +108,7 @@ class Reverts:
             self._left[world_line] = _LeftBlocks(tuple(kept), self._list.base)
 
     def files_back(self, paths: Collection[str]) -> Change:
-        """These files came back with a D-Mail that has just arrived: they are not kept as what it undid left them."""
+        """Note files that a D-Mail has restored: they are not kept as what it undid left them."""
         card = self._list.last
         if not isinstance(card, DMailBlock) or card.uid:
             return NOTHING
@@ -178,7 +179,7 @@ class Reverts:
         return CarriedOver((*carried.blocks, *words), carried.messages + len(words), carried.folded)
 
     def dmail_named(self, event: CheckpointCreated) -> Change:
-        """The checkpoint of a D-Mail was made: it stands there, and what was carried over with it."""
+        """Place the D-Mail's card, and what was carried over with it, at its checkpoint, which was made now."""
         blocks, first = self._list, None
         for index in range(blocks.end - 1, blocks.base - 1, -1):
             block = blocks.blocks[index]
@@ -205,7 +206,7 @@ class Reverts:
         return self._list.append(card)
 
     def parted(self, event: ContextReverted, at: float) -> None:
-        """What follows a checkpoint is about to be replaced by a summary."""
+        """Keep the blocks behind a checkpoint, which a summary is about to replace."""
         edit = self._lines.apply(event, at)
         if edit is not None:
             blocks, running = self._list.blocks[: self._list.end], self._running()
@@ -220,7 +221,7 @@ class Reverts:
         return True
 
     def compaction_point(self, event: CheckpointCreated) -> Change:
-        """The summary's checkpoint was made: its card stands there, whatever is told before the end."""
+        """Place the summary's card at its checkpoint, which was made now, whatever is published before the end."""
         blocks = self._list
         self._summary = SummaryPoint(event.id, event.uid, event.was)
         if event.was:
@@ -233,7 +234,7 @@ class Reverts:
         return blocks.append(blocks.new(CompactionBlock, 0.0))
 
     def compacted(self, event: CompactionEnd, at: float) -> Change:
-        """The summary stands in the place of what it stands for; what was kept stands behind it."""
+        """Put the summary's card in the place of the blocks it replaces, with what was kept behind it."""
         blocks, base = self._list, self._list.base
         change = NOTHING
         card = self._running()
@@ -286,7 +287,7 @@ class Reverts:
         return None
 
     def switched(self, event: LineChanged, at: float) -> Change:
-        """Another line is live: its blocks come back, or must be told anew where they are not known."""
+        """Exchange the live line: show the blocks of the new one, or ask for a rebuild where they are not known."""
         edit = self._lines.apply(event, at)
         if edit is None:
             is_of_files = event.op in ("undo", "redo") and not (event.to_line or event.from_line)
@@ -366,7 +367,7 @@ class _LeftBlocks:
 def _recalled(block: Block) -> Block:
     """A D-Mail that is on the live line again. A copy: the card that it became has it as it was."""
     if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
-        return replace(block, state="recalled", version=block.version + 1)
+        return copied(block, state="recalled")
     return block
 
 
@@ -430,7 +431,7 @@ class SummaryPoint:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it stands for everything but what is kept."""
+        """Whether the summary replaces everything but what is kept."""
         return not (self.checkpoint or self.was)
 
 
@@ -470,13 +471,12 @@ def _rearrange(
             kept.append(block)
         elif event is not None and (not event.kept or block.number in event.kept):
             # A copy: the line that was left keeps the block with its own number.
-            copy = replace(
-                block,
-                checkpoint=event.id,
-                uid=event.uid if block.uid == event.was else block.uid,
-                number=event.kept.index(block.number) if event.kept else block.number,
-                version=block.version + 1,
-            )
+            copy = copied(block)
+            copy.checkpoint = event.id
+            if block.uid == event.was:
+                copy.uid = event.uid
+            if event.kept:
+                copy.number = event.kept.index(block.number)
             if isinstance(copy, DMailBlock) and event.id != block.checkpoint:
                 # What it undid stays as far away as it was.
                 copy.from_checkpoint += event.id - (block.checkpoint or 0)
@@ -489,10 +489,7 @@ def _rearrange(
         return RearrangedBlocks([*before[:cut], *gone], kept, ())
     if summary.was:
         return RearrangedBlocks(list(before[:cut]), kept, tuple(gone))
-    past = (
-        replace(one, live=False, replaced=True, checkpoint=None, version=one.version + 1)
-        for one in gone
-    )
+    past = (copied(one, live=False, replaced=True, checkpoint=None) for one in gone)
     return RearrangedBlocks([*before[:cut], *past], kept, ())
 
 
@@ -571,11 +568,11 @@ def _is_pinned(block: Block, pinned: Collection[str]) -> bool:
 
 
 def _moved(block: B, checkpoint: int, number: int) -> B:
-    return replace(block, checkpoint=checkpoint, uid="", number=number, version=block.version + 1)
+    return copied(block, checkpoint=checkpoint, uid="", number=number)
 
 
 class TranscriptModel:
-    """The blocks of the conversation.
+    """The transcript without its drawing: reduces events to blocks.
 
     Attributes:
         streaming: whether a turn is under way.
@@ -905,7 +902,7 @@ class OpenText:
         return self._retry
 
     def add(self, kind: type[AgentBlock] | type[ThoughtBlock], text: str, at: float) -> Change:
-        """More text or reasoning."""
+        """Append a piece of text or reasoning."""
         change = self.end_retry()
         last = self._list.last
         if isinstance(last, kind) and last.open:
@@ -964,7 +961,7 @@ class OpenText:
         return Change(first)
 
     def end_retry(self) -> Change:
-        """The wait is over."""
+        """Note that the wait before a retry is over."""
         if self._retry is None:
             return NOTHING
         block, self._retry = self._retry, None
@@ -984,7 +981,7 @@ class OpenText:
 
 
 class StepTokens:
-    """Follows checkpoints and usage figures of the live line."""
+    """Computes what each step added to the context window, from the usage figures of the live line."""
 
     def __init__(self) -> None:
         self._current: int | None = None
@@ -993,7 +990,7 @@ class StepTokens:
         self._sent: set[int] = set()
 
     def begin(self, checkpoint: int, tokens: int, *, is_step: bool) -> tuple[int, int, bool] | None:
-        """A checkpoint was made with so many tokens before it; may tell what the step before it cost, as an estimate.
+        """Begin a step at a checkpoint with so many tokens before it; may return what the step before it cost, as an estimate.
 
         Only a step is followed by a model call: figures that come after another checkpoint are those of the last one.
         """

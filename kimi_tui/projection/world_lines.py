@@ -60,7 +60,7 @@ class Path(Generic[P]):
     origin: int = 0
 
     def begins(self, other: Path[P]) -> bool:
-        """Whether the other line is this one, or goes on where this one ends."""
+        """Whether the other line is this one, or continues this one where it ends."""
         count = len(self.points)
         return 0 < count <= len(other.points) and other.points[count - 1] is self.points[-1]
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
 from kimi_tui.llm.tokens import message_tokens
+from kimi_tui.session.context_file import ChangedByOthers, ContextFile
 from kimi_tui.session.context_index import (
     ContextIndex,
     MessageCache,
@@ -28,8 +29,9 @@ from kimi_tui.session.context_index import (
     TokenEstimate,
     TokenScale,
     WorldLineContent,
+    WrittenLine,
+    facts_of,
 )
-from kimi_tui.session.durable_file import ChangedByOthers, DurableFile
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import SkippedLine
@@ -50,6 +52,7 @@ from kimi_tui.session.schema import (
     NewCheckpoint,
     Operation,
     SystemPrompt,
+    added_lines,
     encode_additions,
 )
 
@@ -57,7 +60,6 @@ if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
 
 _COMPARED_BYTES = 1 << 20
-_MANY_CALLS = 500
 _PRELOAD_BYTES = 4 << 20
 # Shorter ones are copied in no time.
 WORTH_COPYING_BYTES = 4 << 20
@@ -66,8 +68,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreReport:
-    """What opening a session found. `skipped` are lines that are still in the file; `n_skipped` counts all of them.
+class OpeningReport:
+    """What opening a session found. `skipped` are lines that could not be read and are still in the file; `n_skipped` counts them.
 
     `torn_bytes` is the size of a last record that was cut off in the middle, `remarks` are sentences for the user.
     """
@@ -96,7 +98,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class ContextChange:
-    """An operation on the live line as it is asked for.
+    """An operation on the live line, as its caller asks for it.
 
     With `before` the new line is what precedes that checkpoint of world line `source` (0 is the live line itself), with
     `size` so many bytes of it; with neither it is all of a world line, or begins anew with the system prompt of the live
@@ -113,7 +115,7 @@ class ContextChange:
 
 @dataclass(frozen=True, slots=True)
 class Reverted:
-    """What an operation on the live line did.
+    """The result of an operation on the live line.
 
     Attributes:
         entry: It as journaled: world line `entry.n` holds the line left.
@@ -189,7 +191,7 @@ class Context:
         self.scale = TokenScale()
         self.published_tokens: Callable[[Checkpoint | None], int | None] = lambda point: None
         self.journal = Journal(folder, self.storage)
-        self._live = DurableFile(live_path(folder), self.storage, self._make_folder)
+        self._live = ContextFile(live_path(folder), self.storage, self._make_folder)
         self._set_index(ContextIndex(), MessageCache())
         self._on_trouble: Callable[[StorageTrouble | None], None] = lambda _trouble: None
         self._on_remark: Callable[[str], None] = lambda _text: None
@@ -250,7 +252,7 @@ class Context:
 
     @property
     def token_count(self) -> int:
-        """Tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
+        """The tokens of the live line as they were published; else its last usage, and an estimate of what came after it."""
         published = self.published_tokens(None)
         if published is not None:
             return published
@@ -318,7 +320,7 @@ class Context:
         return await self._run_to_completion(self._sync())
 
     async def aclose(self) -> None:
-        """Save what there is and let go of the files. Look at `trouble` afterwards."""
+        """Save everything unsaved and close the files. Read `trouble` afterwards."""
         while self._running:
             await asyncio.wait(self._running)
         await self.sync()
@@ -329,7 +331,7 @@ class Context:
 
     # -- how it grows ----------------------------------------------------------------------------------
 
-    async def restore(self) -> RestoreReport:
+    async def restore(self) -> OpeningReport:
         """Read what is on the disk. Never raises on content.
 
         Raises:
@@ -344,7 +346,7 @@ class Context:
         self._notify()
         self._tokens = TokenEstimate()
         index = self.index
-        return RestoreReport(
+        return OpeningReport(
             skipped=tuple(index.skipped),
             n_skipped=index.n_skipped,
             torn_bytes=len(index.torn),
@@ -372,11 +374,13 @@ class Context:
             self._live.settle_tail()
             before = self._index_appended()
             first = len(before.checkpoints)
-            encode = partial(encode_additions, additions, before.n_checkpoints)
+            encode = partial(_written, additions, before.n_checkpoints)
             # An answer with thousands of calls takes tens of milliseconds.
-            data = await asyncio.to_thread(encode) if _is_long(additions) else encode()
-            if not data:
+            is_long = _is_long(additions)
+            written, messages = await asyncio.to_thread(encode) if is_long else encode()
+            if not written:
                 return ()
+            data = b"".join(line for line, _ in written)
             self._held_by = (0, 0)
             self._prefix.forget()
             try:
@@ -384,6 +388,12 @@ class Context:
             except ChangedByOthers:
                 # Ours is kept in memory; the other's file is set aside and ours written anew below.
                 self._foreign = True
+            if is_long and self._live.size - self.index.size == len(data):
+                # Read again they would take as long as to write.
+                for at, message in messages:
+                    offset = self.index.size + sum(len(line) for line, _ in written[:at])
+                    self._cache.put(offset, message, len(written[at][0]) - 1)
+                self.index.add_written(written)
             made = self._index_appended().checkpoints[first:]
         if self._foreign or (self._live.must_rewrite and self._published is None):
             await self._run_to_completion(self._mend())
@@ -493,12 +503,13 @@ class Context:
             finally:
                 self._notify()
             left, kept = self.index, self.index.messages_before(plan.shared)
-            self._cache.cut(plan.shared)
-            self._set_index(plan.index, self._cache)
+            cache = self._cache
+            self._set_index(plan.index, cache.before(plan.shared))
             # A file that was only cut, or taken over from a stored one, is the beginning of that one until it grows.
             # Its size alone would not tell: records of other names are as long.
             self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)
             self._tokens.cut(kept)
+            await asyncio.to_thread(cache.clear)
             n = entry.n
             if not entry.stored:
                 sizes = await asyncio.to_thread(stored_world_lines, self.folder)
@@ -636,7 +647,7 @@ class Context:
         self.messages.preload(_PRELOAD_BYTES)
 
     def _set_index(self, index: ContextIndex, cache: MessageCache) -> None:
-        """The live file has this index now; `cache` holds only messages that are in it."""
+        """Set the index of the live file; `cache` holds only messages that are in it."""
         self.index, self._cache = index, cache
         self.messages = MessageList(index, self._live.read, cache)
 
@@ -745,7 +756,19 @@ def _is_long(additions: Sequence[Addition]) -> bool:
     """Whether encoding these takes longer than the event loop may be held up."""
     from kimi_tui.llm.message import Message
 
-    for one in additions:
-        if isinstance(one, Message) and one.tool_calls and len(one.tool_calls) > _MANY_CALLS:
-            return True
-    return False
+    return any(isinstance(one, Message) and one.is_long for one in additions)
+
+
+def _written(
+    additions: Sequence[Addition], next_id: int
+) -> tuple[list[WrittenLine], list[tuple[int, Message]]]:
+    """The lines of what is appended, and the long messages among them by their places there."""
+    lines: list[WrittenLine] = []
+    messages: list[tuple[int, Message]] = []
+    for line, message, record in added_lines(additions, next_id):
+        facts = None
+        if message is not None and message.is_long and record is not None:
+            messages.append((len(lines), message))
+            facts = facts_of(record)
+        lines.append((line, facts))
+    return lines, messages

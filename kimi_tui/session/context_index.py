@@ -13,7 +13,7 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
@@ -55,7 +55,7 @@ _TOKENS_A_BYTE = 0.25
 
 
 class MessageKind(IntEnum):
-    """What a message is, in a byte: enough to count and to list a conversation without reading it."""
+    """The kind of a message in one byte: enough to count and list a conversation without parsing it."""
 
     SAID = 0
     MARKER = 1
@@ -82,7 +82,7 @@ _INTERNAL = {
 
 @dataclass(slots=True)
 class ContextIndex:
-    """Where things stand in a file of `size` bytes, all of them whole records.
+    """The byte offsets of the messages and checkpoints in a context file, their kinds and estimated tokens.
 
     `skipped` are records that could not be read (the first thousand; `n_skipped` counts all). Records of kinds that a later
     version may know are passed over. `torn` is what follows the last line feed on the disk.
@@ -225,6 +225,15 @@ class ContextIndex:
         for number, line in enumerate(data.split(b"\n")[:-1], 1):
             self._add_line(RawLine(number, self.size, line, complete=True), nameless=[])
 
+    def add_written(self, written: Sequence[WrittenLine]) -> None:
+        """Take in the same where it is known what was written: a long message is not read again to find that out."""
+        for line, facts in written:
+            if facts is None:
+                self.add(line)
+            else:
+                self._add_facts(self.size, len(line) - 1, facts)
+                self.size += len(line)
+
     def prefix(self, offset: int) -> ContextIndex:
         """The index of what precedes an offset, the beginning of a record."""
         copied = replace(
@@ -292,16 +301,18 @@ class ContextIndex:
         if not is_message(record):
             self._skip(line, "not a message")
             return
-        calls = lenient_json.listing(record.get("tool_calls"))
-        for name in {_called(call) for call in calls} if calls else ():
-            if 0 < len(name) <= _LONGEST_NAME:
-                self._callers.setdefault(name, array("I")).append(len(self._starts))
-        self._lengths.append(len(line.data))
-        self._kinds.append(_kind(record))
-        self._calls.append(len(calls))
-        self._image_tokens.append(_image_tokens(record.get("content")))
+        self._add_facts(line.offset, len(line.data), facts_of(record))
+
+    def _add_facts(self, offset: int, length: int, facts: RecordFacts) -> None:
+        kind, n_calls, called, image_tokens = facts
+        for name in called:
+            self._callers.setdefault(name, array("I")).append(len(self._starts))
+        self._lengths.append(length)
+        self._kinds.append(kind)
+        self._calls.append(n_calls)
+        self._image_tokens.append(image_tokens)
         # Last, since it is what counts: a thread that looks in between finds all of a message or nothing.
-        self._starts.append(line.offset)
+        self._starts.append(offset)
 
     def _add_checkpoint(
         self, line: RawLine, record: Mapping[str, Any], nameless: list[int]
@@ -366,6 +377,23 @@ class ContextIndex:
                 return position + end + 1
             position += len(chunk)
         return position
+
+
+RecordFacts = tuple[MessageKind, int, Collection[str], int]
+"""What the index notes of a message: its kind, how many tools it calls and which, and what its images cost. A plain tuple:
+there is one for each message of a session that is opened."""
+WrittenLine = tuple[bytes, RecordFacts | None]
+"""A line that was appended, with what it is where that is known."""
+
+
+def facts_of(record: dict[str, Any]) -> RecordFacts:
+    """What the index notes of the record of a message."""
+    calls = lenient_json.listing(record.get("tool_calls"))
+    called: Collection[str] = ()
+    if calls:
+        names = {_called(call) for call in calls}
+        called = [name for name in names if 0 < len(name) <= _LONGEST_NAME]
+    return _kind(record), len(calls), called, _image_tokens(record.get("content"))
 
 
 def _is_regular(points: Sequence[Checkpoint]) -> bool:
@@ -436,12 +464,25 @@ class MessageCache:
                 _, (_, dropped) = self._known.popitem(last=False)
                 self._size_bytes -= dropped
 
-    def cut(self, offset: int) -> None:
-        """Forget what begins at an offset or after it."""
+    def before(self, offset: int) -> MessageCache:
+        """What begins before an offset, in a cache of its own."""
+        kept = MessageCache()
         with self._lock:
-            for known in [known for known in self._known if known >= offset]:
-                _, dropped = self._known.pop(known)
-                self._size_bytes -= dropped
+            for known, (message, size_bytes) in self._known.items():
+                if known < offset:
+                    kept._known[known] = (message, size_bytes)
+                    kept._size_bytes += size_bytes
+        return kept
+
+    def clear(self) -> None:
+        """Let go of all of it, one by one: thousands at once would hold the interpreter up. For a thread."""
+        while True:
+            with self._lock:
+                if not self._known:
+                    return
+                _, (dropped, size_bytes) = self._known.popitem()
+                self._size_bytes -= size_bytes
+            del dropped
 
 
 class MessageList(Sequence["Message"]):
@@ -689,7 +730,7 @@ class TokenEstimate:
 
 @dataclass(slots=True)
 class TokenScale:
-    """Corrects estimates of tokens by what the server's own figures have taught.
+    """The correction factor of token estimates, learned from the figures of the server.
 
     Attributes:
         factor: What estimates are multiplied by.

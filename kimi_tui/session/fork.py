@@ -25,9 +25,9 @@ from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import describe
+from kimi_tui.session.metadata import MARKS_NAME, Summary, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.schema import count_of
-from kimi_tui.session.side_files import MARKS_NAME, Summary, read_state, write_state
 
 _FORK = re.compile(r"^Fork( \d+)?( (?:at|after) #\d+)?( of world line \d+)?: ")
 # What begins another line.

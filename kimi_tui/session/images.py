@@ -41,7 +41,7 @@ _REFERENCE = re.compile(rf"{IMAGES_NAME}/([0-9a-f]{{64}})\.({'|'.join(_SUFFIXES.
 
 
 class ImageStore:
-    """The images of one session.
+    """The image files of one session.
 
     Args:
         folder: the session's.

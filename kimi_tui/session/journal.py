@@ -23,7 +23,7 @@ _OPERATIONS = frozenset(get_args(Operation))
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One operation.
+    """An operation in the journal, with its world line and checkpoint.
 
     Attributes:
         id: Its own name.
@@ -191,10 +191,6 @@ class Journal:
     def entries(self) -> Sequence[JournalEntry]:
         """Every operation that was not called void, oldest first."""
         return [entry for entry in self._entries if entry.id not in self._void]
-
-    def entry(self, entry_id: str) -> JournalEntry | None:
-        """An operation by its name."""
-        return next((entry for entry in reversed(self._entries) if entry.id == entry_id), None)
 
     def intend(self, entry: JournalEntry) -> JournalEntry:
         """Write an operation that is about to happen, and bring it to the disk; returns it with its name and time.

@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -33,6 +34,8 @@ MAX_UNSYNCED_BYTES = 4 << 20
 """What is not yet known to be on the disk is kept in memory, so it is brought there before it is much."""
 _BOM = b"\xef\xbb\xbf"
 _MAX_DEPTH = 100
+_AT_ONCE = 500
+"""Items of a list that are written in one go: the encoder holds the interpreter, and so the event loop, in a thread too."""
 _MAX_BITS = 4_000
 
 
@@ -121,7 +124,7 @@ def parse(data: bytes) -> dict[str, Any] | str | None:
 def encode(record: Mapping[str, Any]) -> bytes:
     """One line of JSON with its line feed. What JSON cannot hold (NaN, endless numbers) is written as null."""
     try:
-        text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _written(record)
     except (ValueError, TypeError, RecursionError):
         text = json.dumps(_plain(record, 0), ensure_ascii=False, separators=(",", ":"))
     try:
@@ -131,6 +134,26 @@ def encode(record: Mapping[str, Any]) -> bytes:
         escaped = json.dumps(json.loads(text), ensure_ascii=True, separators=(",", ":"))
         data = escaped.encode()
     return data + b"\n"
+
+
+def _written(record: Mapping[str, Any]) -> str:
+    """One object as JSON."""
+    dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    long = {
+        key: cast("list[object]", value)
+        for key, value in record.items()
+        if isinstance(value, list) and len(cast("list[object]", value)) > _AT_ONCE
+    }
+    if not long:
+        return dumps(record)
+    pieces: list[str] = []
+    for key, value in record.items():
+        text = dumps(value) if key not in long else ""
+        if items := long.get(key):
+            some = (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
+            text = f"[{','.join(dumps(part)[1:-1] for part in some)}]"
+        pieces.append(f"{dumps(key)}:{text}")
+    return f"{{{','.join(pieces)}}}"
 
 
 def _plain(value: object, depth: int) -> object:
@@ -242,16 +265,6 @@ class JsonlLog:
     def is_synced(self) -> bool:
         """Whether everything is on the disk."""
         return not (self._pending or self._unsynced)
-
-    @property
-    def unsaved_bytes(self) -> int:
-        """How much is in memory only."""
-        return len(self._pending)
-
-    @property
-    def unsynced_bytes(self) -> int:
-        """How much is kept in memory because a power cut might take it."""
-        return len(self._unsynced)
 
     @property
     def size(self) -> int:

@@ -24,8 +24,8 @@ from kimi_tui.session.images import ImageStore
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, lines, parse
 from kimi_tui.session.listing import read_excerpt, records_a_turn, time_of
+from kimi_tui.session.metadata import MAX_SIDE_FILE_BYTES, STATE_NAME, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
-from kimi_tui.session.side_files import MAX_SIDE_FILE_BYTES, STATE_NAME, read_state, write_state
 from kimi_tui.session.store import SESSIONS_NAME, SessionStore
 from kimi_tui.session.world_lines import infer_revert
 

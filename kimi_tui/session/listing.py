@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.session.jsonl import RECORD_NAME, lines, parse
+from kimi_tui.session.metadata import read_state, short_title
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
 from kimi_tui.session.schema import (
     MESSAGE_ROLES,
@@ -25,7 +26,6 @@ from kimi_tui.session.schema import (
     is_message,
     texts_of,
 )
-from kimi_tui.session.side_files import read_state, short_title
 
 # A system prompt stands before the first words of the user, and may be long.
 _EXCERPT_BYTES = 1 << 16

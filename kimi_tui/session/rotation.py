@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 
 from kimi_tui.filesystem import COPY_CHUNK_BYTES, Identity, Storage, identity_of
+from kimi_tui.session.context_file import ContextFile
 from kimi_tui.session.context_index import ContextIndex
-from kimi_tui.session.durable_file import DurableFile
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
 
@@ -326,7 +326,7 @@ class PrefetchedPrefix:
                 return PrefixFile(path, identity_of(storage.fstat(fd)), keep, live_size, held_by)
 
     def _unlink(self) -> None:
-        """A name that is not there any more is as good."""
+        """Delete the file; it may be gone already."""
         with contextlib.suppress(OSError):
             self._storage.unlink(self._folder / _PREFIX_NAME)
 
@@ -353,7 +353,7 @@ class RotationPlan:
 
 
 def switch(
-    live: DurableFile,
+    live: ContextFile,
     journal: Journal,
     plan: RotationPlan,
     held_by: int | None,

@@ -7,7 +7,7 @@ messages are told by the literal beginnings that kimi-cli gave them, so that ses
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
@@ -139,7 +139,7 @@ def message_of(record: dict[str, Any]) -> Message | None:
 
     known = {key: value for key, value in record.items() if value is not None}
     try:
-        return Message.model_validate(known)
+        return Message.of(known)
     except (ValidationError, RecursionError):
         pass
     if known.get("role") not in MESSAGE_ROLES:
@@ -162,7 +162,7 @@ def message_of(record: dict[str, Any]) -> Message | None:
     if not isinstance(known.get("interrupted", False), bool):
         del known["interrupted"]
     try:
-        return Message.model_validate(known)
+        return Message.of(known)
     except (ValidationError, RecursionError):
         return None
 
@@ -177,17 +177,33 @@ def is_message(record: dict[str, Any]) -> bool:
 
 def message_line(message: Message) -> bytes:
     """The line of a message."""
+    return _message_line(message).line
+
+
+def _message_line(message: Message) -> AddedLine:
     try:
         record = message.stored()
     except (ValueError, TypeError):
         # Half a surrogate pair, or an unknown key that holds what JSON does not: `encode` copes with both.
-        record = message.stored_loosely()
-    return encode(record)
+        return AddedLine(encode(message.stored_loosely()))
+    return AddedLine(encode(record), message, record)
+
+
+class AddedLine(NamedTuple):
+    """The line of something that is appended; of a message also that, and the object that the line holds."""
+
+    line: bytes
+    message: Message | None = None
+    record: dict[str, Any] | None = None
 
 
 def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
     """The lines of what is appended; checkpoints are numbered from `next_id`."""
-    pieces: list[bytes] = []
+    return b"".join(added.line for added in added_lines(additions, next_id))
+
+
+def added_lines(additions: Sequence[Addition], next_id: int) -> Iterator[AddedLine]:
+    """The same, line by line."""
     for addition in additions:
         record: dict[str, Any]
         match addition:
@@ -196,23 +212,22 @@ def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
                 record = {"role": CHECKPOINT, "id": next_id, "uid": uid, "at": at}
                 if was is not None:
                     record["was"] = was
-                pieces.append(encode(record))
+                yield AddedLine(encode(record))
                 if marker:
-                    pieces.append(encode({"role": "user", "content": marker_text(next_id)}))
+                    yield AddedLine(encode({"role": "user", "content": marker_text(next_id)}))
                 next_id += 1
             case TokenCount(tokens, estimated):
                 record = {"role": USAGE, "token_count": tokens}
                 if estimated:
                     # Only an estimate says what it is: other programs pass over the key.
                     record["estimated"] = True
-                pieces.append(encode(record))
+                yield AddedLine(encode(record))
             case SystemPrompt(text):
-                pieces.append(encode({"role": SYSTEM_PROMPT, "content": text}))
+                yield AddedLine(encode({"role": SYSTEM_PROMPT, "content": text}))
             case Verbatim(line):
-                pieces.append(line)
+                yield AddedLine(line)
             case message:
-                pieces.append(message_line(message))
-    return b"".join(pieces)
+                yield _message_line(message)
 
 
 def _is_part(part: object) -> bool:

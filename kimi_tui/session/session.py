@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.filesystem import Storage
-from kimi_tui.session.context import Context, RestoreReport
+from kimi_tui.session.context import Context, OpeningReport
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import first_title, records_a_turn
 from kimi_tui.session.lock import LOCK_NAME, SessionLock
-from kimi_tui.session.rotation import LIVE_NAME
-from kimi_tui.session.side_files import (
+from kimi_tui.session.metadata import (
     STATE_NAME,
     Marks,
     SessionState,
@@ -32,6 +31,7 @@ from kimi_tui.session.side_files import (
     write_marks,
     write_state,
 )
+from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.world_lines import WorldLines
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Session:
         self.record = JsonlLog(folder / RECORD_NAME, self.storage)
         self.state = SessionState(work_dir=str(work_dir))
         self.marks = Marks()
-        self.report: RestoreReport | None = None
+        self.report: OpeningReport | None = None
         self.notes: list[str] = []
         """Further sentences for the user, found by those who read more of the session than is read here."""
         self._world_lines: WorldLines | None = None
@@ -108,7 +108,7 @@ class Session:
         said = self.report.sentences() if self.report else []
         return [*said, *([self.lock.remark] if self.lock.remark else []), *self.notes]
 
-    async def open(self) -> RestoreReport:
+    async def open(self) -> OpeningReport:
         """Take the lock and read the context.
 
         Raises:
@@ -235,14 +235,6 @@ class Session:
         if after != known:
             self._write_marks(replace(self.marks, pins=after))
 
-    def note(self, keys: Mapping[str, object]) -> None:
-        """Keep further plain values in the session's state (an answer that holds for the session).
-
-        Raises:
-            StorageTrouble: It could not be written.
-        """
-        self._write_state(replace(self.state, other={**self.state.other, **keys}))
-
     def _lock_folder(self) -> None:
         self._made = not self.dir.exists()
         if self._made:
@@ -290,7 +282,7 @@ class Session:
         return False
 
     def remove_traces(self) -> None:
-        """Take away what there is of a session in which nothing was said; what else is in its folder stays, and so does that."""
+        """Delete the files of a session in which nothing was said, and the folder unless it holds something else."""
         with contextlib.suppress(OSError):
             for name in sorted(_EMPTY_NAMES):
                 (self.dir / name).unlink(missing_ok=True)

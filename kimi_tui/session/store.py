@@ -25,9 +25,9 @@ from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.metadata import STATE_NAME, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import STATE_NAME, read_state, write_state
 
 SESSIONS_NAME = "sessions"
 TRASH_NAME = "trash"

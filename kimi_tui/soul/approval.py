@@ -96,7 +96,7 @@ class Approval:
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
-        """Change what is asked for from now on; a request on the screen waits for its answer all the same.
+        """Set the approval mode from now on; a request on the screen waits for its answer all the same.
 
         It may not have been read yet, and a change of mode is no answer to it. What was allowed for the session ends, unless
         the mode asks for less than the one before.

@@ -25,9 +25,9 @@ from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.tool_results import with_versions
 from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
+from kimi_tui.tools.credentials import count_in_words, find_keys, with_count, without_keys
 from kimi_tui.tools.files import open_for_reading
 from kimi_tui.tools.glob import Glob, GlobParams
-from kimi_tui.tools.key_text import count_words, find_keys, with_count, without_keys
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import ResolvedPath, locate
 from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
@@ -222,13 +222,13 @@ class Attachments:
         if keys := await asyncio.to_thread(find_keys, output):
             label = with_count(label, keys)
             if self._without_keys:
-                facts = f"{facts} The user has {count_words(keys)} left out of it."
+                facts = f"{facts} The user has {count_in_words(keys)} left out of it."
                 output, label = without_keys(output, keys), f"{label}, left out"
         return _part(mention.path, facts, output, label)
 
 
 def readings(found: re.Match[str]) -> Iterator[Mention]:
-    """What a mention may mean, the likeliest first: a sentence goes on behind a name, and a name may end like lines."""
+    """The possible meanings of a mention, likeliest first: text may follow the name, and a name may end like a line range."""
     quoted, lines, plain = found.groups()
     if quoted is not None:
         yield _with_lines(re.sub(r"\\(.)", r"\1", quoted), _LINES.match(lines or ""))

@@ -234,7 +234,7 @@ def _dmail_calls(known: Shown | None) -> str:
 
 
 def _label(recorded: Sequence[EventRecord]) -> str:
-    """Of a step that left no message: why."""
+    """The label of a step that left no message: the error that ended it."""
     errors = (r.event.error for r in recorded if isinstance(r.event, ev.TurnEnd))
     return label_of(next((error for error in errors if error), ""))
 

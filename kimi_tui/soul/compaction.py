@@ -62,7 +62,7 @@ from kimi_tui.soul.messages import (
     summary_message,
 )
 from kimi_tui.soul.segments import checkpoint_created, label_of_message, segment_at
-from kimi_tui.soul.tasks import Pace, shielded
+from kimi_tui.soul.tasks import Pace, let_go, shielded
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 
 log = logging.getLogger(__name__)
@@ -417,6 +417,33 @@ class Compactor:
         """
         # Reads the whole context.
         messages = await asyncio.to_thread(list, self._conversation.context.messages)
+        try:
+            await self._compact(
+                messages,
+                provider,
+                automatic=automatic,
+                instructions=instructions,
+                turn=turn,
+                refused=refused,
+                step=step,
+                span=span,
+            )
+        finally:
+            # Nobody else holds those that went.
+            await let_go(messages)
+
+    async def _compact(
+        self,
+        messages: Sequence[Message],
+        provider: ChatProvider,
+        *,
+        automatic: bool,
+        instructions: str,
+        turn: Sequence[Message],
+        refused: bool,
+        step: int,
+        span: CompactionSpan,
+    ) -> None:
         plan = await asyncio.to_thread(self._plan, messages, turn, span)
         self._applied = False
         before = self._conversation.meter.used
@@ -628,7 +655,9 @@ class Compactor:
                 part.said_tokens
             )
         # Of what was kept apart from its surroundings no server has counted anything.
-        kept = KeptTokens(context.messages, part.kept, base, meter.scale.corrected)
+        kept = await asyncio.to_thread(
+            KeptTokens, context.messages, part.kept, base, meter.scale.corrected
+        )
         tail = len(context.messages) if until is None else until.message_index
         saved = 0 if until is None else conversation.figure_before(until).tokens - kept.before(tail)
         rest = await asyncio.to_thread(

@@ -7,12 +7,14 @@ figures, the D-Mail mailbox, what tools remember, the file snapshots and the wir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import RetryNotice, Usage
+from kimi_tui.llm.provider import Usage
+from kimi_tui.llm.retry import RetryNotice
 from kimi_tui.projection.row_figures import Figure, RowFigures
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind, WorldLineContent
@@ -150,7 +152,7 @@ class Conversation:
 
     @property
     def toolset(self) -> Toolset:
-        """What the model is told of, and what runs when it calls it."""
+        """The tools that the model may call, and that run when it does."""
         return self.all_tools if self.uses_tools else _NO_TOOLS
 
     @property
@@ -254,11 +256,11 @@ class Conversation:
         return point
 
     @shielded
-    async def append(self, messages: Sequence[Message]) -> None:
-        """Append messages. A cancel does not split it; thousands of results are written in parts."""
-        pace = Pace()
-        for first in range(0, len(messages), _APPENDED_AT_ONCE):
-            await self.context.append(messages[first : first + _APPENDED_AT_ONCE])
+    async def append(self, messages: Iterable[Message]) -> None:
+        """Append messages. A cancel does not split it; thousands of results are taken and written in parts."""
+        pace, left = Pace(), iter(messages)
+        while part := [*islice(left, _APPENDED_AT_ONCE)]:
+            await self.context.append(part)
             await self.meter.count_appended(pace)
 
     @property

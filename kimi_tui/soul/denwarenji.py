@@ -38,7 +38,7 @@ class DenwaRenji:
         self._flooded: set[int] = set()
 
     def begin_turn(self) -> None:
-        """A new turn: nothing has been sent in it yet."""
+        """Begin a turn: nothing has been sent in it yet."""
         self._pending.clear()
         self._delivered.clear()
         self._flooded.clear()

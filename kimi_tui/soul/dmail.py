@@ -38,7 +38,7 @@ from kimi_tui.soul.bookmarks import UserMarks, whole_groups
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import conversation_text, shortened
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
-from kimi_tui.soul.file_history import FileRestorer
+from kimi_tui.soul.file_restorer import FileRestorer
 from kimi_tui.soul.messages import (
     Author,
     dmail_message,
@@ -48,8 +48,8 @@ from kimi_tui.soul.messages import (
     words_with_images,
 )
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.preview import preview_of
-from kimi_tui.soul.rewind import (
+from kimi_tui.soul.rewind_preview import preview_of
+from kimi_tui.soul.rewind_values import (
     END,
     FileOutcome,
     FilesChoice,
@@ -212,7 +212,7 @@ class DMailDelivery:
     async def preview(
         self, checkpoint_id: int, text: str, author: Author = "agent"
     ) -> RewindPreview:
-        """What a D-Mail with this text would do: what stands there then is counted, and nothing changes.
+        """What a D-Mail with this text would do, with estimated tokens; changes nothing.
 
         Raises:
             KeyError: there is no such checkpoint.

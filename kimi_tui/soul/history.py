@@ -53,7 +53,7 @@ _MOST_MISSING = 16
 
 
 class History(NamedTuple):
-    """What opening a stored session finds, for the listener that joins it.
+    """The history of a stored session: the events a new listener gets first.
 
     Attributes:
         stored: the record, as far as it can be read.

@@ -20,12 +20,13 @@ from kimi_tui.images import Image
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import ChatProvider, RetryPolicy
+from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
+from kimi_tui.session.metadata import short_title
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import short_title
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.bookmarks import UserMarks
@@ -33,15 +34,23 @@ from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
-from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
+from kimi_tui.soul.file_history import FILES_NAME
+from kimi_tui.soul.file_restorer import FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
-from kimi_tui.soul.messages import Author, is_user_words, pasted_image_block
+from kimi_tui.soul.messages import Author, is_user_words
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.reminders import Reminders
-from kimi_tui.soul.rewind import END, FilesChoice, Forked, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.rewind_values import (
+    END,
+    FilesChoice,
+    Forked,
+    RewindOutcome,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
@@ -93,6 +102,7 @@ class KimiSoul:
         history: what the first listener should hear.
         sandbox: of commands; without one, or with one that does not hold all that it should, there is no such mode.
         no_sandbox: why there is none.
+        search_sandbox: of the programs of searches, also in a folder where commands have none.
         asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
         seeing: the names of configured models that take images.
     """
@@ -108,6 +118,7 @@ class KimiSoul:
         history: Sequence[EventRecord],
         sandbox: Sandbox | None = None,
         no_sandbox: str = "",
+        search_sandbox: Sandbox | None = None,
         asks_for_keys: bool = False,
         seeing: Sequence[str] = (),
     ) -> None:
@@ -120,6 +131,7 @@ class KimiSoul:
         self._approval = Approval(wire, mode)
         self._sandbox = sandbox
         self._no_sandbox = no_sandbox
+        self.search_sandbox = search_sandbox
         self._steering = Steering(wire)
         self._orphans = OrphanedTasks()
         self._compactor = Compactor(conversation, self._marks, compaction)
@@ -132,6 +144,7 @@ class KimiSoul:
             session.work_dir,
             environ,
             sandbox,
+            search_sandbox,
             asks_for_keys,
             self._jobs,
         )
@@ -167,12 +180,12 @@ class KimiSoul:
 
     @property
     def wire(self) -> Wire:
-        """Where its events come from."""
+        """The event queue on which everything is published."""
         return self._conversation.wire
 
     @property
     def session(self) -> Session:
-        """The session it works on."""
+        """The open session."""
         return self._session
 
     @property
@@ -279,7 +292,7 @@ class KimiSoul:
         return history
 
     async def history(self) -> list[EventRecord]:
-        """The events that bring a new listener, or one that begins anew, to where the session stands."""
+        """The events after which a new listener stands where the session stands."""
         await self._recorder.flush()
         status = self.status
         shown = await asyncio.to_thread(session_history, self._session)
@@ -298,7 +311,7 @@ class KimiSoul:
     async def run(
         self, text: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
     ) -> None:
-        """Run one turn: from the user's words until the agent stops. Without words it goes on from where it stands.
+        """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
         Args:
             text: what the user says; files and images that it names with `@` are read and go with it.
@@ -324,7 +337,7 @@ class KimiSoul:
         await self._run_alone(self._turn(""), stoppable=True)
 
     async def run_command(self, command: str, *, told: bool = True) -> None:
-        """Run a shell command of the user's own, as a turn without the agent; with `told` the model is told of it.
+        """Run a shell command of the user, as a turn without the agent; with `told` its output goes into the context.
 
         Raises:
             SoulBusy: something runs.
@@ -348,7 +361,7 @@ class KimiSoul:
         return self._steering.withdraw(steer_id)
 
     async def image(self, facts: ImageBlock) -> Image | None:
-        """The image that an event tells of; None where it is not stored here. At any time."""
+        """The image of an `ImageBlock`; None where it is not stored here. May be called at any time."""
         reference = reference_of(facts.sha256, facts.media_type)
         found = await asyncio.to_thread(self._session.images.get, reference)
         if found is None:
@@ -400,7 +413,7 @@ class KimiSoul:
         return self._jobs.all
 
     async def stop_job(self, job_id: int) -> None:
-        """End a command in the background; the model is told with the next message.
+        """Stop a background command; the model learns of it with the next message.
 
         Raises:
             KeyError: there is none of that number.
@@ -444,7 +457,7 @@ class KimiSoul:
         self._conversation.use_tools(on)
 
     def set_thinking(self, word: str) -> None:
-        """Have the model think, not think, or think so much, from the next call on; see `ChatProvider.set_thinking`.
+        """Set whether and how much the model thinks from the next call on; see `ChatProvider.set_thinking`.
 
         Raises:
             LLMError: the model does not take that; the text names what it takes.
@@ -566,18 +579,6 @@ class KimiSoul:
             OSError: the disk refused.
         """
         return await self._run_alone(self._operations.rewind(target, files, chosen))
-
-    async def jump(self, world_line: int, checkpoint_id: int | None = None) -> RewindOutcome:
-        """Make another world line the live one, up to before a checkpoint of it, or all of it. It stays what it is.
-
-        Raises:
-            KeyError: no such checkpoint or world line.
-            SoulBusy: something runs; interrupt it first.
-            SessionError: it is the live world line already.
-            OSError: the disk refused.
-        """
-        target = Target(END if checkpoint_id is None else checkpoint_id, world_line)
-        return await self.rewind(target)
 
     async def clear(self) -> str:
         """Begin anew with an empty context in the same session; returns a sentence for the user.
@@ -854,7 +855,7 @@ class KimiSoul:
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
     ) -> None:
         resumed = not (text.strip() or images)
-        self.wire.publish(TurnBegin(text, resumed, tuple(map(pasted_image_block, images))))
+        self.wire.publish(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
         while end.reason == "done" and self._steering and not self._stopping:
@@ -930,7 +931,8 @@ async def _proposed_title(conversation: Conversation) -> str:
 
     The tokens of the call count in the session's totals.
     """
-    user, agent = _beginning(conversation.context.messages)
+    # It reads as far as there is a second message of the user.
+    user, agent = await asyncio.to_thread(_beginning, conversation.context.messages)
     if not user:
         return ""
     question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))

@@ -7,8 +7,9 @@ the agent works; `Steering` queues it until the next step begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
@@ -19,13 +20,13 @@ from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
     ChatProvider,
     ModelInfo,
-    RetryNotice,
     StreamItem,
     TextDelta,
     ThinkDelta,
     ToolCallDelta,
     Usage,
 )
+from kimi_tui.llm.retry import RetryNotice
 from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
@@ -39,7 +40,7 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
 )
-from kimi_tui.soul.messages import ends_with_answer, image_block, is_user_words, pasted_image_block
+from kimi_tui.soul.messages import ends_with_answer, image_block, is_user_words
 from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.segments import label_of_message
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
@@ -76,7 +77,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """One queued text, with the images pasted into it."""
+    """A message that the user typed while the agent works (a steer), with the images pasted into it."""
 
     id: str
     text: str
@@ -84,8 +85,8 @@ class Steer:
 
     @property
     def image_blocks(self) -> tuple[ImageBlock, ...]:
-        """Its images as events have them."""
-        return tuple(map(pasted_image_block, self.images))
+        """Its images as values of the wire."""
+        return tuple(map(ImageBlock.of, self.images))
 
 
 class Steering:
@@ -99,7 +100,7 @@ class Steering:
         return bool(self._queued)
 
     def queue(self, text: str, images: Sequence[Image] = ()) -> str:
-        """Add one; returns its id."""
+        """Append a steer; returns its id."""
         steer = Steer(uuid4().hex[:12], text, tuple(images))
         self._queued.append(steer)
         self._wire.publish(SteerQueued(steer.id, steer.text, steer.image_blocks))
@@ -117,7 +118,7 @@ class Steering:
 
     @property
     def queued(self) -> tuple[Steer, ...]:
-        """What waits now, oldest first."""
+        """The waiting steers, oldest first."""
         return tuple(self._queued)
 
     def take(self, only: Sequence[Steer] | None = None) -> tuple[Steer, ...]:
@@ -173,7 +174,7 @@ class StreamedAnswer:
         ]
 
     def publish(self, item: StreamItem) -> None:
-        """Publish one more item."""
+        """Publish one more item of the stream."""
         match item:
             case TextDelta(text) if text:
                 self._wire.publish(TextPart(text))
@@ -206,7 +207,7 @@ class StreamedAnswer:
         self._wire.publish(ToolCall(key, item.name, item.arguments, item.id))
 
     def restart(self, notice: RetryNotice) -> None:
-        """The call is repeated: forget what has come, and publish the retry."""
+        """Forget what has come, and publish the retry."""
         self._published.clear()
         self._nameless.clear()
         self._conversation.publish_retry(self._n, notice)
@@ -432,7 +433,7 @@ class AgentLoop:
     async def _compact_refused(
         self, n: int, provider: ChatProvider, error: ContextOverflowError
     ) -> None:
-        """The model refused the context: make it shorter. Once: if that is refused as well, the user must decide."""
+        """Compact after the model refused the context as too long. Once: if it refuses again, the user must decide."""
         # Whatever it streamed before is gone; and the refusal may have named the real window.
         self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
         self._conversation.publish_status()
@@ -469,11 +470,11 @@ class AgentLoop:
             await self._keep_partial(answer, point)
             raise
         message = completion.message
-        calls = _calls(message, point)
         try:
             await conversation.append_answer(message, completion.usage)
+            calls = await _calls(message, point)
         except asyncio.CancelledError:
-            await self._stop(ToolBatch(self._tools, calls))
+            await self._stop(ToolBatch(self._tools, await _calls(message, point)))
             raise
         conversation.publish_status()
         self._publish_prompt_cut(completion.usage)
@@ -491,15 +492,17 @@ class AgentLoop:
             await self._conversation.load_memory()
             done = await batch.run()
             reminders = await self._reminders.of_folders(done)
-            results = await _results(done)
             nudge = await self._nudge(done, point)
         except asyncio.CancelledError:
             await self._stop(batch)
             raise
-        await self._conversation.append([*results, *reminders, *nudge])
+        await self._conversation.append(chain(_results(done), reminders, nudge))
         self._conversation.publish_status()
         pending = self._conversation.denwa.fetch_pending()
-        if any(each.rejected and not each.feedback for each in done):
+        is_rejected = any(each.rejected and not each.feedback for each in done)
+        done.clear()
+        await batch.release()
+        if is_rejected:
             return "rejected"
         if pending:
             raise BackToTheFuture(
@@ -530,23 +533,25 @@ class AgentLoop:
         self._published_prompt_cut = usage.prompt_cut
 
     async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
-        message = answer.collector.message(interrupted=True)
+        message = await answer.collector.whole(interrupted=True)
         if message is not None:
             # Whole calls stay, and a call needs a result.
-            calls = _calls(message, point)
-            results = await _results([CallResult(one, failure(NOT_BEGUN)) for one in calls])
-            await self._conversation.append([message, *results])
+            calls = await _calls(message, point)
+            unbegun = (CallResult(one, failure(NOT_BEGUN)) for one in calls)
+            await self._conversation.append(chain([message], _results(unbegun)))
+        pace = Pace()
         for key, call_id in answer.open_calls():
             self._conversation.wire.publish(
                 ToolResult(key, True, "", NOT_BEGUN, interrupted=True, id=call_id)
             )
+            await pace.rest()
         self._conversation.wire.publish(StepInterrupted())
 
     async def _stop(self, batch: ToolBatch) -> None:
         """Give every call a result, so that the history stays valid, and publish that the step was stopped."""
         self._orphans.adopt(await batch.stop())
         self._conversation.denwa.fetch_pending()
-        await self._conversation.append(await _results(batch.results))
+        await self._conversation.append(_results(batch.results))
         self._conversation.wire.publish(StepInterrupted())
 
     async def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
@@ -565,17 +570,17 @@ class AgentLoop:
         return [user_message(text)]
 
 
-def _calls(message: Message, point: Checkpoint) -> list[Call]:
-    return [
-        Call(call_key(point.uid, i), call.id, call.function.name, call.function.arguments or "")
-        for i, call in enumerate(message.tool_calls or ())
-    ]
-
-
-async def _results(done: Sequence[CallResult]) -> list[Message]:
-    messages: list[Message] = []
+async def _calls(message: Message, point: Checkpoint) -> list[Call]:
+    calls: list[Call] = []
     pace = Pace()
-    for each in done:
-        messages.append(with_versions(tool_message(each.call.id, each.outcome), each.noted or {}))
+    for i, call in enumerate(message.tool_calls or ()):
+        key, function = call_key(point.uid, i), call.function
+        calls.append(Call(key, call.id, function.name, function.arguments or ""))
         await pace.rest()
-    return messages
+    return calls
+
+
+def _results(done: Iterable[CallResult]) -> Iterator[Message]:
+    """The messages of results, made as they are taken: there may be thousands."""
+    for each in done:
+        yield with_versions(tool_message(each.call.id, each.outcome), each.noted or {})

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from kimi_tui.images import Image
 from kimi_tui.llm.message import (
     ContentPart,
     ImagePart,
@@ -17,7 +16,7 @@ from kimi_tui.llm.message import (
     TextPart,
 )
 from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START, prompt
-from kimi_tui.session.images import hash_of, image_part
+from kimi_tui.session.images import hash_of
 from kimi_tui.session.schema import (
     Internal,
     dmail_text_in,
@@ -141,11 +140,6 @@ def author_of(message: Message) -> Author:
 
 
 # -- images: as events have them, and as words where no image can stand
-
-
-def pasted_image_block(image: Image) -> ImageBlock:
-    """An image that the user pasted, as events have it."""
-    return image_block(image_part(image))
 
 
 def image_block(part: ImagePart) -> ImageBlock:

@@ -15,15 +15,8 @@ from dataclasses import dataclass, replace
 from kimi_tui.llm.completion import Collector, complete
 from kimi_tui.llm.errors import LLMNotSet
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import (
-    ChatProvider,
-    Completion,
-    ModelInfo,
-    RetryNotice,
-    RetryPolicy,
-    StreamItem,
-    ToolSpec,
-)
+from kimi_tui.llm.provider import ChatProvider, Completion, ModelInfo, StreamItem, ToolSpec
+from kimi_tui.llm.retry import RetryNotice, RetryPolicy
 from kimi_tui.session.images import ImageStore
 
 log = logging.getLogger(__name__)
@@ -66,7 +59,7 @@ def _ignore(_: object) -> None:
 
 
 class ModelSlot:
-    """Holds the provider, and owns it: one that is replaced is closed as soon as its last call has returned.
+    """The model of the session, which can be replaced: one that is replaced is closed when its last call has returned.
 
     Args:
         provider: the first one; None while no model is set.

@@ -22,8 +22,8 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, CompactionSpan
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
-from kimi_tui.soul.file_history import FileRestorer
-from kimi_tui.soul.preview import (
+from kimi_tui.soul.file_restorer import FileRestorer
+from kimi_tui.soul.rewind_preview import (
     preview_of,
     preview_of_files,
     preview_of_jump,
@@ -31,7 +31,7 @@ from kimi_tui.soul.preview import (
     rewind_images,
     rewind_prompt,
 )
-from kimi_tui.soul.rewind import (
+from kimi_tui.soul.rewind_values import (
     FileOutcome,
     FilesChoice,
     Forked,
@@ -57,7 +57,7 @@ _NAMES: dict[str, str] = {
 
 
 class NotForked(SoulError):
-    """The disk refused the copy when the files of that time were back."""
+    """The copy of the session failed after the files had been restored."""
 
     def __init__(self, trouble: StorageTrouble) -> None:
         super().__init__(
@@ -101,7 +101,7 @@ class Operations:
         return replace(preview, files=files)
 
     async def plan(self, target: Target) -> RestorePlan:
-        """What it takes to have the files as they were there: as it was shown last, or anew.
+        """The plan that restores the files of a checkpoint: the one that was previewed, or a new one.
 
         Raises:
             KeyError: no such checkpoint or world line.

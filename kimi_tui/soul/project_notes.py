@@ -23,7 +23,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.messages import quoted as in_reminder
-from kimi_tui.tools.key_text import LEFT_OUT, find_keys, without_keys
+from kimi_tui.tools.credentials import LEFT_OUT, find_keys, without_keys
 
 NAMES = ("AGENTS.md", "agents.md", "CLAUDE.md")
 """The first that says anything is the one of its folder."""
@@ -106,7 +106,7 @@ def notes_below(
 
 
 def left_out_words(notes: Collection[Notes]) -> str:
-    """What the user is told of the keys that were left out of these; empty where there were none."""
+    """The notice for the user about keys that were left out of these notes; empty where there were none."""
     named = [one for one in notes if LEFT_OUT in one.text]
     if not named:
         return ""

@@ -199,7 +199,7 @@ class _HistoryBuilder:
         self._tokens = WorldLineTokens(EMPTY_WORLD_LINE)
 
     def begin_world_line(self, line: WorldLineContent) -> None:
-        """The segments that are added from now on stand on this world line."""
+        """Begin a world line: the segments that are added from now on belong to it."""
         self._tokens = WorldLineTokens(line)
 
     def add_revert(
@@ -358,7 +358,7 @@ class _HistoryBuilder:
         before: Sequence[Message],
         recorded: Sequence[EventRecord] | None,
     ) -> None:
-        """A D-Mail with what was pinned before it: nothing of the line tells of that where it stood at first."""
+        """Add a D-Mail with what was pinned before it, of which no line says where it stood at first."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
         rest = list(recorded or ())
         while rest and not isinstance(rest[0].event, CheckpointCreated):
@@ -369,7 +369,7 @@ class _HistoryBuilder:
             self._add(record.event, record.at)
 
     def _add_summary(self, segment: Segment, summary: str) -> None:
-        """A summary of which no line tells what it replaced, and what was kept beside it."""
+        """Add a summary of which no line says what it replaced, and what was kept beside it."""
         point, at = segment.point, ev.iso_seconds(segment.point.at)
         created = self._created(segment)
         self._add(created, at)
@@ -386,7 +386,7 @@ class _HistoryBuilder:
     def _add_messages(
         self, point: Checkpoint, messages: Sequence[Message], at: float, first: int = 0
     ) -> None:
-        """What stands behind a checkpoint from message `first` on, D-Mails and carried summaries among it."""
+        """Add the messages behind a checkpoint from message `first` on, D-Mails and carried summaries among them."""
         tokens = self._tokens.before(point.offset).tokens
         for place, message in enumerate([*messages[first:], None], first):
             if message is not None and internal_kind(message) not in ("dmail", "compaction"):
@@ -665,7 +665,7 @@ def _events_of(records: Iterable[dict[str, Any]]) -> list[Event]:
             uid = str(record.get("uid") or f"end-{number}")
         elif role in MESSAGE_ROLES:
             try:
-                message = Message.model_validate(record)
+                message = Message.of(record)
             except ValueError:
                 continue
             messages.append(message)

@@ -84,7 +84,8 @@ class Recorder:
         self._n_chars = 0
         self._opened_at = 0.0
         self._drained: deque[EventRecord] = deque()
-        self._lines: list[Json] = []
+        self._lines: list[Json | EventRecord] = []
+        """What is written next. Of an event it is made in the thread: a diff may have a hundred thousand lines."""
         self._arguments: dict[str, str] = {}
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name="recorder")
@@ -140,9 +141,9 @@ class Recorder:
             if lines:
                 await asyncio.to_thread(self._write, lines)
 
-    def _write(self, lines: Sequence[Json]) -> None:
+    def _write(self, lines: Sequence[Json | EventRecord]) -> None:
         for line in lines:
-            self._file.append(line)
+            self._file.append(encode_record(line) if isinstance(line, EventRecord) else line)
 
     def _take(self, record: EventRecord) -> None:
         event = record.event
@@ -167,9 +168,9 @@ class Recorder:
                 self._lines.append(line)
             case ToolResult(key=key):
                 self._arguments.pop(key, None)
-                self._lines.append(encode_record(record))
+                self._lines.append(record)
             case _:
-                self._lines.append(encode_record(record))
+                self._lines.append(record)
 
     def _close(self) -> None:
         record, self._open = self._open, None

@@ -1,4 +1,4 @@
-"""What the program has to tell the model besides: changed modes, the notes of a folder, commands that have ended.
+"""Reminders: what the program tells the model in `user` messages: changed modes, notes of a folder, commands that have ended.
 
 None of it may stand in the system prompt, which stays the same to the byte. It comes as messages of its own before the
 next step, behind the user's words or the results of the last one, and only where this world line does not have it yet:
@@ -19,8 +19,8 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.messages import quoted
 from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
 from kimi_tui.soul.tool_calls import CallResult
+from kimi_tui.tools.credentials import find_keys, without_keys
 from kimi_tui.tools.jobs import Job, Jobs
-from kimi_tui.tools.key_text import find_keys, without_keys
 from kimi_tui.wire.events import Notice
 
 _COMMAND_CHARS = 200

@@ -9,7 +9,8 @@ from datetime import date
 from pathlib import Path
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.llm.provider import ChatProvider, RetryPolicy
+from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import SystemPrompt
@@ -114,15 +115,17 @@ async def open_soul(
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.
         status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
-        found = await confining
-        if mode == "sandboxed" and not (isinstance(found, Sandbox) and found.is_whole):
+        search_sandbox, no_sandbox = await confining
+        commands_sandbox = None if no_sandbox else search_sandbox
+        if mode == "sandboxed" and not (commands_sandbox and commands_sandbox.is_whole):
             mode = "ask"
         soul = KimiSoul(
             session,
             conversation,
             mode=mode,
-            sandbox=found if isinstance(found, Sandbox) else None,
-            no_sandbox=found if isinstance(found, str) else "",
+            sandbox=commands_sandbox,
+            no_sandbox=no_sandbox,
+            search_sandbox=search_sandbox,
             asks_for_keys=asks_for_keys,
             compaction=compaction or SimpleCompaction(),
             environ=environ,
@@ -141,17 +144,18 @@ async def open_soul(
 
 async def _sandbox(
     settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
-) -> Sandbox | str:
-    """The sandbox of this machine, or why there is none."""
+) -> tuple[Sandbox | None, str]:
+    """The sandbox of this machine, and why commands have none; empty where they have it."""
     if settings is None:
-        return "This session has no sandbox."
+        return None, "This session has no sandbox."
+    found = None
     try:
         found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
         # In a folder where there can be none the mode would promise what does not hold.
         await asyncio.to_thread(found.policy_for, work_dir)
     except NoSandbox as no:
-        return f"There is no sandbox: {no}."
-    return found
+        return found, f"There is no sandbox: {no}."
+    return found, ""
 
 
 def _is_new(context: Context) -> bool:

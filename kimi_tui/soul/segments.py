@@ -35,7 +35,7 @@ class Segment:
 
     @property
     def kind(self) -> CheckpointKind:
-        """What the checkpoint began."""
+        """The kind of the checkpoint."""
         kinds = [internal_kind(message) for message in self.messages]
         # A D-Mail may bring a pinned summary along, but what begins with a summary is a compaction that kept a D-Mail.
         begins = next((kind for kind in kinds if kind != "note"), None)
@@ -48,12 +48,12 @@ class Segment:
 
     @property
     def words(self) -> tuple[Message, ...]:
-        """The user's messages in it."""
+        """The messages of the user in the segment."""
         return tuple(filter(is_user_words, self.messages))
 
     @property
     def said(self) -> tuple[str, ...]:
-        """Their texts."""
+        """The texts of the user's messages."""
         return tuple(m.text for m in self.words)
 
     @property
@@ -96,8 +96,10 @@ class Segment:
             if message.role != "assistant":
                 continue
             if message.tool_calls:
+                # Each gives the label a character at least, and there may be thousands.
                 calls = (
-                    f"{short_name(c.function.name)} {call_target(c)}" for c in message.tool_calls
+                    f"{short_name(c.function.name)} {call_target(c)}"
+                    for c in message.tool_calls[:MAX_LABEL]
                 )
                 return label_of(", ".join(map(str.strip, calls)))
             return label_of(message.text)
@@ -158,7 +160,7 @@ def checkpoint_created(
     said: tuple[str, ...] = (),
     carried: int = 0,
 ) -> CheckpointCreated:
-    """The event that tells of a checkpoint; `figure` is of what precedes it, and what follows as in `CheckpointCreated`."""
+    """The `CheckpointCreated` of a checkpoint; `figure` is of what precedes it, the other arguments as in that event."""
     return CheckpointCreated(
         point.id,
         point.uid,

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.program_output import program_output
+from kimi_tui.helper_programs import run_helper
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
-from kimi_tui.tools.key_text import find_keys, without_keys
+from kimi_tui.tools.credentials import find_keys, without_keys
 from kimi_tui.tools.process import child_environment, find_program, own_git_settings
 from kimi_tui.tools.sandbox.policy import is_own_repository
 
@@ -208,7 +208,7 @@ def _git_lines(
     """
     left = deadline - time.monotonic()
     try:
-        data, code = program_output(
+        data, code = run_helper(
             argv, folder=folder, env=env, timeout_s=left, most=_GIT_LIMIT_BYTES - 1
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Work that a cancel must not cut short, long computations in slices, and tasks that outlive their turn."""
+"""asyncio helpers: shielding from cancellation, long computations in slices, and tasks that outlive their turn."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shielded(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
 
 
 class Pace:
-    """Cuts a long computation on the event loop into slices of 2 ms, between which everything else has its turn.
+    """Yields to the event loop every 2 ms of a long computation.
 
     A thread would be no help: whoever computes in Python there keeps the interpreter from the event loop.
     """
@@ -58,6 +58,14 @@ class Pace:
         if time.perf_counter() - self._began > _SLICE_S:
             await asyncio.sleep(0)
             self._began = time.perf_counter()
+
+
+async def let_go(items: list[Any]) -> None:
+    """Empty a list in slices: what thousands of items hold takes tens of milliseconds to free."""
+    pace = Pace()
+    while items:
+        items.pop()
+        await pace.rest()
 
 
 class OrphanedTasks:

@@ -19,7 +19,13 @@ from itertools import islice
 
 from kimi_tui.llm.message import ImagePart, Message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
-from kimi_tui.llm.tokens import estimate_fixed, message_tokens, said_tokens, text_tokens
+from kimi_tui.llm.tokens import (
+    count_in_steps,
+    estimate_fixed,
+    message_tokens,
+    said_tokens,
+    text_tokens,
+)
 from kimi_tui.projection.row_figures import Figure, fitted
 from kimi_tui.session.context import Context
 from kimi_tui.session.context_index import TokenEstimate, TokenScale, TokenSums, WorldLineContent
@@ -125,9 +131,9 @@ class TokenMeter:
         messages = self._context.messages
         for place in range(self._sums.counted, len(messages)):
             await pace.rest()
-            # Parsed and kept here; an answer with thousands of calls takes as long for that as for being counted.
-            _ = messages[place]
-            await pace.rest()
+            # Parsed and kept here; of an answer with thousands of calls one is counted at a time.
+            for _ in count_in_steps(messages[place]):
+                await pace.rest()
             self._sums.add(messages, place + 1)
 
     async def recount(self, kept: int) -> None:
@@ -151,12 +157,12 @@ class TokenMeter:
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
 
     def begin_step(self) -> None:
-        """A new step begins: the figures of the last call are those of another one."""
+        """Begin a step: the figures of the last call belong to another one."""
         self._step = None
 
     @property
     def used(self) -> int:
-        """Tokens of the context: the newest figure, and an estimate of what came after it."""
+        """The tokens of the context: the newest figure, and an estimate of what came after it."""
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
@@ -212,7 +218,7 @@ class TokenMeter:
         self.total_output += usage.output
 
     def status(self, info: ModelInfo | None, limits: LoopLimits) -> StatusUpdate:
-        """The figures for the gauge."""
+        """The token figures for the gauge."""
         used = self.used
         # Without a model, the window is the one that the conversation was held in.
         window, trigger, window_estimated = self._known_window
@@ -261,7 +267,7 @@ class WorldLineTokens:
         self._first: tuple[int, int] | None = None
 
     def before(self, offset: int) -> Figure:
-        """What precedes a place: the last figure before it, and an estimate of what came after that."""
+        """The tokens before a place: the last figure before it, and an estimate of what came after that."""
         usage = self._index.usage_before(offset)
         if usage is None:
             return self._before_any(offset)
@@ -326,7 +332,7 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """One part: what it is, its tokens, of how many things (0: it is no count), and whether it is in the part above."""
+    """One part of the context window: its name, tokens, count (0: none), and whether it is in the part above."""
 
     name: str
     tokens: int

@@ -25,7 +25,7 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
 from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.segments import label_of
-from kimi_tui.soul.tasks import Pace
+from kimi_tui.soul.tasks import Pace, let_go
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
     blocks_of,
@@ -33,8 +33,14 @@ from kimi_tui.soul.tool_results import (
     rejection,
 )
 from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
+from kimi_tui.tools.credentials import (
+    count_in_words,
+    find_keys,
+    key_lines,
+    with_count,
+    without_keys,
+)
 from kimi_tui.tools.jobs import Jobs
-from kimi_tui.tools.key_text import count_words, find_keys, key_lines, with_count, without_keys
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected, failure
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.shell import run_as_user
@@ -60,7 +66,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """How a call ended. `noted` are the file versions it saw."""
+    """The result of a call. `noted` are the file versions it saw."""
 
     call: Call
     outcome: ToolOutcome
@@ -73,14 +79,15 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """Where tools run: the conversation, who is asked, the work folder, the environment of its commands, their sandbox,
-    whether what looks like a key is asked about before it goes to the model, and the commands in the background."""
+    """What tool calls run with: the conversation, the approvals, the work folder, the environment of its commands, their sandbox,
+    that of searches, whether what looks like a key is asked about before it goes to the model, and the commands in the background."""
 
     conversation: Conversation
     approval: Approval
     work_dir: Path
     environ: Mapping[str, str]
     sandbox: Sandbox | None = None
+    search_sandbox: Sandbox | None = None
     asks_for_keys: bool = False
     jobs: Jobs | None = None
 
@@ -153,6 +160,12 @@ class ToolBatch:
                 await self._finish(call, CallResult(call, outcome, interrupted=True))
                 await pace.rest()
         return late
+
+    async def release(self) -> None:
+        """Let go of the results, where nobody wants them any more."""
+        results = [*self._done.values()]
+        self._done.clear()
+        await let_go(results)
 
     async def _wait(self, most: int) -> None:
         """Wait until at most `most` calls run; errors of the program itself are kept in `_failures`."""
@@ -232,6 +245,7 @@ class _RunningCall:
             key=call.key,
             todos=conversation.memory.todos,
             sandbox=self._sandbox(mode),
+            search_sandbox=runtime.search_sandbox,
             reads_only=mode == "plan",
             jobs=runtime.jobs,
             sees=conversation.model.sees,
@@ -301,7 +315,7 @@ class _RunningCall:
         keys = in_said + in_output
         if not keys:
             return outcome
-        told = count_words(keys)
+        told = count_in_words(keys)
         brief = with_count(outcome.brief, keys)
         if not self._runtime.asks_for_keys:
             return replace(outcome, brief=brief)
@@ -451,7 +465,7 @@ class LiveOutput:
 
 
 async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) -> Literal["done"]:
-    """Run a command of the user's own to its end: its card goes on the wire, its output into the context.
+    """Run a shell command of the user to its end: its card goes on the wire, its output into the context.
 
     It stands in the context as what the user said, behind a checkpoint of its own, and what came of it as a reminder behind
     that. So a rewind to it brings the files back that it changed, and puts it into the prompt again.

@@ -22,7 +22,6 @@ from kimi_tui import lenient_json
 from kimi_tui.images import Image
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.session.images import image_part
-from kimi_tui.soul.messages import pasted_image_block
 from kimi_tui.soul.project_notes import brought_by
 from kimi_tui.tools.outcome import CommandRun, Effect, FileEdit, TodoChange, TodoEntry, ToolOutcome
 from kimi_tui.wire.display import (
@@ -30,6 +29,7 @@ from kimi_tui.wire.display import (
     DiffBlock,
     DiffLine,
     DisplayBlock,
+    ImageBlock,
     ShellBlock,
     TodoBlock,
     TodoItem,
@@ -99,7 +99,7 @@ _STATUSES = frozenset({"pending", "in_progress", "done"})
 
 
 class ToolMemory:
-    """What tools remember of the live world line.
+    """What the tools know of the live world line: the files that the agent has read, and its todo list.
 
     Attributes:
         todos: the todo list; None where none was set.
@@ -124,7 +124,7 @@ class ToolMemory:
         self.notes, self.mode = set(), ""
 
     def compute(self, messages: Iterable[Message]) -> None:
-        """Compute it anew from the messages of a world line, oldest first."""
+        """Compute all of it from the messages of a world line, oldest first."""
         self.forget()
         calls: list[ToolCall] = []
         position = 0
@@ -239,7 +239,7 @@ async def blocks_of(
 ) -> tuple[DisplayBlock, ...]:
     """The blocks of a finished call: its few words first, then what it brought, then what it changed."""
     blocks: list[DisplayBlock] = [BriefBlock(brief)] if brief else []
-    blocks += map(pasted_image_block, images)
+    blocks += map(ImageBlock.of, images)
     for effect in effects:
         match effect:
             case FileEdit():

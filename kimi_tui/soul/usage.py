@@ -139,7 +139,7 @@ class Ledger:
                 pass
 
     def begin(self, status: StatusUpdate) -> None:
-        """A session is opened: what its totals hold beyond its record was spent at no checkpoint that is known."""
+        """Begin with an opened session: totals beyond its record were spent at no checkpoint that is known."""
         self._count(status, "")
 
     def _count(self, status: StatusUpdate, uid: str) -> None:
@@ -208,7 +208,7 @@ def _add(spent: dict[str, ModelUsage], more: Mapping[str, ModelUsage]) -> None:
 
 
 class CompactionTokens(NamedTuple):
-    """Tokens before and after; whether the latter is the server's own figure."""
+    """The tokens before and after a compaction; whether the latter is the server's own figure."""
 
     before: int
     after: int

@@ -28,7 +28,7 @@ from kimi_tui.soul.messages import (
 )
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
 from kimi_tui.soul.tool_results import call_arguments, outcome_of
 from kimi_tui.wire import events as ev
@@ -139,7 +139,7 @@ class DMailOrigin(NamedTuple):
 
 
 class RecordedFacts:
-    """What only the record knows of messages: what the card of a result draws, and where a D-Mail came from.
+    """Facts about messages that only `wire.jsonl` holds: what a result's card shows, and the origin of a D-Mail.
 
     Args:
         figures: the session's.
@@ -371,7 +371,7 @@ def _side(side: SideChange) -> FileSide:
 
 
 def as_markdown(messages: Iterable[Message]) -> str:
-    """The messages, oldest first; what the program told the model is left out. Reads them all: call it in a thread."""
+    """The messages as Markdown, oldest first, without the reminders to the model. Reads all: call it in a thread."""
     parts: list[str] = []
     calls: list[ToolCall] = []
     # Behind the last message one without words: calls that still run, or were killed, have no result.

@@ -103,7 +103,7 @@ class FileVersions:
         return self._known.get(str(path))
 
     def saw(self, path: Path, version: str) -> None:
-        """The agent has now seen this version."""
+        """Note the version of a file that the agent has seen now."""
         self._known[str(path)] = self.noted[str(path)] = version
 
 
@@ -122,6 +122,7 @@ class ToolEnv:
         key: the name of the call, unique in the session.
         todos: the todo list as the live world line has it; None where none was set.
         sandbox: where commands run without a question; None where there is none, or every command is asked about.
+        search_sandbox: where the programs of searches run, whoever is asked about commands; None where there is none.
         reads_only: nothing may be changed: plan mode.
         jobs: the commands that run beside the conversation; None where there can be none.
         sees: the model can look at images.
@@ -137,6 +138,7 @@ class ToolEnv:
     key: str = ""
     todos: tuple[TodoEntry, ...] | None = None
     sandbox: Sandbox | None = None
+    search_sandbox: Sandbox | None = None
     reads_only: bool = False
     jobs: Jobs | None = None
     sees: bool = False
@@ -150,6 +152,7 @@ class Tool(ABC, Generic[Params]):
     changes: ClassVar[bool]
     """Whether it may change anything: such tools run one after another, the others at once."""
     params: type[Params]
+    """The parameters as a pydantic model. The model reads its docstrings, and the field descriptions, in the JSON schema."""
 
     @property
     def description(self) -> str:

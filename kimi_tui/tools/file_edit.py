@@ -249,7 +249,7 @@ class WriteFile(Tool[WriteFileParams]):
     params = WriteFileParams
 
     async def run(self, params: WriteFileParams, env: ToolEnv) -> ToolOutcome:
-        """Write it, with the user's yes."""
+        """Write the file, after the approval of the user."""
 
         def compute(target: ResolvedPath, content: Content | None) -> str:
             return _new_text(params, target, content)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -15,9 +16,11 @@ from pathlib import Path
 from frizbee import Haystacks, Matcher
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tools.grep import rg_program
+from kimi_tui.tools.grep import rg_program, write_rules
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.sandbox.search import Searched, confined_search, shut_below
 
 MOST = 100_000
 """Of a larger folder the newest."""
@@ -39,14 +42,18 @@ class FileList:
     Args:
         work_dir: the folder.
         environ: for the path on which `rg` may be.
+        sandbox: what it runs in; None for nothing.
 
     Attributes:
         paths: relative to the work folder, newest first; a folder is as new as the newest file below it.
     """
 
-    def __init__(self, work_dir: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, work_dir: Path, environ: Mapping[str, str], sandbox: Sandbox | None = None
+    ) -> None:
         self._work_dir = work_dir
         self._environ = environ
+        self._sandbox = sandbox
         self.paths: list[str] = []
         self._haystacks = self._newest = Haystacks()
         self._last: tuple[str, int, list[str]] = ("", 0, [])
@@ -55,17 +62,18 @@ class FileList:
     async def scan(self) -> None:
         """Look at the folder anew; where that cannot be done, or takes too long, what was known stays."""
         try:
-            rg = await asyncio.to_thread(rg_program, self._environ, self._work_dir)
-            process = await asyncio.create_subprocess_exec(
-                *(rg, "--no-config", "--no-messages", "--no-ignore-messages", "--no-require-git"),
-                *("--files", "--null", "--hidden", "--glob=!.git", "--sortr=modified"),
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=DEVNULL,
-                cwd=self._work_dir,
-                env=child_environment(self._environ),
-                limit=_CHUNK_BYTES,
-            )
+            with tempfile.TemporaryFile() as rules:
+                argv = await asyncio.to_thread(self._prepared, rules.fileno())
+                process = await asyncio.create_subprocess_exec(
+                    *argv,
+                    stdin=DEVNULL,
+                    stdout=PIPE,
+                    stderr=DEVNULL,
+                    cwd=self._work_dir,
+                    env=child_environment(self._environ),
+                    limit=_CHUNK_BYTES,
+                    pass_fds=(rules.fileno(),),
+                )
         except (ToolProblem, OSError):
             return
         paths: list[str] = []
@@ -90,8 +98,23 @@ class FileList:
             while process.stdout is not None and await process.stdout.read(_CHUNK_BYTES):
                 pass
             await process.wait()
+        if not paths and process.returncode not in (0, 1, 2):
+            return
         self.paths, self._haystacks, self._newest = paths, haystacks, newest
         self._last = ("", 0, [])
+
+    def _prepared(self, rules: int) -> list[str]:
+        """The arguments of `rg`; the file of this descriptor is filled with rules."""
+        argv = [rg_program(self._environ, self._work_dir), "--no-config", "--no-messages"]
+        argv += ["--no-ignore-messages", "--no-require-git", "--no-ignore-global"]
+        argv += ["--files", "--null", "--hidden", "--glob=!.git", "--sortr=modified"]
+        argv.append(f"--ignore-file=/dev/fd/{rules}")
+        write_rules(rules, (), self._environ)
+        if self._sandbox is None:
+            return argv
+        folder = self._work_dir.resolve()
+        shut = shut_below(folder, self._environ)
+        return confined_search(self._sandbox, argv, Searched(str(folder), ".", rules, shut))
 
     def matching(self, query: str, count: int) -> list[str]:
         """The likeliest paths for what was typed of one, best first; of those that are alike the newest first."""

@@ -28,7 +28,7 @@ _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_C
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file's bytes as they were read, and the version they are."""
+    """The bytes of a file as they were read, with the version they are."""
 
     data: bytes
     stat: os.stat_result

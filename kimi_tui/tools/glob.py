@@ -2,6 +2,9 @@
 
 A pattern has its braces spread out first, then each is split into folder parts, each part a regular expression; `**` is
 any number of folders, those with a dot in front excepted.
+
+No program is run for that: names are read, and rules, in folders that are opened part by part from a descriptor, none of them by
+a link, so that nothing outside of the folder that was asked about can be reached at all.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from kimi_tui.tools.paths import (
 )
 
 if TYPE_CHECKING:
-    from kimi_tui.workspace.ignore import IgnoreFile, IgnoreStack
+    from kimi_tui.workspace.ignore import IgnoreStack
 
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -236,21 +239,30 @@ class _Search:
         """Go down from the folder as far as the pattern can match, in the order of names, following no links."""
         started = time.monotonic()
         self._deadline = started + self.left_s
-        with contextlib.suppress(_Stop), searched(target, target.real) as start:
-            self._walk(target, pattern, start)
+        top = target.root if target.inside else target.real
+        with (
+            contextlib.suppress(_Stop),
+            searched(target, target.real) as start,
+            searched(target, top) as holder,
+        ):
+            names = target.real.relative_to(top).parts
+            self._walk(target, pattern, start, "/".join(names), _stack_down_to(holder, names))
         self.left_s -= time.monotonic() - started
 
-    def _walk(self, target: ResolvedPath, pattern: Pattern, start: int) -> None:
+    def _walk(
+        self,
+        target: ResolvedPath,
+        pattern: Pattern,
+        start: int,
+        relative: str,
+        stack: IgnoreStack | None,
+    ) -> None:
         top = target.root if target.inside else target.real
-        relative = target.real.relative_to(top).as_posix()
-        relative = "" if relative == "." else relative
-        stack = _stack_down_to(top, relative)
         waiting = [(tuple[str, ...](), relative, stack, pattern.begin())]
         while waiting and not self.full:
             self._check()
             parts, prefix, above, state = waiting.pop()
-            folder = os.path.join(target.real, *parts)
-            rules = above.entered(prefix, _rules_in(folder, above)) if above is not None else None
+            rules = _entered(above, prefix, start, parts) if above is not None else None
             deeper: list[tuple[tuple[str, ...], str, IgnoreStack | None, frozenset[int]]] = []
             for name, is_folder in self._listed(start, parts, pattern, state):
                 reached = pattern.step(state, name)
@@ -317,26 +329,32 @@ def _readable(start: int, parts: tuple[str, ...]) -> Generator[int]:
         os.close(descriptor)
 
 
-def _stack_down_to(top: Path, relative: str) -> IgnoreStack | None:
+def _stack_down_to(top: int, names: tuple[str, ...]) -> IgnoreStack | None:
     """The ignore rules above a folder; None where the folder is itself ignored, for then it was meant by name."""
     # Not at the top of the module: only a search needs it.
     from kimi_tui.workspace.ignore import IgnoreStack
 
     stack = IgnoreStack()
-    folder, prefix = str(top), ""
-    for name in relative.split("/") if relative else []:
-        stack = stack.entered(prefix, _rules_in(folder, stack))
-        prefix = f"{prefix}/{name}" if prefix else name
-        folder = os.path.join(folder, name)
-        if stack.ignores(prefix, is_folder=True):
+    for depth in range(len(names)):
+        above = names[:depth]
+        stack = _entered(stack, "/".join(above), top, above)
+        if stack.ignores("/".join(names[: depth + 1]), is_folder=True):
             return None
     return stack
 
 
-def _rules_in(folder: str, above: IgnoreStack) -> IgnoreFile | None:
+def _entered(stack: IgnoreStack, prefix: str, start: int, parts: tuple[str, ...]) -> IgnoreStack:
+    """The rules inside a folder, which is reached from a descriptor: where a link stands on the way by now, none are added."""
     from kimi_tui.workspace.ignore import RULES_NAME, read_rules
 
-    return read_rules(os.path.join(folder, RULES_NAME), n_expressions=above.room)
+    try:
+        folder = open_folder(start, parts)
+    except OSError:
+        return stack
+    try:
+        return stack.entered(prefix, read_rules(RULES_NAME, folder, stack.room))
+    finally:
+        os.close(folder)
 
 
 def _outcome(search: _Search) -> ToolOutcome:

@@ -1,6 +1,7 @@
 """Grep: lines, files or counts that match a regular expression, found by the program `rg`.
 
-`rg` runs as a child process, bounded in time, memory and output; what it found before a limit ended it is kept. Which
+`rg` runs as a child process, in the sandbox where the machine has one (`sandbox/search.py`), bounded in time, memory and
+output; what it found before a limit ended it is kept. Which
 files a `glob` means is settled here (`GlobFilter`), because rg's own globs would also take in what is hidden or
 ignored.
 """
@@ -42,6 +43,13 @@ from kimi_tui.tools.paths import (
     shown_on_a_line,
 )
 from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.sandbox.search import (
+    Searched,
+    confined_search,
+    rules_everywhere,
+    shut_below,
+)
 from kimi_tui.tools.text import nearest_words
 from kimi_tui.workspace.ignore import GlobPattern
 from kimi_tui.workspace.protected_names import secrets
@@ -82,6 +90,8 @@ class _Query:
         type: one of rg's file types; empty for any.
         before: lines shown before a match; so is `after`.
         max_count: matching lines per file.
+        sandbox: what `rg` runs in; None for nothing.
+        shut: what it is not to read below the folder `root`, relative to that.
     """
 
     pattern: str
@@ -96,6 +106,8 @@ class _Query:
     before: int = 0
     after: int = 0
     max_count: int = 1000
+    sandbox: Sandbox | None = None
+    shut: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +133,15 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
 
     Raises:
         _UnknownType: the type is wrong.
-        ToolProblem: the pattern is wrong, `rg` is missing or failed.
+        ToolProblem: the pattern is wrong, `rg` is missing or failed, or could not be confined.
     """
     rg = await asyncio.to_thread(rg_program, environ, work_dir, query.cwd)
     with tempfile.TemporaryFile() as rules:
-        await asyncio.to_thread(_write_rules, rules.fileno(), query.rules)
+        await asyncio.to_thread(write_rules, rules.fileno(), query.rules, environ)
         argv = _argv(rg, query, rules.fileno())
+        if query.sandbox is not None:
+            searched = Searched(str(query.cwd), query.root, rules.fileno(), query.shut)
+            argv = await asyncio.to_thread(confined_search, query.sandbox, argv, searched)
         # By descriptor: a part of the name may be a link by now.
         cwd = f"/proc/self/fd/{query.folder}" if _NAMES_DESCRIPTORS else None
         process = await asyncio.create_subprocess_exec(
@@ -161,18 +176,25 @@ async def _search(query: _Query, environ: Mapping[str, str], work_dir: Path) -> 
     too_much = len(output) > OUTPUT_BYTES
     broke_off = False
     if not out_of_time and not too_much:
+        if query.sandbox is not None and not output:
+            _check_begun(process.returncode, message)
         broke_off = _broke_off(process.returncode, message, is_empty=not output)
     return GrepOutput(bytes(output), out_of_time, too_much, broke_off)
 
 
-async def _type_names(environ: Mapping[str, str], work_dir: Path) -> list[str]:
+async def _type_names(
+    environ: Mapping[str, str], work_dir: Path, sandbox: Sandbox | None
+) -> list[str]:
     """The names of the file types that `rg` knows; none where it fails."""
-    rg = await asyncio.to_thread(rg_program, environ, work_dir)
+    argv = [await asyncio.to_thread(rg_program, environ, work_dir), "--no-config", "--type-list"]
+    if sandbox is not None:
+        argv = await asyncio.to_thread(confined_search, sandbox, argv, Searched("/"))
     process = await asyncio.create_subprocess_exec(
-        *(rg, "--no-config", "--type-list"),
+        *argv,
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=DEVNULL,
+        cwd="/",
         env=child_environment(environ),
     )
     try:
@@ -223,7 +245,8 @@ def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
 def _argv(rg: str, query: _Query, rules: int) -> list[str]:
     argv = [rg, "--no-config", "--no-messages", "--no-ignore-messages", "--color=never"]
     # Without mapping a file that is cut meanwhile kills nobody.
-    argv += ["--no-require-git", "--no-mmap", "--sort=path", "--null", "--no-heading"]
+    argv += ["--no-require-git", "--no-ignore-global"]
+    argv += ["--no-mmap", "--sort=path", "--null", "--no-heading"]
     argv += ["--with-filename", "--line-number", "--max-columns=2000", "--max-columns-preview"]
     # By line, so that what was found before a limit is not lost in a buffer. Paths alone would stand on no line.
     argv += ["--line-buffered", "--context-separator=\\x00"]
@@ -236,8 +259,7 @@ def _argv(rg: str, query: _Query, rules: int) -> list[str]:
         argv.append("--ignore-case")
     if query.multiline:
         argv += ["--multiline", "--multiline-dotall"]
-    if query.rules:
-        argv.append(f"--ignore-file=/dev/fd/{rules}")
+    argv.append(f"--ignore-file=/dev/fd/{rules}")
     if query.type:
         argv.append(f"--type={query.type}")
     return [*argv, f"--regexp={_across_bytes(query.pattern)}", "--", query.root]
@@ -251,8 +273,10 @@ def _across_bytes(pattern: str) -> str:
     return _PIECE.sub(lambda piece: _ANY if piece[0] == "." else piece[0], pattern)
 
 
-def _write_rules(handle: int, rules: tuple[str, ...]) -> None:
-    data = memoryview("".join(f"{rule}\n" for rule in rules).encode("utf-8", "surrogateescape"))
+def write_rules(handle: int, rules: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    """Fill a file with rules, and with those that git follows everywhere behind them, which have more weight."""
+    own = "".join(f"{rule}\n" for rule in rules).encode("utf-8", "surrogateescape")
+    data = memoryview(own + rules_everywhere(environ))
     while data:
         data = data[os.write(handle, data) :]
     os.lseek(handle, 0, os.SEEK_SET)
@@ -282,6 +306,18 @@ async def _errors(process: Process) -> str:
     while chunk := await process.stderr.read(_CHUNK_BYTES):
         kept = (kept + chunk)[:_ERROR_BYTES]
     return kept.decode("utf-8", "replace").strip()
+
+
+def _check_begun(code: int | None, message: str) -> None:
+    """Whether the program that writes this was begun in the sandbox, as far as can be told.
+
+    Raises:
+        ToolProblem: it was not.
+    """
+    # What begins it says 126, bubblewrap 1, with a message; rg has none with a 1.
+    if code == 126 or (message and code is not None and code > 0 and code != 2):
+        why = message.rpartition("\n")[2] or "it did not start"
+        raise ToolProblem(f"The search could not be run in the sandbox: {why}", brief="no sandbox")
 
 
 def _broke_off(code: int | None, message: str, *, is_empty: bool) -> bool:
@@ -390,14 +426,16 @@ class Grep(Tool[GrepParams]):
             is_folder = await asyncio.to_thread(_is_folder, target)
         await ask_to_read(target, env, search=_as_asked(params) if is_folder else None)
         root, cwd, before_paths = _places(target, is_folder=is_folder)
-        file_filter = GlobFilter()
+        file_filter, shut = GlobFilter(), tuple[str, ...]()
         if is_folder:
             is_secret = await asyncio.to_thread(secrets_below, target, env.environ)
             file_filter = replace(GlobFilter.of(params, root), is_secret=is_secret, is_folder=True)
+            if is_secret is not None:
+                shut = await asyncio.to_thread(shut_below, target.real, env.environ)
         with contextlib.ExitStack() as opened:
             folder = await asyncio.to_thread(opened.enter_context, searched(target, cwd))
             outcome, linked = await _found(
-                params, env, file_filter, (root, cwd, before_paths), folder
+                params, env, file_filter, (root, cwd, before_paths), folder, shut
             )
         if linked and target.inside:
             await ask_to_show(target, linked, env)
@@ -410,6 +448,7 @@ async def _found(
     file_filter: GlobFilter,
     places: tuple[str, Path, str],
     folder: int,
+    shut: tuple[str, ...],
 ) -> tuple[ToolOutcome, Sequence[str]]:
     """What the model is told, and the files with several names; `places` as `_places` says, `folder` their descriptor."""
     root, cwd, before_paths = places
@@ -426,8 +465,11 @@ async def _found(
         before=params.before or params.context,
         after=params.after or params.context,
         max_count=params.offset + params.head_limit + 1,
+        sandbox=env.search_sandbox,
+        shut=shut,
     )
-    # A command in the background can exchange a folder and a link while rg, which goes by names, is on its way.
+    # A command in the background can exchange a folder and a link while rg, which goes by names, is on its way. In the sandbox
+    # nothing but what is searched can be read through it, but in that may be secrets that are to be left out.
     is_watched = env.jobs is not None and bool(env.jobs.running)
     try:
         n_tries = 0
@@ -442,7 +484,8 @@ async def _found(
             # What had changed just before has settled by then.
             await asyncio.sleep(_CLOCK_NS / 1e9)
     except _UnknownType as error:
-        near = nearest_words(params.type.casefold(), await _type_names(env.environ, env.work_dir))
+        known = await _type_names(env.environ, env.work_dir, env.search_sandbox)
+        near = nearest_words(params.type.casefold(), known)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise ToolProblem(
             f"`type` {params.type!r} is not known.{hint} Use `glob`, for example `*.{params.type}`.",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.process import CapturedText, RunningCommand
+from kimi_tui.tools.process import RunningCommand
 
 MOST_RUNNING = 8
 _MOST_KEPT = 24
@@ -23,14 +23,14 @@ _TAIL_CHARS = 32_768
 
 
 class OutputTail:
-    """The newest of what a command prints, for the user to look at."""
+    """The newest output of a command, for the user to look at."""
 
     def __init__(self) -> None:
         self._pieces: deque[str] = deque()
         self._size = 0
 
     def add(self, text: str) -> None:
-        """Take more."""
+        """Append output."""
         self._pieces.append(text)
         self._size += len(text)
         while self._size - len(self._pieces[0]) >= _TAIL_CHARS:
@@ -38,13 +38,13 @@ class OutputTail:
 
     @property
     def text(self) -> str:
-        """What there is of it, clean."""
+        """The kept output, sanitized."""
         return clean("".join(self._pieces)[-_TAIL_CHARS:])
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A command beside the conversation.
+    """A command that runs in the background.
 
     Attributes:
         id: its number in the session.
@@ -74,10 +74,6 @@ class Job:
     def ran_s(self) -> float:
         """For how long it has run, or ran, in seconds."""
         return (self.ended or time.monotonic()) - self.started
-
-    def new_output(self) -> CapturedText:
-        """What it has printed since this was asked last."""
-        return self.running.take_output()
 
     @property
     def how_it_ended(self) -> str:
@@ -118,11 +114,11 @@ class Jobs:
 
     @property
     def running(self) -> tuple[Job, ...]:
-        """The commands that run."""
+        """The commands that still run."""
         return tuple(job for job in self._jobs.values() if not job.ended)
 
     def get(self, job_id: int) -> Job | None:
-        """The job of this number."""
+        """The job with a number."""
         return self._jobs.get(job_id)
 
     def check_room(self) -> None:
@@ -188,12 +184,12 @@ class Jobs:
         return ended
 
     async def stop(self, job: Job) -> None:
-        """End a job with everything it started; returns when it has ended, or shortly after it was told to."""
+        """Stop a job with everything it started; returns when it has ended, or shortly after the signal."""
         job.task.cancel()
         await asyncio.wait([job.task])
 
     async def aclose(self) -> None:
-        """End all of them."""
+        """End all jobs."""
         tasks = [job.task for job in self.running]
         for task in tasks:
             task.cancel()

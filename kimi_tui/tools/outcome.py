@@ -52,7 +52,7 @@ class TodoEntry:
 
 @dataclass(frozen=True, slots=True)
 class TodoChange:
-    """The todo list is now this."""
+    """The tool replaced the todo list."""
 
     items: tuple[TodoEntry, ...]
 

@@ -404,7 +404,7 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
 
 @asynccontextmanager
 async def read_approval_on_error(target: ResolvedPath, env: ToolEnv) -> AsyncGenerator[None]:
-    """Ask as before a reading if a `ToolProblem` is raised within: its text would say what there is at this path.
+    """If a `ToolProblem` is raised within, ask for approval as before a reading: its text would say what exists at the path.
 
     Raises:
         ToolRejected: the user said no.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -124,25 +124,19 @@ def _close_again(opening: asyncio.Future[tuple[int, os.stat_result]]) -> None:
         os.close(opening.result()[0])
 
 
-class _Reader(Protocol):
-    """What is used of an aiofiles file."""
-
-    async def read(self, size: int = -1, /) -> bytes: ...
-
-    async def seek(self, offset: int, whence: int = 0, /) -> int: ...
-
-
 class _Source:
     """A file to read at any offset: in memory where it is small, in blocks off the event loop where it is not."""
 
-    def __init__(self, file: _Reader, data: bytes | None, size: int, version: str) -> None:
+    def __init__(
+        self, file: AsyncBufferedReader, data: bytes | None, size: int, version: str
+    ) -> None:
         self._file = file
         self._data = data
         self.size = size
         self.version = version
 
     @classmethod
-    async def of(cls, file: _Reader, found: os.stat_result) -> _Source:
+    async def of(cls, file: AsyncBufferedReader, found: os.stat_result) -> _Source:
         if found.st_size <= HASHED_LIMIT_BYTES:
             data = await file.read(HASHED_LIMIT_BYTES + 1)
             if len(data) <= HASHED_LIMIT_BYTES:

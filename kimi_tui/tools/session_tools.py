@@ -169,7 +169,7 @@ class AskUserQuestion(Tool[AskUserQuestionParams]):
     params = AskUserQuestionParams
 
     async def run(self, params: AskUserQuestionParams, env: ToolEnv) -> ToolOutcome:
-        """Ask them."""
+        """Ask the questions one after another; the result has the answers."""
         answers: list[tuple[str, str]] = []
         for number, asked in enumerate(params.questions, 1):
             described = [(one_line(one.label), one_line(one.description)) for one in asked.options]
@@ -222,7 +222,7 @@ class ExitPlanMode(Tool[ExitPlanModeParams]):
     params = ExitPlanModeParams
 
     async def run(self, params: ExitPlanModeParams, env: ToolEnv) -> ToolOutcome:
-        """Ask for a yes."""
+        """Ask the user to approve the plan."""
         if not env.reads_only:
             return failure("Plan mode is off: carry the plan out.", brief="not planning")
         offered = [words for words in MODE_AFTER if env.sandbox or MODE_AFTER[words] != "sandboxed"]

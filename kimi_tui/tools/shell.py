@@ -81,7 +81,7 @@ class Shell(Tool[ShellParams]):
     params = ShellParams
 
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
-        """Run it, with the user's yes."""
+        """Run the command, after the approval of the user."""
         command = params.command
         _check(command)
         if params.sandbox != "on" and not params.why.strip():
@@ -228,8 +228,8 @@ async def _awaited(
 
 
 def _moved(job: Job, *, asked: bool) -> ToolOutcome:
-    """What a call gives back whose command runs on."""
-    so_far = job.new_output()
+    """The result of a call whose command goes on in the background."""
+    so_far = job.running.take_output()
     how = "It runs in the background" if asked else "The user moved it to the background"
     cut = (
         " The output so far was shortened: beginning and end are kept." if so_far.shortened else ""
@@ -477,7 +477,7 @@ class TaskStop(Tool[TaskStopParams]):
     params = TaskStopParams
 
     async def run(self, params: TaskStopParams, env: ToolEnv) -> ToolOutcome:
-        """End it, with everything it started."""
+        """Stop the command, with everything it started."""
         job = _job_of(params.id, env)
         was_running = not job.ended
         if was_running and env.jobs is not None:
@@ -506,7 +506,7 @@ def _reported(job: Job) -> ToolOutcome:
     """What it has printed since it was looked at last, and whether it still runs."""
     ended = job.outcome
     if ended is None:
-        fresh = job.new_output()
+        fresh = job.running.take_output()
         facts = [f"It still runs, for {job.ran_s:.0f} s now."]
         if not fresh.text:
             facts.append("Nothing new was printed.")
@@ -514,6 +514,11 @@ def _reported(job: Job) -> ToolOutcome:
             facts.append("The new output was shortened: beginning and end are kept.")
         return ToolOutcome(fresh.text, " ".join(facts), brief="still runs")
     # Its end is the last thing there is to say of it; the output that came with it is read once.
-    output = "" if job.is_read else job.new_output().text if job.task.cancelled() else ended.output
+    if job.is_read:
+        output = ""
+    elif job.task.cancelled():
+        output = job.running.take_output().text
+    else:
+        output = ended.output
     job.is_told = job.is_read = True
     return ToolOutcome(output, f"It has ended. {ended.message}", ended.is_error, ended.brief)

@@ -235,7 +235,7 @@ class LineWindow:
         self._open = not chunk.endswith(b"\n")
 
     def finish(self) -> None:
-        """The stream has ended; a last line without a line end is a line."""
+        """End the stream; a last line without a line end counts as a line."""
         if self._open and self._first <= self._number and not self.done:
             self._close()
 

@@ -5,12 +5,13 @@ Whatever the model writes, the outcome is text it can act on: a call never ends 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterable
 from typing import Any, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kimi_tui.llm.provider import ToolSpec
@@ -29,6 +30,7 @@ AnyTool = Tool[Any]
 _log = logging.getLogger(__name__)
 _ERRORS_NAMED = 5
 _VALUE_CHARS = 80
+_LONG_CHARS = 32_768
 
 
 class Toolset:
@@ -73,13 +75,15 @@ class Toolset:
         tool = self._tools.get(name)
         if tool is None:
             return self._unknown(name)
-        values = _parsed(arguments)
-        if isinstance(values, ToolOutcome):
-            return values
-        try:
-            params = tool.params.model_validate(values)
-        except ValidationError as error:
-            return failure(_explained(error, tool), brief="bad arguments")
+        # Thousands of edits in one call take tens of milliseconds.
+        is_long = len(arguments or "") > _LONG_CHARS
+        params = (
+            await asyncio.to_thread(_params, tool, arguments)
+            if is_long
+            else _params(tool, arguments)
+        )
+        if isinstance(params, ToolOutcome):
+            return params
         try:
             return await tool.run(params, env)
         except ToolProblem as problem:
@@ -103,6 +107,17 @@ class Toolset:
             f"There is no tool {name[:_VALUE_CHARS]!r}.{hint} The tools are {', '.join(self._tools)}.",
             brief="no such tool",
         )
+
+
+def _params(tool: AnyTool, arguments: str | None) -> BaseModel | ToolOutcome:
+    """The arguments of a call; an error outcome where they make no sense."""
+    values = _parsed(arguments)
+    if isinstance(values, ToolOutcome):
+        return values
+    try:
+        return tool.params.model_validate(values)
+    except ValidationError as error:
+        return failure(_explained(error, tool), brief="bad arguments")
 
 
 def _parsed(arguments: str | None) -> dict[str, object] | ToolOutcome:

@@ -39,12 +39,12 @@ from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
     Attention,
-    amount,
     asks_tmux,
     fitting,
     hand_to_desktop,
     has_desktop,
     hindrance,
+    text_amount,
     through_tmux,
     tmux_option,
 )
@@ -72,7 +72,7 @@ from kimi_tui.tui.shutdown import (
     COMMON,
     SIGNALS,
     Ending,
-    QuitKeys,
+    QuitWatchdog,
     end_interrupts,
     listen,
 )
@@ -152,7 +152,9 @@ class KimiApp(App[None], inherit_bindings=False):
         self.launch = launch
         self._has_said_goodbye = False
         self._ending = Ending(self._restore_terminal, self._settled_code)
-        self._quit_keys = QuitKeys(lambda: self.return_code is not None, self._ending.end_at_once)
+        self._quit_keys = QuitWatchdog(
+            lambda: self.return_code is not None, self._ending.end_at_once
+        )
         self._themes = themes_for(colours)
         self._is_light = guess_light(os.environ)
         """Whether the terminal is."""
@@ -272,7 +274,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(SessionChosen)
     async def _session_chosen(self, event: SessionChosen) -> None:
-        """Another session takes the place of what is on the screen."""
+        """Replace the session on the screen by another one."""
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
         if not await self._may_leave():
             for screen in before:
@@ -299,7 +301,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._drop_watchers()
 
     async def _take_along(self, before: Sequence[MainScreen], drafts: Sequence[Draft]) -> None:
-        """What was typed in the session that is left, and not sent, goes into the prompt of the one that follows."""
+        """Move what was typed but not sent in the session that is left into the prompt of the next one."""
         following = self.screen
         for screen, draft in zip(before, drafts, strict=True):
             if isinstance(following, MainScreen):
@@ -307,7 +309,7 @@ class KimiApp(App[None], inherit_bindings=False):
             await screen.bench.type_ahead.hand_over()
 
     def _drop_watchers(self) -> None:
-        """Textual's text areas watch the app's theme, and it holds those that are gone until the theme changes."""
+        """Remove widgets that are gone from the theme's watchers, where Textual's text areas stay until it changes."""
         watchers: dict[str, list[tuple[MessagePump, object]]] = getattr(self, "__watchers", {})
         for listed in watchers.values():
             listed[:] = [watcher for watcher in listed if watcher[0].is_running]
@@ -352,7 +354,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(ModelMissing)
     def _model_missing(self, event: ModelMissing) -> None:
-        """There is a server but no model: the first run goes on from there."""
+        """Go on with the first run at the choice of a model: there is a server but no model."""
         from kimi_tui.tui.first_run.welcome import WelcomeScreen
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
@@ -421,7 +423,7 @@ class KimiApp(App[None], inherit_bindings=False):
             # For the terminal behind it, where tmux hands things on but keeps no clipboard.
             data = base64.b64encode(taken.encode("utf-8", "replace")).decode()
             self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
-        words = words or f"Copied {amount(text)}."
+        words = words or f"Copied {text_amount(text)}."
         if has_desktop(os.environ):
             work = partial(self._copy_on_desktop, text, taken, words)
             self.run_worker(reported(self, work), name="copy on the desktop")
@@ -453,7 +455,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._hindrance = hindrance(os.environ, option)
         advice = self._hindrance
         if taken != text:
-            words = f"Copied the first {amount(taken)} of {amount(text)}: terminals take no more."
+            words = f"Copied the first {text_amount(taken)} of {text_amount(text)}: terminals take no more."
             advice = f"{await self._keep_copied(text)} {advice}".strip()
         self._tell(words, advice=advice)
 
@@ -583,7 +585,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self._tell(f"The theme is {name}.")
 
     def _tell(self, words: str, *, level: Level = "info", advice: str = "") -> None:
-        """A notice on the topmost screen that shows them; nothing where there is none."""
+        """Show a notice on the topmost screen that can; do nothing where there is none."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, ShowsNotices):
                 screen.tell(words, level=level, advice=advice)
@@ -675,7 +677,7 @@ class KimiApp(App[None], inherit_bindings=False):
         sys.stderr.flush()
 
     def _keep_what_is_left(self) -> None:
-        """Where the event loop came to no end: keep the drafts, and log what it was at. Called in a thread."""
+        """Keep the drafts and log what the event loop was doing, when it did not end in time. Called in a thread."""
         for screen in self._open_screens:
             with suppress(Exception):
                 screen.conversation.keep_at_once()
@@ -847,7 +849,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
 
     def action_quit_over_dialog(self) -> None:
-        """As `action_quit_if_again`, over a dialog; what is selected in its field is copied as well."""
+        """As `action_quit_if_again`, over a dialog; the selection in its field is copied as well."""
         if not self.screen.is_modal:
             raise SkipAction
         self.action_quit_if_again()
@@ -869,7 +871,7 @@ class KimiApp(App[None], inherit_bindings=False):
         return True
 
     def report(self, error: Exception) -> None:
-        """An error that ends nothing: its traceback goes into the log, and the user is told in one line.
+        """Log an error that ends nothing with its traceback, and show it to the user in one line.
 
         One that comes again, as with every event, is noted in the log without its traceback, and not told again.
         """
@@ -883,7 +885,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._tell(FAULT, level="warning", advice=fault_advice())
 
     def _unheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody caught on the event loop, of ours or of a library."""
+        """Log an exception that nobody caught on the event loop, of ours or of a library."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.report(error)

@@ -1,4 +1,4 @@
-"""Pictures of a screen that are made of the rows that changed and that nothing covers.
+"""Partial repaints: frames of a screen that consist only of rows that changed and that nothing covers.
 
 Textual has every widget of the screen make all of its rows for any picture, a typed letter or a turning spinner as
 well, and those of what is wholly covered too: a screen, and each pane below another one. It writes those that changed.
@@ -24,7 +24,7 @@ _VIRTUAL_SIZE = cast("Reactive[Size]", Widget.virtual_size)
 
 
 class RowCompositor(Compositor):
-    """Asks the widgets for no rows but those that are seen, and for a change of these only those that changed."""
+    """Renders of each widget only the rows that are visible, and on a change only those that changed."""
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Place all widgets; what they hold then is no reason to place them again.

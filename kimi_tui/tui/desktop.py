@@ -1,4 +1,4 @@
-"""What lies around the program: the terminal with its colours, clipboard and window title, and a browser with its own window.
+"""The terminal and desktop around the program: colours, clipboard, window title, notifications, and the browser.
 
 Copies go to the terminal as OSC 52, and several things may keep them from arriving; where the desktop is this machine's,
 its own program for that gets them, too. A browser is never started in the terminal, which it would take from the program.
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.config.settings import NotifyConfig
 from kimi_tui.foreign_text import one_line
-from kimi_tui.program_output import desktop_environment, program_output
+from kimi_tui.helper_programs import desktop_environment, run_helper
 from kimi_tui.tui.formatting import counted, cut, grouped
 
 CLIPBOARD_BYTES = 74_994
@@ -53,8 +53,8 @@ def colours_of(environ: Mapping[str, str]) -> int:
     return MANY if depth in ("256color", "kitty") else FEW
 
 
-def amount(text: str, language: str = "") -> str:
-    """`12 lines of python`, `34 characters`."""
+def text_amount(text: str, language: str = "") -> str:
+    """The size of a copied text in words: `12 lines of python`, `34 characters`."""
     lines = text.count("\n") + 1
     if lines > 1:
         size = counted(lines, "line")
@@ -238,7 +238,7 @@ def read_clipboard(
         if program is None:
             return b""
         try:
-            found = program_output(
+            found = run_helper(
                 [program, *command[1:]],
                 folder=Path("/"),
                 env=desktop_environment(environ),
@@ -302,7 +302,7 @@ def hindrance(environ: Mapping[str, str], tmux_option: str = "") -> str:
 
 
 def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
-    """The value of tmux's `set-clipboard`; empty where it cannot be told. Runs a process: meant for a thread.
+    """The value of tmux's `set-clipboard`; empty where it is unknown. Runs a process: call it in a thread.
 
     Args:
         environ: the environment of the program.
@@ -314,7 +314,7 @@ def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
     if program is None:
         return ""
     try:
-        asked = program_output(
+        asked = run_helper(
             [program, *_TMUX],
             folder=Path("/"),
             env=desktop_environment(environ),
@@ -457,7 +457,7 @@ def notification(way: Way, words: str, environ: Mapping[str, str]) -> str:
 
 
 class Attention:
-    """Writes it, each thing only where it is another one.
+    """Writes window title, progress and notifications to the terminal, each only when it changes.
 
     Args:
         write: hands bytes to the terminal between two frames.

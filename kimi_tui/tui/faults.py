@@ -106,7 +106,7 @@ def _apart() -> Context:
 
 
 def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Run a coroutine that goes on when whoever waits for it is cancelled; what it raises is for who waits still."""
+    """Start a coroutine as a task that is not cancelled with its caller; its exception goes to whoever still waits."""
     task = asyncio.get_running_loop().create_task(work, context=_apart())
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
@@ -118,7 +118,7 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
 
 
 class SureTimer(Timer):
-    """Textual's, of which one that is to come once does come, however late.
+    """A timer of Textual that always comes if it is to come once, however late.
 
     Textual leaves out the ticks that are due already when it looks when the next one is, and of a timer that ticks once that
     one. Where the system gives the processor to others for so long between two looks at the clock, it never came: the window
@@ -149,7 +149,7 @@ class Callbacks:
         self._tasks: dict[asyncio.Task[None], Callable[[], None] | None] = {}
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call in so many seconds."""
+        """Call a function after so many seconds."""
         return asyncio.get_running_loop().call_later(
             delay_s, self._guarded, callback, context=_apart()
         )
@@ -210,7 +210,7 @@ def drained(work: Generator[None, None, T]) -> T:
 
 
 def go_on(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
-    """Take steps until a time of `time.perf_counter`, and `at_least` so many; whether there may be more."""
+    """Take steps until a time of `time.perf_counter`, and `at_least` so many; returns whether there may be more."""
     for count, _ in enumerate(steps, 1):
         if count >= at_least and time.perf_counter() >= until:
             return True

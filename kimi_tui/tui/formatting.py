@@ -85,7 +85,7 @@ def money(amount: float, currency: str) -> str:
 
 
 def size_words(size_bytes: int) -> str:
-    """`840 B`, `12 kB`, `3.4 MB`."""
+    """A size in bytes: `840 B`, `12 kB`, `3.4 MB`."""
     if size_bytes < 1_000:
         return f"{size_bytes} B"
     if size_bytes < 999_500:
@@ -94,12 +94,12 @@ def size_words(size_bytes: int) -> str:
 
 
 def grouped(count: int) -> str:
-    """`1,998`."""
+    """A number with separators: `1,998`."""
     return f"{count:,}"
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 step`, `5 steps`."""
+    """A number with its noun: `1 step`, `5 steps`."""
     return f"{grouped(count)} {noun if count == 1 else noun + 's'}"
 
 

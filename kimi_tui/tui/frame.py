@@ -70,7 +70,7 @@ READ_ONLY = "read only"
 
 
 class Heading(NamedTuple):
-    """What the header says."""
+    """What the header shows: title, folder, branch, model and mode of the session."""
 
     title: str = ""
     folder: str = ""
@@ -84,7 +84,7 @@ class Heading(NamedTuple):
 
 
 class HeaderParts(NamedTuple):
-    """The parts that found room; the others are empty."""
+    """The parts of a heading that fit into the header; the others are empty."""
 
     title: str
     folder: str
@@ -158,7 +158,7 @@ def model_name(model: str) -> str:
 
 
 def heading_of(launch: Launch) -> Heading:
-    """What is known before the session is open."""
+    """The heading before the session is open: folder, model and mode of the launch."""
     choice = launch.choice
     model = model_name(choice.model) if isinstance(choice, Choice) else ""
     return Heading(folder=short(launch.work_dir), model=model, mode=launch.mode)
@@ -285,16 +285,25 @@ def hint_row(hints: Sequence[Hint], width: int) -> Content:
 
 
 class Footer(Widget):
-    """The last row of a screen."""
+    """The last row of a screen. Empty while another one stands over it, whose frame names the keys that count then."""
 
     hints: reactive[tuple[Hint, ...]] = reactive(())
     urgent: reactive[str] = reactive("")
     """What is said in the place of the hints for a moment."""
 
+    def on_mount(self) -> None:
+        """Hear of the screens over this one."""
+        self.watch(self.screen, "stack_updates", self._covered, init=False)
+
+    def _covered(self) -> None:
+        self.refresh()
+
     def render(self) -> Content:
         """As many hints as fit."""
         if self.urgent:
             return Content.styled(self.urgent, "bold $ink-strong")
+        if app_of(self).screen is not self.screen:
+            return Content("")
         return hint_row(self.hints, self.content_size.width)
 
 
@@ -314,7 +323,7 @@ _FRAME_KEYS: Mapping[Place, str] = {
 
 
 class ChatPane(NoticingPane):
-    """The chat.
+    """The pane that holds the transcript.
 
     Args:
         transcript: all of it.
@@ -330,7 +339,7 @@ class ChatPane(NoticingPane):
         await self.mount(world_line)
 
     def end_reading(self, world_line: Widget) -> None:
-        """Show the chat again."""
+        """Show the chat again in the place of a world line."""
         self.remove_class("-reading")
         world_line.remove()
 
@@ -341,7 +350,7 @@ class ChatPane(NoticingPane):
         self.mount(menu)
 
     def on_notices_grown(self) -> None:
-        """The menu stands above the notices."""
+        """Move the completion menu above the notices."""
         if self._menu is not None:
             notices = self.notices
             rows = notices.size.height if notices is not None and notices.display else 0
@@ -356,7 +365,7 @@ class TimelinePane(NoticingPane):
         self._timeline: Timeline | None = None
 
     def furnish(self, timeline: Timeline) -> None:
-        """Put the timeline in its place."""
+        """Mount the timeline in the pane."""
         self._timeline = timeline
         self.border_title = "Timeline"
         self.name_keys()
@@ -373,7 +382,7 @@ class TimelinePane(NoticingPane):
 
     @property
     def acts(self) -> bool:
-        """Whether letters act on the rows of the timeline; else they are written, or any of them ends something."""
+        """Whether letters act on the rows of the timeline; else they are typed, or any of them ends something."""
         timeline = self._timeline
         return timeline is not None and timeline.has_focus and not timeline.takes_any_letter
 
@@ -384,7 +393,7 @@ class TimelinePane(NoticingPane):
 
     @property
     def place(self) -> Place:
-        """What the keys do there."""
+        """The keys that act in the pane."""
         match self._timeline.filter_state if self._timeline is not None else "":
             case "typed":
                 return "filter"
@@ -478,7 +487,7 @@ class SessionFrame:
         return views
 
     def fit(self, size: Size) -> None:
-        """Other sizes have other places for the timeline and less air."""
+        """Place the timeline beside or over the chat, and set the margins, for the size of the screen."""
         floats = size.width < OVERLAY_BELOW
         # All at once: each change styles the whole screen anew.
         self._screen.update_classes(

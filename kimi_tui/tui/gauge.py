@@ -87,7 +87,7 @@ class GaugeLayout:
 
 
 class Gauge(Widget):
-    """How full the window is.
+    """The row that shows how full the context window is.
 
     Attributes:
         model: what it shows: whoever has it take in events calls `changed` then. Another one is shown with `show_model`.
@@ -187,7 +187,7 @@ class Gauge(Widget):
     # Drawing
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 
@@ -201,7 +201,7 @@ class Gauge(Widget):
             self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The one line."""
+        """The row of the gauge."""
         width = self.size.width
         try:
             self._drawn = self._draw(width)

@@ -7,8 +7,9 @@ until it is over, and then shown if it is no key. Of one that is typed by hand t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from textual.message import Message
 
 from kimi_tui.tui.screens import app_of
 
@@ -28,32 +29,37 @@ SHOWN = 4
 """Letters of what may become a key where an address is expected."""
 DOUBTED = 6
 """Letters from which on a word with a digit may become one there."""
+LEAST_KEY = 8
+"""Letters from which on a word may be a key."""
 
 
 class KeyCover:
-    """What of a field's text is covered.
+    """What of a field's text is covered. The field says what is about to stand in it, and gets the messages.
 
     Args:
-        field: which is told when something is covered no longer, by `uncovered`.
-        text: all that stands in the field; empty for one in which a key may be typed.
-        entered: called with a key that came in one piece, or is all that stands there.
-        uncovered: draws the field anew.
+        field: that.
         is_address: an address is expected, and whatever does not look like one may become a key.
     """
 
-    def __init__(
-        self,
-        field: MessagePump,
-        text: Callable[[], str],
-        entered: Callable[[str], object],
-        uncovered: Callable[[], object],
-        *,
-        is_address: bool = False,
-    ) -> None:
+    class BurstEnded(Message, bubble=False):
+        """What was typed in one go seems to be over: the field is to call `settle`."""
+
+        def __init__(self, typed_at: float) -> None:
+            super().__init__()
+            self.typed_at = typed_at
+
+    class Uncovered(Message, bubble=False):
+        """Something is covered no longer: the field is to be drawn anew."""
+
+    class KeyFound(Message, bubble=False):
+        """A key came in one piece, or is all that stands in the field."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self, field: MessagePump, *, is_address: bool = False) -> None:
         self._field = field
-        self._text = text
-        self._entered = entered
-        self._uncovered = uncovered
         self._is_address = is_address
         self._burst = ""
         self._is_over = True
@@ -66,30 +72,45 @@ class KeyCover:
         """Keys that came in one piece, whatever they stand in now."""
         self._spans: tuple[str, list[tuple[int, int]]] = ("", [])
 
-    def typed(self, letter: str, at: float) -> None:
-        """A letter was read at a monotonic time, and will stand in the field."""
+    def typed(self, letter: str, at: float, text: str = "") -> None:
+        """A letter was read at a monotonic time, and will stand in the field.
+
+        Args:
+            letter: that.
+            at: the time, in seconds.
+            text: all that stands in the field now; empty where only what comes in is looked at.
+        """
         if at - self._typed_at >= BURST_S or not self._burst:
-            self._burst, self._before = "", self._text()
+            self._burst, self._before = "", text
         self._burst += letter
         self._typed_at = at
         self._is_over = False
         if self._looking is None:
             self._looking = self._field.set_timer(OVER_S, self._look)
 
-    def ended(self) -> None:
-        """A key was pressed that writes nothing."""
-        self._settle(self._typed_at)
+    def ended(self, text: str = "") -> None:
+        """A key was pressed that writes nothing; `text` as for `typed`."""
+        self.settle(self._typed_at, text)
         self._typed_at = 0.0
 
-    def pasted(self, text: str) -> None:
-        """A text was pasted, and will stand in the field."""
-        self.ended()
-        self._burst, self._before = text, self._text()
-        self._judge(text)
+    def pasted(self, pasted: str, text: str = "") -> None:
+        """A text was pasted, and will stand in the field; `text` as for `typed`."""
+        self.ended(text)
+        self._burst, self._before = pasted, text
+        self._judge(pasted)
 
-    def without(self, key: str) -> str:
-        """What stood in the field before a key came in; what stands there without it where it came in pieces."""
-        return self._before if self._burst.strip() == key else self._text().replace(key, "")
+    def settle(self, typed_at: float, text: str = "") -> None:
+        """Look at what was typed in one go until then, unless it went on; `text` as for `typed`."""
+        if self._is_over or typed_at != self._typed_at:
+            return
+        self._is_over = True
+        self._judge(text, self._burst)  # all of it, where it came in pieces
+        if len(self._burst) > FEW:
+            self._field.post_message(self.Uncovered())
+
+    def without(self, key: str, text: str) -> str:
+        """What stood in the field before a key came in; its text without it where it came in pieces."""
+        return self._before if self._burst.strip() == key else text.replace(key, "")
 
     def covered(self, text: str, at: int) -> str:
         """The text as it is shown, of the same length.
@@ -112,7 +133,7 @@ class KeyCover:
 
     def _keys_in(self, text: str) -> list[tuple[int, int]]:
         if text != self._spans[0]:
-            from kimi_tui.tools.key_text import words_of_keys
+            from kimi_tui.tools.credentials import words_of_keys
 
             spans = words_of_keys(text)
             for known in self._known:
@@ -132,28 +153,41 @@ class KeyCover:
             self._looking = self._field.set_timer(left_s, self._look)
         else:
             self._looking = self._field.set_timer(OVER_S, self._look)
-            app_of(self._field).call_later(self._field.call_later, self._settle, self._typed_at)
-
-    def _settle(self, typed_at: float) -> None:
-        if self._is_over or typed_at != self._typed_at:
-            return
-        self._is_over = True
-        self._judge(self._text(), self._burst)  # all of it, where it came in pieces
-        if len(self._burst) > FEW:
-            self._uncovered()
+            ended = self.BurstEnded(self._typed_at)
+            app_of(self._field).call_later(self._field.post_message, ended)
 
     def _judge(self, *texts: str) -> None:
-        from kimi_tui.tools.key_text import is_key
+        from kimi_tui.tools.credentials import is_key
 
         if key := next((text.strip() for text in texts if is_key(text)), ""):
             self._known = [*self._known, key][-MOST_KNOWN:]
             self._spans = ("", [])
-            self._entered(key)
+            self._field.post_message(self.KeyFound(key))
 
 
 def _may_become_key(text: str) -> bool:
-    from kimi_tui.tools.key_text import may_begin_key
+    from kimi_tui.tools.credentials import may_begin_key
 
     return may_begin_key(text) or (
         len(text) >= DOUBTED and text.isalnum() and not (text.isalpha() or text.isdecimal())
     )
+
+
+def address_and_key(pasted: str) -> tuple[str, str]:
+    """What of a pasted text belongs into a field for an address, and the key that came with it; either may be empty.
+
+    Any long word that can be no address is taken for a key.
+    """
+    words = pasted.split()
+    addresses = [word for word in words if _may_be_address(word)]
+    keys = [word for word in words if word not in addresses and len(word) >= LEAST_KEY]
+    return next(iter(addresses), ""), keys[-1] if keys else ""
+
+
+def _may_be_address(word: str) -> bool:
+    """Whether a pasted word is a base URL or a part of one, and no key."""
+    from kimi_tui.tools.credentials import find_keys
+
+    if find_keys(word):
+        return False
+    return not {*word}.isdisjoint(".:/") or len(word) < 2 * LEAST_KEY

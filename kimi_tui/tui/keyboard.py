@@ -1,4 +1,4 @@
-"""Keys: how they are written for people, and which of those that are pressed count, and as what.
+"""Keys: their names for the user, type-ahead, and which pressed keys count as an answer, a command or prose.
 
 What is typed before something was there to be seen was not meant to answer it (`QuietKeyboard`, `SeenQuestion`); what is typed
 before it could have the focus was meant for nothing else (`TypeAhead`). In a `LineField` keys act in the order in which they
@@ -28,7 +28,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.keys import key_to_character
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
@@ -36,7 +36,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.tui.hidden_keys import KeyCover
+from kimi_tui.tui.hidden_keys import KeyCover, address_and_key
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import when_written
 
@@ -167,7 +167,7 @@ def line_break_key(keys: Mapping[str, str]) -> str:
 
 
 class QuietKeyboard:
-    """Tells whether a key may answer: only when none was pressed for half a second.
+    """Decides whether a key may answer a question: only if no key was pressed for half a second.
 
     What the user types for the prompt while a question appears must not answer it, so keys that come too early are
     dropped and begin the wait anew.
@@ -187,7 +187,7 @@ class QuietKeyboard:
         return max(0.0, self._last + self._quiet_s - now)
 
     def accepts(self, now: float) -> bool:
-        """Whether a key pressed now counts; one that does not begins the wait anew.
+        """Whether a key pressed now counts. One that does not restarts the wait.
 
         Keys that were read before, and handled only now, are no quiet: they never shorten the wait.
         """
@@ -210,7 +210,7 @@ def row_of_digit(letter: str, n_rows: int) -> int | None:
 
 
 def unhandled(event: events.Key, node: MessagePump) -> events.Key:
-    """The same key as the app gets it from the terminal, read at the same time."""
+    """A copy of a key event that no widget has handled yet, with the time at which it was read."""
     again = event.copy()
     again.time = event.time
     # Sent by anyone else it would go up no higher than there, and the app looks bindings up.
@@ -219,7 +219,7 @@ def unhandled(event: events.Key, node: MessagePump) -> events.Key:
 
 
 class LetterRun:
-    """Letters that were typed close behind one another; the newest may wait whether another one follows.
+    """Letters typed in quick succession. The newest may wait to see whether another one follows.
 
     Args:
         node: in whose queue a letter acts that has waited.
@@ -253,11 +253,11 @@ class LetterRun:
         return bool(self._text or self._is_prose) and at - self._last < self.SETTLE_S
 
     def is_prose(self, at: float) -> bool:
-        """Whether a key that was read at a monotonic time goes on with prose."""
+        """Whether a key that was read at a monotonic time continues prose."""
         return self._is_prose and self.follows(at)
 
     def go_on(self, at: float) -> None:
-        """Take letters for prose that are close behind what was written at a monotonic time."""
+        """Treat the letters as prose that follow closely on what was typed at a monotonic time."""
         self.drop()
         self._text, self._is_prose, self._last = "", True, at
 
@@ -292,7 +292,7 @@ class LetterRun:
 
     @property
     def is_held(self) -> bool:
-        """Whether the letter that waits came so often that a key is held."""
+        """Whether the waiting letter was repeated so often that its key is held down."""
         return self.waits and self._times > 2
 
     def wait(self, wait_s: float | None) -> None:
@@ -320,19 +320,19 @@ class LetterRun:
             await self.settle()
 
     def drop(self) -> None:
-        """Let the letter that waits do nothing."""
+        """Discard the letter that waits."""
         self._act = None
         self.wait(None)
 
     def withdraw(self) -> str:
-        """The letters that wait, which do nothing and begin nothing; empty for none."""
+        """Take back the letters that wait: returns them, and they do nothing; empty for none."""
         text = self._text if self.waits else ""
         self._text = ""
         self.drop()
         return text
 
     async def settle(self) -> None:
-        """Let the letter that waits act now."""
+        """Run the action of the letter that waits."""
         act, times = self._act, self._times
         self.drop()
         if act is not None and isawaitable(done := act(times)):
@@ -340,7 +340,7 @@ class LetterRun:
 
 
 class CursorLetters:
-    """Tells prose from the letters that move a cursor.
+    """Distinguishes prose from the letters that move a cursor.
 
     Most letters move it, and do so at once. One that ends it, or is no key, waits whether another one follows: then all
     that was typed close behind one another is prose.
@@ -482,7 +482,7 @@ TOO_EARLY = "that came too early: press it again"
 
 
 class SeenQuestion:
-    """Tells whether a key may answer a screen: when the terminal has taken its picture, and no key came for a while.
+    """Decides whether a key may answer a screen: once the terminal has drawn it, and no key came for a while.
 
     A letter answers when no other one has come close behind it: a word that begins with it was meant for the prompt.
 
@@ -498,7 +498,7 @@ class SeenQuestion:
         self._letters = LetterRun(screen, lambda _: self.begin_anew())
 
     def ask(self) -> None:
-        """The screen is mounted, or asks something from now on."""
+        """Start the wait: the screen is mounted, or asks something from now on."""
         self._quiet = None
         self._letters.drop()
         self._screen.call_after_refresh(when_written, self._screen, self._painted)
@@ -512,7 +512,7 @@ class SeenQuestion:
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
     def accepts(self, event: events.Key) -> bool:
-        """Whether a key counts, by when it was read; one that does not begins the wait anew."""
+        """Whether a key counts, by the time at which it was read. One that does not restarts the wait."""
         return self._quiet is not None and self._quiet.accepts(event.time)
 
     async def takes(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
@@ -539,22 +539,22 @@ class SeenQuestion:
         return True
 
     def begin_anew(self) -> None:
-        """What comes now may have been typed while the program was stopped, or meant for something else."""
+        """Restart the wait: what comes now may have been typed while the program was stopped, or meant for something else."""
         self._letters.drop()
         if self._quiet is not None:
             self._painted()
 
 
 class LetterAnswerScreen(AnswersOnce[ScreenResultType]):
-    """A screen with a question that letters answer. `AnswersOnce` says in which place this stands among the bases."""
+    """A screen with a question that letters answer. `AnswersOnce` says where this stands among the base classes."""
 
     @cached_property
     def seen(self) -> SeenQuestion:
-        """Tells whether a letter was pressed when the question could be read."""
+        """Decides whether a letter was pressed when the question could be read."""
         return SeenQuestion(self)
 
     def woken(self) -> None:
-        """The question is to be read anew."""
+        """Restart the wait: the question is on the screen again."""
         self.seen.begin_anew()
 
 
@@ -662,7 +662,7 @@ class TypeAhead:
         return bound.binding.id in OPENING_KEYS
 
     def _hold(self) -> None:
-        """A key is being handed on: hold back what follows until all that it sets off has been done."""
+        """Hold back what follows a key until all that it sets off has been done."""
         self.is_holding = True
         self._n_hold += 1
         # Behind the key, which is handed on when this returns.
@@ -685,18 +685,18 @@ class TypeAhead:
         self._is_leaving = self.is_holding = True
 
     def stay(self) -> None:
-        """The session stays, and gets what was typed meanwhile."""
+        """Hand what was typed meanwhile to the present session, which stays."""
         if self._is_leaving:
             self._is_leaving = False
             self._release(self._n_hold)
 
     async def hand_over(self) -> None:
-        """The other session is on the screen: it gets what was typed meanwhile."""
+        """Hand what was typed meanwhile to the other session, which is on the screen now."""
         self._is_leaving = False
         await self._flush(self._n_hold)
 
     def screen_opened(self) -> None:
-        """Another screen is over this one, and will soon have the focus."""
+        """Wait until the screen that was opened has the focus."""
         self._openings.clear()
         if self.is_holding:
             self._await_focus(self._n_hold, READY_ROUNDS)
@@ -763,7 +763,7 @@ class TypeAhead:
 
 
 class LineField(Input):
-    """A field in which keys act in the order in which they were pressed.
+    """A one-line input in which keys act in the order in which they were pressed.
 
     Textual's own takes letters at once, and runs what Ctrl+U or Enter is bound to only when that key has bubbled up.
 
@@ -771,12 +771,12 @@ class LineField(Input):
 
     Args:
         args: of Textual's.
-        is_address: an address is expected here.
+        is_address: an address is expected here: a key that is pasted with one is told of and left out.
         options: of Textual's.
     """
 
     class KeyEntered(Message):
-        """What looks like the key of a server came in one piece, into a field that shows what is written."""
+        """Something like an API key was pasted into a field that shows its text."""
 
         def __init__(self, field: LineField, key: str) -> None:
             super().__init__()
@@ -789,25 +789,34 @@ class LineField(Input):
             return self.field
 
     def __init__(self, *args: Any, is_address: bool = False, **options: Any) -> None:
+        self._is_address = is_address
         # Textual asks for what is shown as soon as there is a value.
-        self._key_cover = KeyCover(
-            self,
-            lambda: "" if self.password else self.value,
-            self._key_entered,
-            self.refresh,
-            is_address=is_address,
-        )
+        self._key_cover = KeyCover(self, is_address=is_address)
         super().__init__(*args, compact=True, **options)
         # Nothing blinks here.
         self.cursor_blink = False
 
-    def _key_entered(self, key: str) -> None:
+    @property
+    def _legible(self) -> str:
+        """What stands here for all to see."""
+        return "" if self.password else self.value
+
+    @on(KeyCover.BurstEnded)
+    def _burst_ended(self, event: KeyCover.BurstEnded) -> None:
+        self._key_cover.settle(event.typed_at, self._legible)
+
+    @on(KeyCover.Uncovered)
+    def _uncovered(self) -> None:
+        self.refresh()
+
+    @on(KeyCover.KeyFound)
+    def _key_found(self, event: KeyCover.KeyFound) -> None:
         if not self.password:
-            self.post_message(self.KeyEntered(self, key))
+            self.post_message(self.KeyEntered(self, event.key))
 
     def take_out(self, key: str) -> None:
         """Leave a key out that came in here; what it took the place of is back."""
-        self.value = self._key_cover.without(key)
+        self.value = self._key_cover.without(key, self.value)
         self.cursor_position = len(self.value)
 
     @property
@@ -819,13 +828,24 @@ class LineField(Input):
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
     def _on_paste(self, event: events.Paste) -> None:
-        self._key_cover.pasted(next(iter(event.text.splitlines()), ""))
+        words = event.text.split()
+        address, key = address_and_key(event.text) if self._is_address else ("", "")
+        if not self._is_address or words in ([], [address]):
+            self._key_cover.pasted(next(iter(event.text.splitlines()), ""), self._legible)
+            return
+        event.stop()
+        event.prevent_default()
+        self._key_cover.pasted(address, self._legible)
+        if address:
+            self.replace(address, *self.selection)
+        if key:
+            self.post_message(self.KeyEntered(self, key))
 
     async def _on_key(self, event: events.Key) -> None:
         if event.is_printable:
-            self._key_cover.typed(event.character or "", event.time)
+            self._key_cover.typed(event.character or "", event.time, self._legible)
         else:
-            self._key_cover.ended()
+            self._key_cover.ended(self._legible)
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
         # What it has no use for, as Down, its parents may have.
         if (

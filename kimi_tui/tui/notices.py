@@ -42,7 +42,7 @@ class NoticeDetails(TypedDict, total=False):
 
 
 class Notice(NamedTuple):
-    """What was told.
+    """A notice: its text, level, advice, and how long it stays.
 
     Attributes:
         text: one line.
@@ -64,7 +64,7 @@ class Notice(NamedTuple):
 
     @classmethod
     def of(cls, text: str, **details: Unpack[NoticeDetails]) -> Notice:
-        """A notice that is told now; several stay for as long as each of them would."""
+        """Make a notice with the present time; with `more` it stays for as long as all of them would."""
         topic, more = details.get("topic", ""), tuple(map(one_line, details.get("more", ())))
         stays_s = float("inf") if topic else STAYS_S * (1 + len(more))
         return cls(
@@ -80,7 +80,7 @@ class Notice(NamedTuple):
 
 @runtime_checkable
 class ShowsNotices(Protocol):
-    """A screen on which a notice can be seen."""
+    """The protocol of a screen that can show notices."""
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice for a few seconds."""
@@ -141,16 +141,16 @@ def _wrapped(text: str, width: int, rows: int, ellipsis: str) -> list[str]:
 
 
 class Notices(Widget):
-    """The notices of a pane; not there while there are none."""
+    """The notices of a pane. The widget is hidden while there are none."""
 
     board: reactive[tuple[Notice, ...]] = reactive((), layout=True, init=False)
     """What stands now, the newest last."""
 
     class Grown(Message):
-        """They may take another number of rows."""
+        """The notices take another number of rows."""
 
     def tell(self, notice: Notice) -> None:
-        """Show one in the place of what was told of its topic, or of what passes by itself."""
+        """Show a notice in the place of an older one of its topic, or of those that pass by themselves."""
         now = time.monotonic()
         self.board = (*standing(self.board, notice.topic, now), notice)
         if not notice.topic:
@@ -168,7 +168,7 @@ class Notices(Widget):
         self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """What stands above them may have to give way."""
+        """Post `Grown`: what stands above the notices may have to move."""
         self.post_message(self.Grown())
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -180,7 +180,7 @@ class Notices(Widget):
         return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:
-        """A third click selects what the second one did: Textual would select all that stands in the same pane."""
+        """Select at a third click what the second one did: Textual would select all that stands in the same pane."""
         if event.chain > 1:
             event.prevent_default()
             self.text_select_all()

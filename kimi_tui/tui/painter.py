@@ -28,12 +28,14 @@ FADED = "~"
 FADE = 0.6
 """How far what is being undone goes towards the background."""
 
+INKS = ("ink", "strong", "quiet", "accent", "tool", "dmail", "compaction", "error")
+"""The names of the styles of text that every view of a conversation has."""
 LINK_LIMIT = 2_000
 """The longest address that is told to the terminal; some end the program over longer ones."""
 
 
 class Painter:
-    """Paints the rows of one widget.
+    """Paints the rows of one widget: converts their spans to strips in the colours of the style sheet.
 
     Styles are made when they are first asked for and kept until `clear`, which the widget's `notify_style_update` calls.
 
@@ -54,7 +56,7 @@ class Painter:
         self._blanks: dict[tuple[int, str], Strip] = {}
 
     def clear(self) -> None:
-        """Forget all colours: they, or the filters, are others."""
+        """Forget all colours: the theme or the filters have changed."""
         self._styles = {}
         self._overlays = {}
         self._links = {}

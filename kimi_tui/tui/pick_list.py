@@ -72,7 +72,7 @@ class PickState:
         return tuple(i for i, entry in enumerate(self.entries) if needle in entry.name.lower())
 
     def move(self, step: int) -> None:
-        """Choose another of the matching entries."""
+        """Move the choice by so many matching entries."""
         matching = self.matching
         if not matching:
             return
@@ -158,7 +158,7 @@ class PickList(KeyList):
     """
 
     class Moved(Message):
-        """Another entry is chosen, or others are offered."""
+        """The choice moved, or the offered entries changed."""
 
         def __init__(self, picks: PickList) -> None:
             super().__init__()
@@ -170,7 +170,7 @@ class PickList(KeyList):
             return self.picks
 
     class Picked(Moved):
-        """Enter, or a click, on the chosen entry."""
+        """An entry was picked by Enter or a click."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class PickList(KeyList):
         return bool(self._state.needle)
 
     def show(self, entries: Sequence[Entry], chosen: int = 0) -> None:
-        """Offer other entries; what was typed goes on narrowing them."""
+        """Offer other entries; the typed text still filters them."""
         needle = self._state.needle if self._narrows else ""
         self._state = PickState(tuple(entries), chosen=chosen)
         self._state.type(needle)

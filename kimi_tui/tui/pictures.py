@@ -64,7 +64,7 @@ USUAL_CELL = CellSize(8, 16)
 
 
 def draws_cells(node: Widget) -> bool:
-    """Whether pictures of cells can be told there: that takes more than sixteen colours, and one block character."""
+    """Whether images can be drawn by coloured cells: that needs more than sixteen colours, and one block character."""
     return glyphs_of(node) is not ASCII and not app_of(node).native_ansi_color
 
 
@@ -89,7 +89,7 @@ def cell_of_terminal() -> CellSize | None:
 def fitted(
     width: int, height: int, columns: int, rows: int, cell: CellSize = USUAL_CELL
 ) -> tuple[int, int]:
-    """How many columns and rows an image takes of so many; a small one is not blown up beyond two pixels a cell."""
+    """The columns and rows of an image in a box of so many; a small one is not enlarged beyond two pixels a cell."""
     width, height = max(1, width), max(1, height)
     shape = width * cell.height / (height * cell.width)
     n_rows = min(rows, -(-height // 2), max(1, round(columns / shape)))
@@ -138,7 +138,7 @@ def kitty_picture(data: bytes, number: int, columns: int, rows: int, cell: CellS
 
 
 def kitty_forget(number: int) -> str:
-    """What takes an image away again."""
+    """The terminal sequence (kitty graphics) that deletes an image."""
     return f"\x1b_Ga=d,d=I,i={number},q=2\x1b\\"
 
 
@@ -238,7 +238,7 @@ class Thumbnails:
         """A second thread that decodes would slow the first one, and hold up keys."""
 
     def rows(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
-        """The picture in at most so many cells; rows without any until it is there."""
+        """The image as rows of at most so many cells; without colours until it is decoded."""
         size = fitted(image.width, image.height, columns, rows)
         key = (image.sha256, *size)
         if (made := self._made.pop(key, None)) is not None:

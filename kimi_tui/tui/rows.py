@@ -14,7 +14,7 @@ from rich.cells import cell_len, get_character_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.formatting import MINUS, grouped, spans_width
+from kimi_tui.tui.formatting import MINUS, grouped, path, size_words, spans_width
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Line(NamedTuple):
 
     @property
     def shown(self) -> Line:
-        """The row in its colours."""
+        """The row with its late colours applied, where colouring was deferred until it is shown."""
         return self if self.late is None else self.late()
 
     @property
@@ -241,7 +241,7 @@ def ranges(text: str, width: int) -> list[tuple[int, int]]:
 
 
 def iter_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """The same, row by row."""
+    """As `ranges`, as a lazy iterator."""
     start = 0
     while start <= len(text):
         end = text.find("\n", start)
@@ -392,7 +392,7 @@ class HardWrapper:
         self._column = 0
 
     def feed(self, spans: Sequence[Span]) -> None:
-        """More of the line."""
+        """Append text of the line."""
         for span in spans:
             if span.text.isascii():
                 self._ascii(span)
@@ -468,3 +468,35 @@ def _chopped(text: str, width: int) -> list[Line]:
             for index, part in enumerate(parts)
         ]
     return rows
+
+
+PICTURE_ROWS = 12
+PICTURE_COLUMNS = 60
+LEAST_NAME = 16
+"""Cells that the name of a file gets at least, however narrow the pane is."""
+
+
+def picture_rows(room: LayoutRoom) -> int:
+    """How many rows an image takes in the chat at most, besides that of its name."""
+    if room.picture is None or room.lowest:
+        return 0
+    return PICTURE_ROWS // 2 if room.low else PICTURE_ROWS
+
+
+def image_rows(
+    images: Sequence[ImageBlock], room: LayoutRoom, lead: tuple[Span, ...], *, fill: str = "page"
+) -> Iterator[Line]:
+    """Images: the name of each, and under it a small picture where those are drawn. A click opens it."""
+    margin = spans_width(lead)
+    free = room.width - RIGHT - margin
+    for image in images:
+        hit = f"{HIT_IMAGE}{image.sha256}" if image.sha256 else ""
+        size = f"{image.width}x{image.height}  {size_words(image.n_bytes)}" if image.width else ""
+        name = path(image.name or "image", max(LEAST_NAME, free - cells(size) - 2), room.glyphs.cut)
+        spans = (*lead, Span(name, "ink"), Span(f"  {size}", "quiet"))
+        yield Line(spans, fill=fill, hit=hit, margin=margin)
+        n_rows = picture_rows(room) if image.sha256 else 0
+        if room.picture is not None and n_rows:
+            for row in room.picture(image, min(free, PICTURE_COLUMNS), n_rows):
+                # Nothing of it is text that can be copied.
+                yield Line((*lead, *row), fill=fill, hit=hit, margin=room.width)

@@ -61,7 +61,7 @@ class AnswersOnce(Screen[ScreenResultType]):
         return True
 
     def woken(self) -> None:
-        """The program was stopped and goes on: what was typed meanwhile answers nothing."""
+        """Called when the program goes on after it was stopped: what was typed meanwhile must answer nothing."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
@@ -169,7 +169,7 @@ class ModelChosen(Message):
 
 
 class ThemeChosen(Message):
-    """Other colours are to be used: those of this name, or the next where it is empty."""
+    """A theme was chosen by name; empty for the next one."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

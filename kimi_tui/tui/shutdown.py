@@ -56,7 +56,7 @@ class Ending:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """The app leaves. The first call counts."""
+        """Start the timer after which the process ends at once. Only the first call counts."""
         if self._timer is None:
             self._timer = later(self.end_at_once)
 
@@ -100,7 +100,7 @@ def end_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class QuitKeys:
+class QuitWatchdog:
     """Makes pressing a key twice to quit work also where the event loop is blocked, or waits for something for ever.
 
     The keys are counted in the thread that reads them, and counted down when the app has handled them. Some seconds
@@ -120,7 +120,7 @@ class QuitKeys:
         self._timer: threading.Timer | None = None
 
     def pressed(self) -> None:
-        """One was read; called in the thread that does so."""
+        """Count a key that was read; called in the reading thread."""
         now = time.monotonic()
         is_second = now - self._pressed_at < TWICE_S
         self._pressed_at = now
@@ -129,7 +129,7 @@ class QuitKeys:
             self._timer = later(partial(self._look, self._n_pressed))
 
     def handled(self) -> None:
-        """The app has handled one; called on the event loop."""
+        """Count a key that the app has handled; called on the event loop."""
         self._n_handled += 1
 
     def _look(self, n_pressed: int) -> None:

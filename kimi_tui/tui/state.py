@@ -13,7 +13,7 @@ from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
     from kimi_tui.wire.events import ApprovalRequest, EventRecord, StatusUpdate, TurnBegin
 
 

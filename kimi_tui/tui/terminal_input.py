@@ -140,7 +140,7 @@ class BackgroundAnswers:
         return text[:start], told
 
     def let_go(self, now: float) -> str:
-        """What waited, where nothing has followed it; of an answer that was broken off, nothing."""
+        """Release the input that waited, if nothing has followed it; of an answer that was broken off, nothing."""
         is_answer = len(self._held) > len("\x1b]11")
         if is_answer and now - self._held_at < CUT_S:
             return ""
@@ -204,7 +204,7 @@ def _as_kitty(sequence: str) -> str:
 
 
 class KeyParser(XTermParser):
-    """Textual's parser, with the keys that it does not know.
+    """Textual's key parser, extended by keys that it does not know.
 
     Attributes:
         splits_alt: whether a letter behind an escape is Esc and that letter, and not the letter with Alt.
@@ -246,12 +246,8 @@ class Incoming:
         tell: given whether the terminal is light, when it says so.
     """
 
-    def __init__(
-        self,
-        answers: BackgroundAnswers | None = None,
-        tell: Callable[[bool], None] = lambda _: None,
-    ) -> None:
-        self._answers = answers or BackgroundAnswers()
+    def __init__(self, answers: BackgroundAnswers, tell: Callable[[bool], None]) -> None:
+        self._answers = answers
         self._tell = tell
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._tail = ""
@@ -287,8 +283,8 @@ class Incoming:
         return "".join(out)
 
 
-class GraphicsAnswer:
-    """Takes what the terminal answers about its graphics out of what is typed, as soon as it was asked."""
+class GraphicsAnswerFilter:
+    """Filters the terminal's answer to the graphics query out of the input, once the query was sent."""
 
     def __init__(self) -> None:
         self._told: Callable[[Graphics], object] | None = None
@@ -297,7 +293,7 @@ class GraphicsAnswer:
         self._begun = ""
 
     def await_it(self, told: Callable[[Graphics], object]) -> None:
-        """The terminal is being asked; the answer is told to a function, in the thread that reads."""
+        """Expect the terminal's answer, and pass it to a function, in the thread that reads."""
         self._waits, self._told = True, told
 
     def stop_waiting(self) -> None:
@@ -331,7 +327,7 @@ class GraphicsAnswer:
 
 
 class TerminalGone(Message):
-    """The terminal was taken away, as with its window; SIGHUP, which tells of that, may be ignored."""
+    """The terminal was taken away, as when its window is closed (SIGHUP may be ignored)."""
 
 
 class Outgoing:
@@ -354,7 +350,7 @@ class Outgoing:
         """Characters that are out."""
 
     def write(self, text: str) -> int:
-        """Hand on."""
+        """Pass text on to the terminal."""
         self._n_written += len(text)
         if not self._does(lambda: self._file.write(text)):
             with suppress(OSError):
@@ -395,7 +391,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 class TerminalInput(LinuxDriver):
-    """Textual's driver, with a reading of its own, and an eye on what was written.
+    """Textual's driver with our own reading of the input, and a count of what was written.
 
     Args:
         app: that it is for.
@@ -420,7 +416,7 @@ class TerminalInput(LinuxDriver):
         self.splits_alt = splits_alt
         self._outgoing: Outgoing | None = None
         self._n_drawn = 0
-        self._graphics: GraphicsAnswer | None = None
+        self._graphics: GraphicsAnswerFilter | None = None
 
     def process_message(self, message: Message) -> None:
         """Hand on what was read."""
@@ -452,7 +448,7 @@ class TerminalInput(LinuxDriver):
             self._app.post_message(events.Resize(size, size))
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         if self._asks_background:
             self.write(NO_MORE)
         super().stop_application_mode()
@@ -470,7 +466,7 @@ class TerminalInput(LinuxDriver):
         self.write(ASK)
 
     def write(self, data: str) -> None:
-        """Draw."""
+        """Write to the terminal."""
         self._n_drawn += len(data)
         super().write(data)
 
@@ -490,7 +486,7 @@ class TerminalInput(LinuxDriver):
             self.write(_GRAPHICS_QUESTION)
 
     def expect_no_graphics(self) -> None:
-        """No answer came in time: nothing that is typed waits for it any more."""
+        """Stop expecting the answer to the graphics query, which did not come in time."""
         if self._graphics is not None:
             self._graphics.stop_waiting()
 
@@ -510,7 +506,7 @@ class TerminalInput(LinuxDriver):
             answers, lambda light: self.process_message(BackgroundTold(light=light))
         )
         parser = KeyParser(self._debug)
-        graphics = self._graphics = GraphicsAnswer()
+        graphics = self._graphics = GraphicsAnswerFilter()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
         is_gone = False

@@ -27,7 +27,7 @@ FLOW_SLICE = 300
 
 
 class Models:
-    """What the three pictures are drawn from: at first those of a session in which nothing has happened, to be shown there.
+    """The models of chat, timeline and gauge of one session; at first empty.
 
     `flow` is where the blocks of the chat stand; None, and nothing of that imported, while there are none.
     """
@@ -44,7 +44,7 @@ class Models:
         self._room = transcript.room
 
     def take(self, records: Sequence[EventRecord], report: Report) -> None:
-        """This happened next. What one of the three cannot take is reported, and the others take it."""
+        """Apply an event to the three models. What one of them cannot take is reported, and the others take it."""
         chat = self.chat
         changed: list[int] = []
 
@@ -87,7 +87,7 @@ class Views:
         self._untold: Models | None = None
 
     def fit(self, timeline_width: int) -> None:
-        """The timeline stands beside the chat in this width, or (0) floats over it."""
+        """Place the timeline beside the chat in this width, or (0) floating over it."""
         self.timeline.overlay = timeline_width == 0
         self.gauge.timeline_width = timeline_width
 
@@ -114,7 +114,7 @@ class Views:
         self._transcript.show_dropped(going, words_stay=words_stay)
 
     def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        """Show what happened; what is history is shown when all of it is told (`history_told`)."""
+        """Show events; those of the history are shown when it is complete (`history_told`)."""
         if live:
             self.play(records)
             return
@@ -131,7 +131,7 @@ class Views:
             yield from self._untold.timeline.rows.settle()
 
     def history_told(self) -> None:
-        """Show what the history tells; whoever was reading its end goes on doing so."""
+        """Show the whole history; the position is kept if its end was being read."""
         self.timeline.reading = ""
         untold, self._untold = self._untold, None
         if untold is None:
@@ -141,7 +141,7 @@ class Views:
         self.gauge.show_model(untold.gauge)
 
     def glance(self, records: Sequence[EventRecord]) -> None:
-        """Show the end of a history until all of it is told."""
+        """Show the end of a history until all of it is read."""
         end = Models(self._transcript)
         end.take(records, report_of(self._transcript))
         self.show(end.chat, end.timeline, end.gauge)

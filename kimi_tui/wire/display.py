@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import Any, Literal, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import one_line
+
+if TYPE_CHECKING:
+    from kimi_tui.images import Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ class ImageBlock:
     height: int = 0
     n_bytes: int = 0
     sha256: str = ""
+
+    @classmethod
+    def of(cls, image: Image) -> ImageBlock:
+        """The facts of an image, as they are read again where they were written."""
+        name, n_bytes = one_line(image.name[:_MAX_WORD]), len(image.data)
+        return cls(name, image.media_type, image.width, image.height, n_bytes, image.sha256)
 
     @property
     def label(self) -> str:
@@ -281,7 +290,7 @@ def decode_image(record: Mapping[str, object]) -> ImageBlock:
 
 
 def images_of(value: object) -> tuple[ImageBlock, ...]:
-    """The images that a record tells of: their facts, or content parts; of a count as many without."""
+    """The images in a record: their facts, or content parts; for a bare count so many blocks without facts."""
     if is_whole(value):
         return (ImageBlock(),) * min(max(0, value), _MAX_COUNTED)
     found: list[ImageBlock] = []

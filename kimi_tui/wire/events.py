@@ -535,7 +535,7 @@ def iso_seconds(iso: str, otherwise: float = 0.0) -> float:
 
 
 def text_of(event: Event) -> str:
-    """What an event brings of a text that is told piece by piece: an answer, a thought, arguments, output. Empty for others."""
+    """The piece of text in an event that is published piece by piece: answer, reasoning, arguments, output. Else empty."""
     match event:
         case TextPart(text) | ThinkPart(text) | ToolOutput(text=text):
             return text

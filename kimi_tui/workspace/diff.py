@@ -163,7 +163,7 @@ class StoredTexts:
         return None if old is None or new is None else diff_lines(old, new, max_rows)
 
     def compared_all(self, changes: Sequence[FileChange], most_rows: int) -> list[LineDiff | None]:
-        """The same for each change of a plan, from what was to what is; `most_rows` are listed of all of them together."""
+        """Compare each change of a plan, before with after; `most_rows` rows are listed of all of them together."""
         found: list[LineDiff | None] = []
         room = most_rows
         for one in changes:

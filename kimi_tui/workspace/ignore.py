@@ -79,7 +79,7 @@ class GlobPattern:
             self.suffix = pattern[1:]
 
     def expression(self) -> bytes:
-        """A regular expression that does the same, to be matched from the start.
+        """A regular expression equivalent to the pattern, to be matched from the start.
 
         Raises:
             ValueError: nothing can ever match it, or it is longer than any path.
@@ -439,7 +439,7 @@ class IgnoreStack:
         return False
 
     def ignores_above(self, levels: int) -> bool:
-        """Whether the work folder itself (0 levels) or the folder so many levels above it is left out."""
+        """Whether the work folder itself (0 levels) or the folder so many levels above it is ignored."""
         for _, below, rules in self.files:
             parts = below.rstrip("/").split("/")
             path = "/".join(parts[: len(parts) - levels])

@@ -87,7 +87,7 @@ class NameList:
         return self.covers([folded(name) for name in path.split("/")], is_folder=is_folder)
 
     def covers(self, seen: Sequence[str], *, is_folder: bool) -> bool:
-        """The same for names that are folded."""
+        """Whether the list covers a name, which is folded already."""
         if self._is_named(seen, is_folder=is_folder):
             return True
         name = seen[-1]
@@ -175,7 +175,7 @@ def partly_run_files() -> list[str]:
 
 
 def run_values(name: str, text: str) -> Sequence[object] | None:
-    """What in this file a tool would run; None where it cannot be told.
+    """The values in a file that a tool would run; None where that is unknown.
 
     Args:
         name: of the file.

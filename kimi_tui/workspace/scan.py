@@ -425,7 +425,7 @@ class Scanner:
                 self._forget(prefix + name, now)
 
     def _forget(self, path: str, now: ScanPass) -> None:
-        """Everything below a folder that is gone, or not looked into any more."""
+        """Forget everything below a folder that is gone, or not scanned any more."""
         known = self._folders.get(path)
         if known is None:
             return

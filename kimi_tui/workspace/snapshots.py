@@ -104,7 +104,7 @@ class SnapshotLog:
             self.root = root
 
     def mark(self, uid: str) -> None:
-        """A checkpoint was made now. Written, not brought to the disk: the next snapshot does that."""
+        """Note a checkpoint. It is written but not synced: the next snapshot does that."""
         position = len(self._snapshots) - 1
         self._marks[uid] = position
         after = self._snapshots[position].id if self._snapshots else ""

@@ -74,7 +74,7 @@ class PackWriter:
         self.size_bytes += _HEAD.size + len(body)
 
     def read(self, place: PackPlace) -> bytes:
-        """A body that was added.
+        """The body of a blob that was added.
 
         Raises:
             OSError: the disk refused.

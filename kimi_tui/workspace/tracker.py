@@ -212,7 +212,7 @@ class Tracker:
         self._backups.keep(self._root, self._store, paths)
 
     def command_ran(self) -> None:
-        """A command ran before the first scan had ended: what that finds may not be what was there before."""
+        """Note that a command ran before the first scan had ended: what that finds may not be what was there before."""
         self._note = _RAN_EARLY
 
     def take_snapshot(
@@ -253,7 +253,7 @@ class Tracker:
         )
 
     def mark(self, uid: str) -> None:
-        """A checkpoint was made now."""
+        """Note a checkpoint."""
         self._log.mark(uid)
 
     def figures(self, snapshot: Snapshot) -> tuple[int, int, int]:
@@ -385,7 +385,7 @@ class Tracker:
         return PreparedRestore(intent, tuple(left), tuple(stale))
 
     def carry_out(self, prepared: PreparedRestore, *, unasked: bool = False) -> Restored:
-        """Do it, see what came of it, and close the intent.
+        """Carry out the prepared restore, scan its result, and close the intent.
 
         Args:
             prepared: what is to be done.
@@ -443,7 +443,7 @@ class Tracker:
         return restore.seal_of(intent, key, places)
 
     def abandon(self) -> None:
-        """What was prepared does not happen."""
+        """Discard the prepared restore."""
         with contextlib.suppress(OSError):
             (self._folder / _INTENT_NAME).unlink(missing_ok=True)
 

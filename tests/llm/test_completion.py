@@ -15,8 +15,6 @@ from kimi_tui.llm.provider import (
     ChatProvider,
     Finished,
     ModelInfo,
-    RetryNotice,
-    RetryPolicy,
     StreamItem,
     TextDelta,
     ThinkDelta,
@@ -24,6 +22,7 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
+from kimi_tui.llm.retry import RetryNotice, RetryPolicy
 from kimi_tui.llm.tokens import estimate, message_tokens
 
 
@@ -208,7 +207,7 @@ async def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock on which each wait takes its time and nothing else any.
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     with monkeypatch.context() as patched:
-        patched.setattr("kimi_tui.llm.completion.time", clock)
+        patched.setattr("kimi_tui.llm.retry.time", clock)
         with pytest.raises(APIStatusError, match="busy"):
             await run(failing, policy=short, on_retry=wait)
     # The last wait ends where the patience does.

@@ -42,7 +42,8 @@ from kimi_tui.llm.message import (
     user_message,
 )
 from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.llm.provider import RetryPolicy, ToolSpec
+from kimi_tui.llm.provider import ToolSpec
+from kimi_tui.llm.retry import RetryPolicy
 
 TOOLS = [
     ToolSpec(

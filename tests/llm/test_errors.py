@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kimi_tui.llm.completion import is_retryable
 from kimi_tui.llm.errors import (
     APIStatusError,
     ContextOverflowError,
@@ -19,6 +18,7 @@ from kimi_tui.llm.errors import (
     redact,
     retry_after,
 )
+from kimi_tui.llm.retry import is_retryable
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 NOW = 1_790_000_000.0

@@ -49,7 +49,7 @@ def test_a_body_is_what_h11_reads_wherever_it_is_cut(
 
 
 def test_the_http_library_hands_on_all_chunks_that_came_at_once() -> None:
-    assert http_client.CarefulClient
+    assert http_client.RestrictedClient
     client = h11.Connection(h11.CLIENT)
     client.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
     client.send(h11.EndOfMessage())

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimi_tui.llm import message as message_module
 from kimi_tui.llm.completion import Collector
 from kimi_tui.llm.message import (
+    MANY,
     FunctionCall,
     ImagePart,
     ImageURL,
@@ -21,7 +23,7 @@ from kimi_tui.llm.message import (
     ToolCall,
 )
 from kimi_tui.llm.provider import ThinkDelta, ToolCallDelta
-from kimi_tui.session.schema import message_line
+from kimi_tui.session.schema import message_line, message_of
 
 _TEXTS = st.text(max_size=20)
 _PARTS = st.one_of(
@@ -41,6 +43,7 @@ _CALLS = st.builds(
     function=st.builds(FunctionCall, name=_TEXTS, arguments=st.none() | _TEXTS),
     extras=st.none() | st.just({"extra_content": {"google": {}}}),
 )
+_CALL = ToolCall(id="a", function=FunctionCall(name="Run", arguments="{}"))
 MESSAGES = st.builds(
     Message,
     role=st.sampled_from(["system", "user", "assistant", "tool"]),
@@ -127,3 +130,34 @@ def test_reasoning_alone_is_a_list_of_its_part() -> None:
     found = collector.message()
     assert found is not None
     assert [part["type"] for part in written(found)["content"]] == ["think"]
+
+
+@given(MESSAGES, st.sampled_from(["calls", "parts"]))
+def test_a_message_of_many_calls_or_parts_is_stored_and_read_as_any(
+    message: Message, of: str
+) -> None:
+    calls = (message.tool_calls or [_CALL]) * (MANY + 1) if of == "calls" else message.tool_calls
+    parts = (message.parts or [TextPart(text="x")]) * (MANY + 1)
+    long = message.model_copy(
+        update={"tool_calls": calls, "content": message.content if of == "calls" else parts}
+    )
+    assert long.is_long
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(message_module, "MANY", 10 * MANY * 3)
+        in_one_go = json.dumps(long.stored())
+    assert json.dumps(long.stored()) == in_one_go
+    assert (
+        message_line(long)
+        == json.dumps(long.stored(), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    )
+    record = json.loads(in_one_go)
+    assert Message.of(record) == Message.model_validate(record)
+
+
+def test_of_many_calls_that_make_no_sense_the_others_are_kept() -> None:
+    calls = [*([_CALL.model_dump()] * MANY), {"id": 5}, "x"]
+    with pytest.raises(ValueError, match="id"):
+        Message.of({"role": "assistant", "tool_calls": calls})
+    found = message_of({"role": "assistant", "tool_calls": calls})
+    assert found is not None
+    assert found.tool_calls == [_CALL] * MANY

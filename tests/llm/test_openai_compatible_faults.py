@@ -48,18 +48,12 @@ from kimi_tui.llm.errors import (
     LLMError,
     LLMNotSupported,
 )
-from kimi_tui.llm.http_client import CarefulClient
+from kimi_tui.llm.http_client import RestrictedClient
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, user_message
 from kimi_tui.llm.models import chat_models
 from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.llm.provider import (
-    Completion,
-    RetryNotice,
-    RetryPolicy,
-    StreamItem,
-    TextDelta,
-    ToolSpec,
-)
+from kimi_tui.llm.provider import Completion, StreamItem, TextDelta, ToolSpec
+from kimi_tui.llm.retry import RetryNotice, RetryPolicy
 
 Connect = Callable[..., OpenAICompatible]
 # Only ends a test that hangs.
@@ -478,7 +472,7 @@ async def test_own_headers_go_to_their_server_alone_and_are_never_shown(
         for request in (*server.requests, *server.other_requests):
             assert request.headers["x-org"] == "org-secret-of-mine"
             assert request.headers["x-route"] == "blue"
-        async with CarefulClient(server.base_url, own, connect_s=5, read_s=5) as client:
+        async with RestrictedClient(server.base_url, own, connect_s=5, read_s=5) as client:
             await client.get(f"{other.base_url}/models")
         assert "x-org" not in other.other_requests[-1].headers
     with pytest.raises(LLMError, match=r"headers would go to example\.org unencrypted"):
@@ -577,7 +571,7 @@ async def test_retries_are_in_the_log_and_the_key_is_not(
     key = "sk-secret-secret-secret"
     server.script(status(503, {"error": {"message": f"busy with {key}"}}), drop(), say("fine"))
     await ask(connect(), HASTY)
-    lines = [one.getMessage() for one in caplog.records if one.name == "kimi_tui.llm.completion"]
+    lines = [one.getMessage() for one in caplog.records if one.name == "kimi_tui.llm.retry"]
     assert len(lines) == 2
     assert "m failed (503)" in lines[0]
     assert "attempt 2 of 3" in lines[0]

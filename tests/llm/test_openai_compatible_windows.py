@@ -14,7 +14,8 @@ from kimi_tui.llm.errors import ContextOverflowError, LLMError, ResponseContext,
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.models import DEFAULT_WINDOW
 from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.llm.provider import Completion, RetryPolicy, ToolSpec
+from kimi_tui.llm.provider import Completion, ToolSpec
+from kimi_tui.llm.retry import RetryPolicy
 
 LONG = [user_message("a word and another " * 2_000)]
 WORDY = ToolSpec("Run", "Runs the thing. " * 4_000, {"type": "object", "properties": {}})

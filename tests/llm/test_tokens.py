@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.llm import tokens
-from kimi_tui.llm.message import Message, TextPart
+from kimi_tui.llm.message import FunctionCall, Message, TextPart, ThinkPart, ToolCall
 
 
 def test_a_message_that_outlives_the_module_goes_quietly(
@@ -35,3 +35,17 @@ def test_a_message_that_outlives_the_module_goes_quietly(
 def test_plain_text_counts_as_much_as_beside_other_signs(text: str) -> None:
     # Five of these are four tokens.
     assert tokens.estimate(f"漢漢漢漢漢 {text}") - 4 == tokens.estimate(f"x {text}") - 1
+
+
+def test_a_message_that_is_counted_in_steps_costs_as_much_and_no_more_time() -> None:
+    calls = [
+        ToolCall(id="a", function=FunctionCall(name="Run", arguments=f'{{"n": {n}}}'))
+        for n in range(9)
+    ]
+    parts = [TextPart(text="Some words."), ThinkPart(think="Hm.")]
+    made = [Message(role="assistant", content=parts, tool_calls=calls) for _ in range(2)]
+    assert len([*tokens.count_in_steps(made[0])]) == len(calls) + len(parts)
+    assert tokens.is_counted(made[0])
+    assert [*tokens.count_in_steps(made[0])] == []
+    for count in (tokens.message_tokens, tokens.said_tokens):
+        assert count(made[0]) == count(made[1])

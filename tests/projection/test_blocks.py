@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.projection.blocks import BlockList, NoticeBlock
+from kimi_tui.projection.blocks import (
+    AgentBlock,
+    Block,
+    BlockList,
+    CompactionBlock,
+    DMailBlock,
+    NoticeBlock,
+    ToolBlock,
+    UserBlock,
+    copied,
+)
 
 
 @given(
@@ -29,3 +42,15 @@ def test_the_first_block_from_a_checkpoint_on(
         if (number := numbers[at]) is not None and number >= checkpoint
     )
     assert blocks.first_from(checkpoint) == next(slowly, blocks.end)
+
+
+@pytest.mark.parametrize("kind", [UserBlock, ToolBlock, DMailBlock, AgentBlock, CompactionBlock])
+def test_a_copy_is_another_block_with_the_same_values_but_those_named(kind: type[Block]) -> None:
+    block = kind(key=3, checkpoint=4, uid="u", number=2, version=7, at=1.5, pinned=True)
+    copy = copied(block, checkpoint=9, live=False)
+    assert copy is not block
+    assert type(copy) is kind
+    wanted = {one.name: getattr(block, one.name) for one in fields(block)}
+    wanted |= {"checkpoint": 9, "live": False, "version": 8}
+    assert {one.name: getattr(copy, one.name) for one in fields(copy)} == wanted
+    assert (block.checkpoint, block.version) == (4, 7)

@@ -10,7 +10,7 @@ from kimi_tui.projection.blocks import AgentBlock, Block, CompactionBlock, DMail
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import LayoutRoom
 from kimi_tui.tui.transcript.layout import compaction_card, dmail_card, rows_of
-from kimi_tui.tui.transcript.motion import motion_of
+from kimi_tui.tui.transcript.revert_animation import revert_animation_of
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionBegin,
@@ -178,7 +178,7 @@ def test_what_stays_does_not_dim_while_the_rest_goes() -> None:
     model.set_pins(frozenset({(uid_of(talk, 1), 0)}))
     arrive(talk, letter(0, 2, uid_of(talk, 1)))
     played(talk, model)
-    motion = motion_of(flow, 0, 0, 40, model.blocks)
+    motion = revert_animation_of(flow, 0, 0, 40, model.blocks)
     assert motion is not None
     now = [motion.row(row, 0.7, ROOM.glyphs).text for row in range(len(motion.rows))]
     first = [line.text for line in motion.rows]

@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.effort import n_calls
-from support.story import Teller, until_arrived, whole_story
+from support.story import Teller, moment_at, until_arrived, whole_story
 
+from kimi_tui.projection.playback import LONGEST_PAUSE_S, PlaybackClock, Recording
 from kimi_tui.projection.replay import (  # pyright: ignore[reportPrivateUsage]
-    LONGEST_PAUSE_S,
     ChangedFiles,
-    PlaybackClock,
-    Recording,
     Replay,
     ReplayState,
     _Reader,
@@ -113,7 +111,7 @@ def test_any_moment_is_its_events_whatever_was_looked_at_before(
     replay = Replay(records, keyframe_every=keyframe_every)
     for wanted in positions:
         position = min(wanted, len(records))
-        moment = replay.at(wanted)
+        moment = moment_at(replay, wanted)
         assert moment.position == position
         assert shown(moment) == shown(prefix(records, position))
         # It goes on from there as if it had come there by itself, and leaves no trace in what is kept.
@@ -195,7 +193,7 @@ def test_going_back_in_a_long_session_is_quick() -> None:
     replay = Replay(teller.records)
     from_the_start = n_calls(lambda: prefix(teller.records, 5_000))
     for position in (9_999, 9_001, 5_499, 9_480, 7_000):
-        assert n_calls(lambda: replay.at(position)) < from_the_start / 4  # noqa: B023
+        assert n_calls(lambda: moment_at(replay, position)) < from_the_start / 4  # noqa: B023
 
 
 def test_the_way_to_a_moment_leaves_room_for_others() -> None:
@@ -226,7 +224,7 @@ def test_what_lies_ahead_on_the_curve() -> None:
     assert [point.id for point in future.checkpoints][:3] == [12, 8, 9]
     assert future.awaited == future.checkpoints[1].uid
     assert future.checkpoints[-1].tokens_end == replay.used_at_end
-    columns = columns_of([], replay.at(before).timeline.tree.live, 35, future)
+    columns = columns_of([], moment_at(replay, before).timeline.tree.live, 35, future)
     markers = [column.mark for column in columns if column.mark]
     assert markers == ["compaction", "playhead", "dmail", "end"]
     assert [column.is_ahead for column in columns] == sorted(c.is_ahead for c in columns)
@@ -237,7 +235,7 @@ def test_what_lies_ahead_on_the_curve() -> None:
 def test_the_curve_has_room_for_what_was_and_what_comes(width: int) -> None:
     replay = Replay(STORY)
     for position in replay.recording.stops:
-        tree = replay.at(position).timeline.tree
+        tree = moment_at(replay, position).timeline.tree
         future = replay.upcoming.after(position, None)
         columns = columns_of(tree.before_now(), tree.live, width, future)
         assert len(columns) <= width
@@ -252,7 +250,7 @@ def test_an_empty_session_has_one_moment() -> None:
     player.toggle()
     assert not player.is_playing
     assert replay.recording.step(0, 1) == replay.recording.turn(0, -1) == 0
-    assert replay.at(7).position == 0
+    assert moment_at(replay, 7).position == 0
     assert replay.recording.clock_at(0) == 0.0
     assert track_spans(replay.recording, player, 20, UNICODE)[0] == ("█", "head")
 

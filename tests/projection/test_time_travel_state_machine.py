@@ -40,7 +40,7 @@ from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits
 from kimi_tui.soul.rebuilt_history import rebuild_history
 from kimi_tui.soul.record import read_records
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import END, Target
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ class TimeTravels(RuleBasedStateMachine):
     def jump(self, line: int, at: int | None) -> None:
         if n := self.line(line):
             target = None if at is None else self.target(at, n)
-            self.do(self.on.soul.jump(n, None if target is None else target.id))
+            self.do(self.on.soul.rewind(Target(END if target is None else target.id, n)))
 
     @rule(times=st.integers(1, 2))
     def undo(self, times: int) -> None:

@@ -24,7 +24,7 @@ from kimi_tui.projection.blocks import (
 )
 from kimi_tui.projection.tool_calls import NAMED, changed_words
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui.transcript.layout import title_text
+from kimi_tui.tui.transcript.tool_card import title_text
 from kimi_tui.wire.display import BriefBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,
@@ -138,6 +138,21 @@ def test_the_newest_cost_is_an_estimate_and_stands_on_the_last_card() -> None:
     talk.step()
     shown(talk, model)
     assert (second.tokens, second.tokens_estimated) == (500, False)
+
+
+def test_a_cost_changes_only_the_cards_that_show_one() -> None:
+    talk = Conversation()
+    talk.user("Hi")
+    talk.step()
+    for n in range(9):
+        talk.call("Glob", {"pattern": f"{n}"})
+    model = shown(talk)
+    *cards, newest = [block for block in model.blocks if isinstance(block, ToolBlock)]
+    versions = [card.version for card in cards]
+    talk.tell(StatusUpdate(talk.tokens + 500, 262_144, 212_000))
+    shown(talk, model)
+    assert (newest.tokens, newest.tokens_estimated) == (500, True)
+    assert [card.version for card in cards] == versions
 
 
 def test_figures_told_again_after_the_next_words_are_no_new_cost() -> None:

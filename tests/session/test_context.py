@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.effort import most_in_a_callback
 
 from kimi_tui.llm.message import FunctionCall, Message, TextPart, ThinkPart, ToolCall, user_message
+from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.schema import NewCheckpoint, SystemPrompt, TokenCount
@@ -337,3 +339,22 @@ async def test_appends_while_syncing_and_reverting_keep_their_order(context: Con
     assert disk == texts(context)
     left = [r.get("content") for r in records(context.folder / "context_1.jsonl")]
     assert {"1", "2", "3"} <= {*disk, *left}
+
+
+async def test_a_revert_lets_go_of_thousands_of_messages_beside_the_event_loop(
+    tmp_path: Path,
+) -> None:
+    context = Context(tmp_path)
+    await context.restore()
+    await context.checkpoint(False)
+    n_messages = 2_000
+    await context.append([user_message(f"words {n}") for n in range(n_messages)])
+    assert sum(map(message_tokens, context.messages)) > n_messages
+    context.published_tokens = lambda point: 1
+    with most_in_a_callback() as most:
+        await context.revert_to(0, reason="rewind")
+    assert len(context.messages) == 0
+    assert most.n_calls < n_messages
+    await context.append([user_message("others")])
+    assert texts(context) == ["others"]
+    await context.aclose()

@@ -18,11 +18,11 @@ from support.faulty_storage import FullStorage, ShortStorage, WatchedStorage, fa
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.context import Context
-from kimi_tui.session.durable_file import DurableFile
+from kimi_tui.session.context_file import ContextFile
 from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.metadata import read_marks, read_state
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import read_marks, read_state
 
 
 def on_disk(folder: Path) -> list[str]:
@@ -177,7 +177,7 @@ def test_a_failed_close_counts_as_a_failed_sync(tmp_path: Path) -> None:
     storage = WatchedStorage()
     path = tmp_path / "context.jsonl"
     path.touch()
-    live = DurableFile(path, storage, lambda: None)
+    live = ContextFile(path, storage, lambda: None)
     live.adopt(0)
     live.append(b"{}\n")
     before = path.stat().st_ino
@@ -451,7 +451,7 @@ async def test_what_another_program_did_to_the_file_is_noticed_and_kept(
 async def test_a_long_line_keeps_only_what_is_not_safe_in_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kimi_tui.session.durable_file.WHOLE_IN_MEMORY_BYTES", 2_000)
+    monkeypatch.setattr("kimi_tui.session.context_file.WHOLE_IN_MEMORY_BYTES", 2_000)
     storage = WatchedStorage()
     session = await opened(folder, storage)
     words = [f"{number} " + "x" * 100 for number in range(40)]

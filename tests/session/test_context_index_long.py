@@ -9,7 +9,7 @@ import pytest
 
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.session import context_index
-from kimi_tui.session.durable_file import WHOLE_IN_MEMORY_BYTES
+from kimi_tui.session.context_file import WHOLE_IN_MEMORY_BYTES
 from kimi_tui.session.session import Session
 
 STEPS = 3_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.llm.message import user_message
-from kimi_tui.session import context_index, durable_file
+from kimi_tui.session import context_file, context_index
 from kimi_tui.session.session import Session
 
 N_MESSAGES = 300
@@ -20,7 +20,7 @@ async def test_what_threads_read_is_right_whatever_happens_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that nearly every sync lets go of something, and nearly every look drops something else.
-    monkeypatch.setattr(durable_file, "WHOLE_IN_MEMORY_BYTES", 1_000)
+    monkeypatch.setattr(context_file, "WHOLE_IN_MEMORY_BYTES", 1_000)
     monkeypatch.setattr(context_index, "CACHE_BYTES", 2_000)
     session = Session(tmp_path / "s", tmp_path)
     await session.open()

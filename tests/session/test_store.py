@@ -16,10 +16,10 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.listing import SessionInfo
+from kimi_tui.session.metadata import read_marks, read_state
 from kimi_tui.session.rotation import stored_world_lines, world_line_path
 from kimi_tui.session.schema import TokenCount
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import read_marks, read_state
 from kimi_tui.session.store import SessionStore
 from kimi_tui.session.undo import undo
 

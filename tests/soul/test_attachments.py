@@ -14,7 +14,7 @@ from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.attachments import _MENTION, Mention, readings
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 

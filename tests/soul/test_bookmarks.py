@@ -12,10 +12,10 @@ from support.soul import Stage, stage
 
 from kimi_tui.llm.request import ANSWERED, SUMMARY_READ
 from kimi_tui.prompts import COMPACTION_START
+from kimi_tui.session.metadata import Marks
 from kimi_tui.session.schema import Checkpoint
-from kimi_tui.session.side_files import Marks
 from kimi_tui.soul.bookmarks import UserMarks
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 
 
 class Unread(Sequence[Checkpoint]):

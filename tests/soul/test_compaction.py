@@ -11,13 +11,23 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, calls, gate, say, stall, status
+from support.effort import most_in_a_callback
 from support.made_images import flat, saved
 from support.soul import Stage, next_event, stage
 
-from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart, user_message
+from kimi_tui.llm.message import (
+    FunctionCall,
+    ImagePart,
+    ImageURL,
+    Message,
+    TextPart,
+    ToolCall,
+    user_message,
+)
 from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.llm.request import SUMMARY_READ
 from kimi_tui.prompts import prompt
+from kimi_tui.soul import tasks
 from kimi_tui.soul.compaction import (
     AskModel,
     Compacted,
@@ -28,7 +38,7 @@ from kimi_tui.soul.compaction import (
 from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.errors import NothingToCompact, UnknownCompaction
 from kimi_tui.soul.messages import internal_kind, summary_message, user_words
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 TOO_LONG = {
@@ -534,3 +544,25 @@ async def test_stopped_while_it_is_applied_it_has_happened(tmp_path: Path) -> No
         (end,) = on.ear.of(ev.CompactionEnd)
         happened = (on.session.dir / "context_1.jsonl").exists()
         assert happened is (not end.error)
+
+
+async def test_what_a_compaction_reads_is_let_go_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_SLICE_S", 0.0)
+    n_results = 5_000
+    async with stage(tmp_path, window=10_000_000, follow_files=False) as on:
+        await talk(on, "one")
+        made = [
+            ToolCall(id=f"c{n}", function=FunctionCall(name="Glob", arguments="{}"))
+            for n in range(n_results)
+        ]
+        results = [Message(role="tool", content="x", tool_call_id=one.id) for one in made]
+        answer = Message(role="assistant", content="", tool_calls=made)
+        await on.soul._conversation.append([answer, *results])
+        await talk(on, "two", "three")
+        on.server.script(say("# Summary", usage=(700, 30)))
+        with most_in_a_callback() as most:
+            await on.soul.compact()
+        assert len(on.sent()) < 20
+        assert most.n_calls < n_results

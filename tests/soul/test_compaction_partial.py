@@ -14,7 +14,7 @@ from kimi_tui.prompts import COMPACTION_START
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.history import fits, session_history
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 FIRST = "first " + "word " * 4_000

@@ -13,7 +13,7 @@ from support.soul import Stage, stage
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.dmail import DMailOff
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 OFF = LoopLimits(dmail_enabled=False, dmail_nudge_tokens=10)

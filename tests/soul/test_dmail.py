@@ -17,9 +17,9 @@ from kimi_tui.session.schema import DMAIL_START
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.messages import dmail_text, is_user_words
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.rewind import END, Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tui.rows import LayoutRoom
-from kimi_tui.tui.transcript.layout import tool_card
+from kimi_tui.tui.transcript.tool_card import tool_card
 from kimi_tui.wire import events as ev
 
 

@@ -21,7 +21,7 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.session import Session
 from kimi_tui.soul import file_history
 from kimi_tui.soul.errors import FilesUnknown
-from kimi_tui.soul.rewind import END, FileOutcome, FilesChoice, Target
+from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.entries import Limits

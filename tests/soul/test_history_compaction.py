@@ -19,7 +19,7 @@ from kimi_tui.session.schema import is_marker
 from kimi_tui.soul import compaction
 from kimi_tui.soul.messages import internal_kind, summary_text
 from kimi_tui.soul.record import read_records
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire.events import EventRecord
 

@@ -14,7 +14,7 @@ from support.time_traveller import Views
 
 from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.soul import history
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
 
@@ -155,7 +155,7 @@ async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
             case "undo" | "undo_dmail":
                 await on.soul.undo()
             case "jump":
-                await on.soul.jump(1)
+                await on.soul.rewind(Target(END, 1))
             case _:
                 await on.soul.clear()
         checkpoints = [row.uid for row in await on.checkpoints()]

@@ -18,7 +18,7 @@ from support.made_images import flat, noise, saved
 from support.soul import Stage, next_event, stage
 
 from kimi_tui.filesystem import Storage
-from kimi_tui.images import Image, read_image
+from kimi_tui.images import Image, image_tokens, read_image
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
@@ -27,9 +27,9 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME
 from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.messages import image_blocks, pasted_image_block
+from kimi_tui.soul.messages import image_blocks
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import BriefBlock, ImageBlock, images_of
 
@@ -115,12 +115,12 @@ async def test_images_go_with_words_are_stored_once_and_told_of_by_facts(tmp_pat
         assert part["type"] == "image_url"
         assert part["image_url"]["url"] == f"images/{SHOT.sha256}.png"
         (begun, last) = on.ear.of(ev.TurnBegin)
-        assert begun.images == (pasted_image_block(SHOT),)
+        assert begun.images == (ImageBlock.of(SHOT),)
         assert [one.name for one in on.ear.of(ev.FilesAttached)[0].images] == ["named.jpg"]
-        assert on.ear.of(ev.SteerTaken)[-1].images == (pasted_image_block(SHOT),)
+        assert on.ear.of(ev.SteerTaken)[-1].images == (ImageBlock.of(SHOT),)
         assert not last.resumed
         assert (await on.soul.image(begun.images[0])) == SHOT
-        assert SHOT.tokens == 200
+        assert image_tokens(SHOT.width, SHOT.height) == 200
         assert before + 150 < on.soul.used
         told = [
             ("look at @named.jpg, and this", ["image shot.png 560x280", "image named.jpg 90x70"]),
@@ -198,7 +198,7 @@ async def test_an_image_that_a_tool_reads_follows_the_results_of_its_step(tmp_pa
         assert "of a file of" in third[8]["content"]
         assert len(stored(on)) == 2
         displays = [result.display for result in on.ear.of(ev.ToolResult)]
-        assert (BriefBlock("90x70"), pasted_image_block(NOISE)) in displays
+        assert (BriefBlock("90x70"), ImageBlock.of(NOISE)) in displays
         assert "base64" not in str(on.file())
         await on.soul.aclose()
         (on.session.dir / "wire.jsonl").unlink()
@@ -206,7 +206,7 @@ async def test_an_image_that_a_tool_reads_follows_the_results_of_its_step(tmp_pa
         for record in session_history(on.session):
             model.apply(record)
         cards = [block.display for block in model.blocks if isinstance(block, ToolBlock)]
-        assert cards[0] == (pasted_image_block(NOISE),)
+        assert cards[0] == (ImageBlock.of(NOISE),)
 
 
 async def test_reading_an_image_asks_where_reading_a_text_does(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         outcome = await on.soul.rewind(Target(2))
         # What was pasted comes back; what is named is read again.
         assert outcome.prompt == "second @named.png"
-        assert outcome.images == (pasted_image_block(SHOT),)
+        assert outcome.images == (ImageBlock.of(SHOT),)
         await on.soul.undo()
         assert [label for _, labels in shown(on) for label in labels] == [
             "image shot.png 560x280",
@@ -248,7 +248,7 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         assert images_behind(on, "second @named.png") == ["shot.png", "noise.png"]
         forked = await on.soul.fork()
         jump = await on.soul.fork(Target(2, world_line=1))
-        assert jump.images == (pasted_image_block(SHOT),)
+        assert jump.images == (ImageBlock.of(SHOT),)
         # A message of another line, with its image, to the present.
         (there,) = [m for m in await on.soul.messages(1) if m.text.startswith("second")]
         await on.soul.rewind(Target(0))

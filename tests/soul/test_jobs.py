@@ -10,7 +10,7 @@ from support.chat_server import call, say
 from support.soul import next_event, stage
 from support.watching import until
 
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 WAITS = "mkfifo go; echo begun; read x < go; exit 3"

@@ -15,7 +15,7 @@ from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import DMAIL_START
 from kimi_tui.soul.errors import SoulBusy, SoulError
 from kimi_tui.soul.history import fits, session_history
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffBlock
 

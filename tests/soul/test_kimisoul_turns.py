@@ -177,7 +177,7 @@ async def test_one_thing_at_a_time(tmp_path: Path) -> None:
         assert on.soul.running
         with pytest.raises(SoulBusy):
             await on.soul.run("too")
-        from kimi_tui.soul.rewind import Target
+        from kimi_tui.soul.rewind_values import Target
 
         with pytest.raises(SoulBusy):
             await on.soul.rewind(Target(0))

@@ -21,7 +21,7 @@ from kimi_tui.soul.checkpoint_table import (
     shown_timeline,
     tokens_now,
 )
-from kimi_tui.soul.rewind import END, Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire.events import LineChanged
 from kimi_tui.wire.queue import Subscription
 

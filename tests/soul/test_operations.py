@@ -17,7 +17,7 @@ from kimi_tui.session.errors import NothingToUndo
 from kimi_tui.soul.errors import NothingToClear, SoulBusy
 from kimi_tui.soul.history import final_checkpoints, fits, session_history
 from kimi_tui.soul.record import read_records
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 
 
@@ -481,7 +481,7 @@ async def test_it_is_told_whether_the_line_that_is_live_now_ends_open(tmp_path: 
         await on.soul.undo()
         await on.soul.redo()
         assert await changes() == [("rewind", True), ("undo", False), ("redo", True)]
-        assert not (await on.soul.jump(1)).is_open
+        assert not (await on.soul.rewind(Target(END, 1))).is_open
         assert (await on.soul.rewind(Target(5, world_line=1))).is_open
         assert await changes() == [("jump", False), ("jump", True)]
 

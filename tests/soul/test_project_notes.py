@@ -10,7 +10,7 @@ from support.chat_server import call, say
 from support.soul import stage
 
 from kimi_tui.soul.project_notes import MAX_BYTES, Notes, notes_below, notes_for, notes_in, reminder
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.system_prompt import build_system_prompt
 
 TODAY = date(2026, 3, 2)

@@ -15,7 +15,7 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.rebuilt_history import end_of_context, rebuild_history, rebuild_world_line
 from kimi_tui.soul.record import end_of_record, final_checkpoints, read_records
-from kimi_tui.soul.rewind import END, Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire.events import EventRecord
 
 Tree = tuple[list[str], dict[int, tuple[str, list[str]]]]
@@ -71,7 +71,7 @@ async def test_lines_that_were_jumped_to_are_drawn_once(
             await on.soul.run(text)
         await on.soul.rewind(Target(2))
         await on.soul.run("d")
-        await on.soul.jump(1)
+        await on.soul.rewind(Target(END, 1))
         for one in after:
             match one:
                 case "undo":

@@ -15,6 +15,7 @@ from kimi_tui.soul import record
 from kimi_tui.soul.record import Recorder
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
+from kimi_tui.wire.display import DiffBlock, DiffLine
 from kimi_tui.wire.queue import Wire
 
 TOLD: list[ev.Event] = [
@@ -178,3 +179,30 @@ def test_half_an_answer_is_what_was_said_of_the_one_that_no_message_holds(tmp_pa
     for events, half in cases:
         records = [ev.EventRecord(n, float(n), event) for n, event in enumerate(events, 1)]
         assert record.half_answer(records) == half, events
+
+
+async def test_what_has_no_text_to_be_merged_is_encoded_in_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded_in: list[bool] = []
+    real = record.encode_record
+
+    def encode(one: ev.EventRecord) -> Any:
+        encoded_in.append(threading.current_thread() is threading.main_thread())
+        return real(one)
+
+    monkeypatch.setattr(record, "encode_record", encode)
+    file, wire = JsonlLog(tmp_path / "wire.jsonl"), Wire()
+    recorder = Recorder(cast(JsonlLog, file), wire)
+    rows = tuple(DiffLine("+", n + 1, "x") for n in range(3))
+    diff = DiffBlock("a", 3, 0, rows, True)
+    told = [
+        ev.ApprovalRequest("a", "k:0", "WriteFile", "Write?", "a", display=(diff,)),
+        ev.ToolResult("k:0", False, "", display=(diff,)),
+    ]
+    for event in told:
+        wire.publish(event)
+    await recorder.aclose()
+    assert read(file) == told
+    assert encoded_in == [False, False]
+    file.close()

@@ -16,6 +16,7 @@ from support.watching import until
 
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.tools import grep
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
@@ -161,6 +162,33 @@ async def test_without_a_sandbox_there_is_no_such_mode(tmp_path: Path) -> None:
         assert on.soul.sandbox_gaps is None
         with pytest.raises(NoSandbox, match="switched off"):
             await on.soul.set_mode("sandboxed")
+
+
+@pytest.mark.parametrize("mode", ["plan", "ask", "edits", "sandboxed", "all"])
+async def test_searches_run_in_the_sandbox_in_every_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    rg = tmp_path / "bin" / "rg"
+    rg.parent.mkdir()
+    rg.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    rg.chmod(0o755)
+    monkeypatch.setattr(grep, "wheel_rg", lambda: str(rg))
+    # As the work folder, the home folder has no sandbox for commands.
+    for number, home in enumerate(("home", "work")):
+        environ = {"HOME": str(tmp_path / home), "PATH": os.environ["PATH"]}
+        folder = tmp_path if home == "work" else tmp_path / f"{number}"
+        folder.mkdir(exist_ok=True)
+        async with stage(folder, mode=mode, sandbox=SandboxSettings(), environ=environ) as on:
+            assert (on.soul.sandbox_gaps is None) is (home == "work")
+            on.server.script(call("Grep", {"pattern": "x"}), say("Done."))
+            await on.soul.run("Look")
+            told = str(on.server.requests[1].body["messages"][-1]["content"])
+            assert "The search could not be run in the sandbox" in told
+            assert not (tmp_path / "ran").exists()
+    async with stage(tmp_path, mode=mode, environ={"PATH": os.environ["PATH"]}) as on:
+        on.server.script(call("Grep", {"pattern": "x"}), say("Done."))
+        await on.soul.run("Look")
+        assert (tmp_path / "ran").exists()
 
 
 async def test_in_plan_mode_commands_only_look(tmp_path: Path) -> None:

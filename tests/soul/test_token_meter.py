@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.images import Image
+from kimi_tui.images import Image, image_tokens
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import message_tokens
@@ -154,7 +154,10 @@ def test_a_long_line_is_counted_by_size_but_for_its_newest_part() -> None:
     for counted, exact in zip(skimmed.between(), whole.between(), strict=True):
         assert abs(counted - exact) < exact / 20
     # Of an image the size of its record says nothing.
-    assert sum(message.images != () for message in said) * LARGE.tokens > whole.total() / 10
+    assert (
+        sum(message.images != () for message in said) * image_tokens(LARGE.width, LARGE.height)
+        > whole.total() / 10
+    )
     newest = slice(-100, None)
     # A line without any figure of a server has the same in a list of checkpoints.
     tokens = WorldLineTokens(WorldLineContent(index, said), TokenScale())

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import calls, say
+from support.chat_server import calls, gate, say
 from support.effort import most_in_a_callback
 from support.soul import Tool, next_event, stage
 
+from kimi_tui.llm.message import MANY
+from kimi_tui.session import context_index
+from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageKind, MessageList
 from kimi_tui.soul import tasks
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv
@@ -209,3 +212,53 @@ async def test_many_calls_hold_the_event_loop_up_no_longer_than_some(
         assert len([role for role, _ in on.sent() if role == "tool"]) == (0 if stopped else 400)
         # All at once they take more than twenty thousand.
         assert most.n_calls < 10_000
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_an_answer_with_thousands_of_calls_holds_the_event_loop_up_no_longer_than_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    monkeypatch.setattr(tasks, "_SLICE_S", 0.0)
+    n_calls = 4 * MANY
+    read_again: list[int] = []
+    real = context_index.parse
+
+    def parse(data: bytes) -> dict[str, Any] | str | None:
+        if len(data) > 10 * MANY:
+            read_again.append(len(data))
+        return real(data)
+
+    monkeypatch.setattr(context_index, "parse", parse)
+
+    async def read(values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        return ToolOutcome("x")
+
+    answer = calls([("read", {"n": n}) for n in range(n_calls)], piece=99)
+    async with stage(tmp_path, toolset=Toolset([Tool("read", read)]), window=1_000_000) as on:
+        on.server.script(gate(len(answer.ops) - 3, answer), say("ok"))
+        told = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        for _ in range(n_calls):
+            await next_event(told, ev.ToolCallPart)
+        with most_in_a_callback() as most:
+            if stopped:
+                await on.soul.interrupt()
+            on.server.release()
+            await turn
+        index, messages = on.session.context.index, on.session.context.messages
+        assert sum(index.calls()) == n_calls
+        assert bytes(index.kinds()).count(MessageKind.RESULT) == (0 if stopped else n_calls)
+        # So many take a few dozen results that are appended; each step over all calls would take three for each.
+        assert most.n_calls < 5_000
+        # It was not read again to find out what it is.
+        assert read_again == []
+        data = (on.session.dir / "context.jsonl").read_bytes()
+
+        def stored(size: int, offset: int) -> bytes:
+            return data[offset : offset + size]
+
+        scanned = ContextIndex.scan(stored)
+        assert scanned == index
+        assert [one.stored() for one in MessageList(scanned, stored, MessageCache())] == [
+            one.stored() for one in messages
+        ]

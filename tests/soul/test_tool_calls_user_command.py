@@ -16,7 +16,7 @@ from kimi_tui.session.listing import describe
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.rebuilt_history import end_of_context, rebuild_history
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 

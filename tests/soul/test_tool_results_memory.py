@@ -9,7 +9,7 @@ import pytest
 from support.chat_server import Answer, call, say
 from support.soul import Stage, stage
 
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.tool_results import ToolMemory
 
 EDIT: dict[str, Any] = {"path": "notes", "edit": {"old": "two", "new": "2"}}

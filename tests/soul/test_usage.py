@@ -13,7 +13,7 @@ from support.soul import Stage, stage
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.projection.row_figures import RowFigures
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.usage import Cost, ModelUsage, cost_of, session_statistics, statistics
 from kimi_tui.soul.world_line_reader import RecordedFacts
 from kimi_tui.tui.formatting import statistics_pairs

@@ -12,6 +12,7 @@ from typing import NoReturn
 import pytest
 
 from kimi_tui.tools.process import RunningCommand, find_program
+from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox import sandbox as sandbox_module
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox, find_sandbox, trouble_with
@@ -80,6 +81,17 @@ def bubblewrap() -> Sandbox:
     if trouble:
         _without(trouble, [program, "--ro-bind", "/", "/", "--unshare-all", "true"])
     return sandbox
+
+
+def search_sandbox(kind: str) -> Sandbox:
+    """What confines searches: by `landlock`, whose sandbox of commands is not tried for that, or by `bwrap`."""
+    if sys.platform != "linux":
+        pytest.skip("this is for Linux")
+    if kind == "bwrap":
+        return bubblewrap()
+    if confine.landlock_abi() < 1:
+        pytest.skip("there is no Landlock on this machine: nothing was tried")
+    return Sandbox("full", SandboxSettings(), os.environ)
 
 
 def _without(why: str, parts: list[str]) -> NoReturn:

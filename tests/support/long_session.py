@@ -26,7 +26,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
 from support.chat_server import Answer, ChatServer, calls, say

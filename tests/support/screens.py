@@ -20,8 +20,8 @@ from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
-from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.preview.screen import RewindScreen
 from support.chat_server import ChatServer, say
 
@@ -132,7 +132,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
     with (
         patch.object(RewindScreen, "QUIET_S", after_s),
         patch.object(LetterRun, "SETTLE_S", after_s and max(after_s, LetterRun.SETTLE_S)),
-        patch.object(Reader, "QUIET_S", after_s),
+        patch.object(WorldLineViewer, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
         patch.object(SeenQuestion, "QUIET_S", after_s),
     ):

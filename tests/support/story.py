@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kimi_tui.projection.replay import Replay, ReplayState
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -299,3 +300,13 @@ def many_turns(count: int) -> Teller:
             t.step(("Shell", {"command": f"run {i}.{j}"}), cost=10)
         t.end()
     return t
+
+
+def moment_at(replay: Replay, position: int) -> ReplayState:
+    """The moment at a position of a replay, in one go."""
+    slices = replay.slices(position)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            return end.value

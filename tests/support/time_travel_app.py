@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Container
 from textual.message import Message
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import Static
 
 from kimi_tui.projection.gauge import GaugeModel
@@ -26,8 +27,20 @@ RECORDS_AT_ONCE = 200
 """How many of a history are applied in one callback of the loop, as the program does it in slices, too."""
 
 
+class CommandScreen(Screen[None]):
+    """Has the commands of the main screen, and remembers which were run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[str] = []
+
+    def action_command(self, name: str) -> None:
+        """Run a command."""
+        self.commands.append(name)
+
+
 class TimeTravelApp(App[None]):
-    """A timeline at the right (below 100 columns in a frame) and a gauge under it; remembers messages."""
+    """A timeline at the right (below 100 columns in a frame) and a gauge under it; remembers messages and commands."""
 
     CSS_PATH: ClassVar = sheets("app", "timeline", "gauge")
     CSS = """
@@ -61,6 +74,16 @@ class TimeTravelApp(App[None]):
         self.timeline = Timeline()
         self.gauge = Gauge()
         self.posted: list[Message] = []
+        self._screen = CommandScreen()
+
+    def get_default_screen(self) -> CommandScreen:
+        """The screen of all of it."""
+        return self._screen
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands that were run, by name."""
+        return self._screen.commands
 
     def compose(self) -> ComposeResult:
         pane = Container(self.timeline, id="pane")
@@ -102,8 +125,6 @@ class TimeTravelApp(App[None]):
         self.gauge.changed(motion=motion)
 
     @on(Timeline.CheckpointChosen)
-    @on(Timeline.UndoPressed)
-    @on(Timeline.RedoPressed)
     @on(Timeline.Left)
     def _remember(self, message: Message) -> None:
         self.posted.append(message)

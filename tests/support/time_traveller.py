@@ -15,7 +15,6 @@ from kimi_tui.llm.provider import (
     ChatProvider,
     Finished,
     ModelInfo,
-    RetryPolicy,
     StreamItem,
     TextDelta,
     ThinkDelta,
@@ -23,6 +22,7 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
+from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel

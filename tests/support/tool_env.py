@@ -12,6 +12,7 @@ from pathlib import Path
 from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.outcome import TodoEntry, ToolOutcome, ToolRejected
+from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
 
@@ -64,6 +65,7 @@ class Bench:
         self.todos: tuple[TodoEntry, ...] | None = None
         self.jobs = Jobs()
         self.sees = False
+        self.search_sandbox: Sandbox | None = None
         self.tools: Toolset = default_toolset()
 
     @property
@@ -78,6 +80,7 @@ class Bench:
             todos=self.todos,
             jobs=self.jobs,
             sees=self.sees,
+            search_sandbox=self.search_sandbox,
         )
 
     async def run(self, name: str, /, **arguments: object) -> ToolOutcome:

@@ -18,7 +18,7 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.soul.rewind import RewindPreview
+from kimi_tui.soul.rewind_values import RewindPreview
 from kimi_tui.tool_names import short_name
 from support.stored_lines import (
     Line,

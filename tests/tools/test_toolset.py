@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+import threading
 from typing import Any, ClassVar
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from support.tool_env import Bench
 
+from kimi_tui.tools import toolset
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.outcome import TodoChange, TodoEntry, ToolOutcome, ToolRejected
 from kimi_tui.tools.toolset import Toolset, default_toolset
@@ -253,3 +255,22 @@ def test_which_tools_run_one_after_another() -> None:
         "AskUserQuestion",
         "ExitPlanMode",
     }
+
+
+async def test_long_arguments_are_read_beside_the_event_loop(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_in: list[bool] = []
+    real = toolset._params
+
+    def params(tool: Any, arguments: str | None) -> Any:
+        read_in.append(threading.current_thread() is threading.main_thread())
+        return real(tool, arguments)
+
+    monkeypatch.setattr(toolset, "_params", params)
+    bench.write("a", "x\n")
+    await bench.run("ReadFile", path="a")
+    edits = [{"old": f"{n}", "new": ""} for n in range(10_000)]
+    outcome = await bench.run("StrReplaceFile", path="a", edit=edits)
+    assert outcome.is_error
+    assert read_in == [True, False]

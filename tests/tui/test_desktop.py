@@ -21,7 +21,6 @@ from kimi_tui.tui.desktop import (
     CLIPBOARD_BYTES,
     Attention,
     ClipboardContent,
-    amount,
     asks_tmux,
     browser_command,
     browser_environment,
@@ -34,6 +33,7 @@ from kimi_tui.tui.desktop import (
     notification,
     open_in_browser,
     read_clipboard,
+    text_amount,
     tmux_option,
     way_of,
 )
@@ -53,9 +53,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_how_much_it_is() -> None:
-    assert amount("a") == "1 character"
-    assert amount("a" * 1_234) == "1,234 characters"
-    assert amount("a\nb", "python") == "2 lines of python"
+    assert text_amount("a") == "1 character"
+    assert text_amount("a" * 1_234) == "1,234 characters"
+    assert text_amount("a\nb", "python") == "2 lines of python"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.rewind import Forked, RewindPreview, Target
+from kimi_tui.soul.rewind_values import Forked, RewindPreview, Target
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import LONGEST_WAIT_S, LineField, key_name

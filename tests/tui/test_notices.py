@@ -9,7 +9,7 @@ import pytest
 from support.chat_server import ChatServer, say
 from support.screens import desk
 
-from kimi_tui.tui.dialogs.text_screen import NoticesScreen
+from kimi_tui.tui.dialogs.text_screen import TextScreen
 from kimi_tui.tui.frame import Header
 from kimi_tui.tui.notices import Notice, Notices, standing
 
@@ -81,7 +81,7 @@ async def test_several_notices_of_a_start_are_one_list(home: Path, size: tuple[i
         await one.sees("4 more; /notices lists all of them")
         await one.ready()
         await one.say("/notices")
-        await one.until(lambda: isinstance(one.app.screen, NoticesScreen))
+        await one.until(lambda: isinstance(one.app.screen, TextScreen))
         listed = await one.sees("keys.word8")
         assert re.search(r"\d\d:\d\d:\d\d +keys\.word8", listed), "the newest first, with its time"
         await one.pilot.press("escape")
@@ -98,7 +98,7 @@ async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
         one.screen.bench.chat_pane.solve()
         for _ in range(2):
             await one.say("/notices")
-            await one.until(lambda: isinstance(one.app.screen, NoticesScreen))
+            await one.until(lambda: isinstance(one.app.screen, TextScreen))
             await one.sees("This session is now called Pears.")
             await one.pilot.press("escape")
             await one.until(lambda: one.app.screen is one.screen)

@@ -18,7 +18,7 @@ from kimi_tui.tui import terminal_input
 from kimi_tui.tui.dialogs import settings
 from kimi_tui.tui.main import drafts, image_input
 from kimi_tui.tui.prompt import completion, image_chips
-from kimi_tui.tui.transcript import layout, markdown, markdown_splitter
+from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
 from kimi_tui.tui.transcript import search as transcript_search
 
 SIZE = 150_000
@@ -37,7 +37,7 @@ def search(query: str) -> Callable[[str], object]:
 
 
 def answered(text: str) -> object:
-    taker = terminal_input.GraphicsAnswer()
+    taker = terminal_input.GraphicsAnswerFilter()
     taker.await_it(print)
     return taker.rest(text)
 
@@ -58,8 +58,8 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         lambda text: (search("a b c d e")(text), search("aaaaaaaaab")(text)),
         [of("a "), of("a"), of("a\0"), "a" + of(" "), of("a     "), of("a \0")],
     ),
-    "layout._SAYS_WHY": (
-        lambda text: layout._SAYS_WHY.match(text[: layout._WHY_CHARS]),
+    "tool_card._SAYS_WHY": (
+        lambda text: tool_card._SAYS_WHY.match(text[: tool_card._WHY_CHARS]),
         [of(" "), of("a."), of("Error"), "E" + of(" "), of("npm ERR")],
     ),
     "markdown._URL": (
@@ -133,7 +133,7 @@ def test_every_pattern_is_tried() -> None:
         "completion.re.compile",
         "markdown_splitter.re.compile",
         "markdown.re.compile",
-        "layout.re.compile",
+        "tool_card.re.compile",
     }
     assert found - twice - {
         "tool_calls.re.compile",

@@ -13,7 +13,8 @@ from textual import events
 from kimi_tui.tui.terminal_input import (
     PASTE_END,
     PASTE_START,
-    GraphicsAnswer,
+    BackgroundAnswers,
+    GraphicsAnswerFilter,
     Incoming,
     KeyParser,
     Outgoing,
@@ -22,7 +23,7 @@ from kimi_tui.tui.terminal_input import (
 
 def messages(*pieces: bytes) -> list[object]:
     """What Textual makes of bytes that come in these pieces."""
-    incoming, parser = Incoming(), KeyParser()
+    incoming, parser = Incoming(BackgroundAnswers(), list[bool]().append), KeyParser()
     texts = [text for piece in pieces if (text := incoming.text(piece))]
     return [message for text in texts for message in parser.feed(text)]
 
@@ -91,7 +92,7 @@ def test_esc_and_a_letter_close_behind_it_are_two_keys_where_vim_is_used() -> No
 @given(st.binary(max_size=80), st.integers(1, 9))
 def test_outside_a_paste_all_is_handed_on_at_once(data: bytes, size: int) -> None:
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    incoming = Incoming()
+    incoming = Incoming(BackgroundAnswers(), list[bool]().append)
     text = "".join(incoming.text(piece) for piece in pieces)
     if PASTE_START not in text:
         decoded = data.decode(errors="replace")
@@ -161,7 +162,7 @@ def test_no_sequence_ends_the_reading(text: str) -> None:
 )
 def test_what_the_terminal_answers_is_not_typed(answer: str, graphics: str, size: int) -> None:
     told: list[str] = []
-    taker = GraphicsAnswer()
+    taker = GraphicsAnswerFilter()
     assert taker.rest(answer) == answer  # nothing was asked
     taker.await_it(told.append)
     sent = f"ab{answer}c\x1b[Ad"
@@ -174,7 +175,7 @@ def test_what_the_terminal_answers_is_not_typed(answer: str, graphics: str, size
 
 
 def test_esc_waits_for_an_answer_only_for_a_moment() -> None:
-    taker = GraphicsAnswer()
+    taker = GraphicsAnswerFilter()
     taker.await_it(lambda _: None)
     assert (taker.rest("a\x1b"), taker.rest("", more=False)) == ("a", "\x1b")
     taker.stop_waiting()

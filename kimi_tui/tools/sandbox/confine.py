@@ -10,9 +10,10 @@ Three things overlap, so that one mistake opens nothing:
 - a seccomp filter against what both leave open: system calls that undo them, key rings, typing into a terminal, kinds
   of sockets that have no network namespace.
 
-Imported by the supervisor of a command, which is a fresh interpreter each time: it imports nothing but `ctypes`, and
-takes its orders as words. A library for the three system calls of Landlock would cost 30 ms of imports a command, and one
-for the filter needs libseccomp and 24 ms. Fails closed: any error is raised before the command is there.
+Imported by the supervisor of a command, which is a fresh interpreter each time, and in bubblewrap by a second one: it imports
+nothing, not even `ctypes` but only what is below that (6 ms each time), and takes its orders as words. A library for the three
+system calls of Landlock would cost 30 ms of imports a command, and one for the filter needs libseccomp and 24 ms. Fails
+closed: any error is raised before the command is there.
 
 Words: `level:full`, `level:landlock`, `level:filter` (for bubblewrap, which makes the namespaces itself: only the filter, for
 it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that; where
@@ -23,24 +24,86 @@ where it is still there); absolute and without links, shallow ones first. What a
 following links: a command in the background could have put one there since the policy was made.
 """
 
-import ctypes
 import errno
-import fcntl
 import os
 import stat
+import sys
+from _ctypes import (
+    FUNCFLAG_CDECL,
+    FUNCFLAG_USE_ERRNO,
+    CFuncPtr,
+    _SimpleCData,  # pyright: ignore[reportPrivateUsage]
+    addressof,
+    dlopen,
+    dlsym,
+    get_errno,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from _ctypes import Array
     from collections.abc import Callable, Iterator
 else:
     import _signal as signal
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
+# -- the C library --------------------------------------------------------------------------------------
+
+
+class _Int(_SimpleCData):  # pyright: ignore[reportMissingTypeArgument]
+    _type_ = "i"
+
+
+class _Long(_SimpleCData):  # pyright: ignore[reportMissingTypeArgument]
+    _type_ = "l"
+
+
+class _Byte(_SimpleCData):  # pyright: ignore[reportMissingTypeArgument]
+    _type_ = "B"
+
+
+class _IntFunction(CFuncPtr):
+    _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
+    _restype_ = _Int
+
+
+class _LongFunction(CFuncPtr):
+    _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
+    _restype_ = _Long
+
+
+class _Library:
+    """The functions of the C library, by their names. They take whole numbers of 32 bits, bytes that they only read, buffers
+    and None; an error's number is in `get_errno`."""
+
+    def __init__(self) -> None:
+        # Without a name it is this process itself.
+        self._itself = dlopen(None, 0)  # pyright: ignore[reportArgumentType]
+
+    def __getattr__(self, name: str) -> "Callable[..., int]":
+        kind = _LongFunction if name == "syscall" else _IntFunction
+        found: Callable[..., int] = kind(dlsym(self._itself, name))
+        setattr(self, name, found)
+        return found
+
+
+_libc = _Library()
+
+
+def _buffer(data: bytes) -> "Array[_Byte]":
+    """These bytes where the C library may write."""
+    return (_Byte * len(data)).from_buffer_copy(data)
+
+
+def _packed(*values: int, size: int = 8) -> bytes:
+    """Numbers without a sign as the kernel reads them, of so many bytes each."""
+    return b"".join(value.to_bytes(size, sys.byteorder) for value in values)
+
 
 FILTER_FD, COVERS_FD = 99, 98
 """Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
+SEARCHED_FD = COVERS_FD
+"""Where bubblewrap finds what is searched; a search has no sockets to cover."""
 STARTED = "started"
 """The line that tells of the start of a command in bubblewrap, at the place of its errors: what is said before is of its own."""
 _TRIES = 10
@@ -76,8 +139,12 @@ _LAST_CAP = 63
 _KEPT_CAPS = (0, 1, 3, 5, 6, 7, 10)
 """Of root: owners and modes of files, signals, users, low ports. The rest rules the machine, or leaves a program its rights when
 it is written to."""
+_SEARCH_CAPS = (1, 2)
+"""Of root, to read what it could read: to pass over modes of files, and to look into closed folders."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _MOST_OF_SERVICES = 5000
+_MOST_BESIDE = 5000
+"""Each takes a rule of its own."""
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
@@ -151,44 +218,33 @@ _TYPING = (0x5412, 0x541C, 0x5423)
 _SNAPSHOTS = (0x50009401, 0x50009417, 0x5000943F, 0x4020BC10)
 """BTRFS_IOC_SNAP_CREATE, the same V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a copy of a subvolume elsewhere, made
 where a command may write, has no covers; and one can be destroyed by its number."""
+_OF_CHANGES = {
+    "x86_64": (
+        *(57, 58, 85, 133, 259, 76, 77, 285, 82, 264, 316, 83, 258, 84, 87, 263, 86, 265, 88, 266),
+        *(90, 91, 268, 452, 92, 93, 94, 260, 132, 235, 261, 280, 188, 189, 190, 197, 198, 199),
+        *(463, 466, 469, 73, 62, 200, 234, 129, 297, 424, 101, 310, 311, 438, 434, 141, 251, 142),
+        *(144, 203, 314, 29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 41, 53),
+    ),
+    "aarch64": (
+        *(33, 45, 46, 47, 38, 276, 34, 35, 37, 36, 52, 53, 452, 54, 55, 88, 5, 6, 7, 14, 15, 16),
+        *(463, 466, 469, 32, 129, 130, 131, 138, 240, 424, 117, 270, 271, 438, 434, 140, 30, 118),
+        *(119, 122, 274, 194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 198, 199),
+    ),
+}
+"""What a search has no use for: new processes, making, naming, cutting and removing files, modes, owners, times, attributes,
+locks, signals, tracing, what is set for other processes, System V IPC, queues and sockets."""
+_THREAD = 0x10000
+_CHANGING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | _MAKES_FILE
+_SEARCH_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""What a terminal is like, how much can be read, whether that waits, whether a descriptor is passed on."""
+_SEARCH_FCNTL = (*_HOLDS_OPENS_UP, 6, 7, 37, 38, 8, 10, 15, 1026)
+"""And locks, and signals to others when something can be read or changes."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _FASTOPEN = 0x20000000
 
 
-class _RulesetAttr(ctypes.Structure):
-    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
-
-
-class _BeneathAttr(ctypes.Structure):
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = [("rights", ctypes.c_uint64), ("folder", ctypes.c_int32)]
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
-
-
-class _MountAttr(ctypes.Structure):
-    _fields_ = [
-        ("set", ctypes.c_uint64),
-        ("clear", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns", ctypes.c_uint64),
-    ]
-
-
-class _Filter(ctypes.Structure):
-    _fields_ = [
-        ("code", ctypes.c_uint16),
-        ("jt", ctypes.c_uint8),
-        ("jf", ctypes.c_uint8),
-        ("k", ctypes.c_uint32),
-    ]
-
-
-class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_uint16), ("filter", ctypes.POINTER(_Filter))]
+Step = tuple[int, int, int, int]
+"""One of a filter: code, how many steps to pass over where it is so and where not, and a value."""
 
 
 def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
@@ -216,7 +272,8 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
             raise OSError(errno.EINVAL, f"no such word: {kind}")
     online = said["network"] == "on"
     if said["level"] == "filter":
-        _begin_bubblewrap(_filter(is_full=True, online=online, sockets=False), paths, stay)
+        code = _written_filter(_filter(is_full=True, online=online, sockets=False))
+        _begin_bubblewrap(code, paths, stay)
         return
     abi = landlock_abi()
     if abi < 1:
@@ -244,19 +301,17 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     writable = [*paths["write"]]
     writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
     _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
-    code = _filter(is_full=is_full, online=online, sockets=abi >= 9)
-    program = _Program(len(code), code)
-    _check(_libc.prctl(_PR_SECCOMP, 2, ctypes.byref(program), 0, 0), "filter")
+    _set_filter(_filter(is_full=is_full, online=online, sockets=abi >= 9))
 
 
 def landlock_abi() -> int:
     """The version of Landlock that the kernel has; less than 1 where it has none."""
-    return int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
+    return _libc.syscall(_CREATE_RULESET, None, 0, 1)
 
 
 def _check(result: int, step: str) -> int:
     if result < 0:
-        number = ctypes.get_errno()
+        number = get_errno()
         raise OSError(number, f"{step}: {os.strerror(number)}")
     return result
 
@@ -420,12 +475,12 @@ def _opened(path: str) -> int:
     Raises:
         OSError: there is nothing, or a link on the way.
     """
-    how = _OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS)
-    size = ctypes.c_size_t(ctypes.sizeof(how))
-    opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), size)
-    if opened < 0 and ctypes.get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    how = _packed(flags, 0, _NO_SYMLINKS)
+    opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
+    if opened < 0 and get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
         # Behind the filter, where all covers are there.
-        return os.open(path, how.flags)
+        return os.open(path, flags)
     return _check(opened, path)
 
 
@@ -466,16 +521,15 @@ def _hold(path: str, flags: int = 0) -> None:
 
 
 def _set_mount(folder: int, path: str, to: int, *, flags: int, propagation: int = 0) -> None:
-    attr = _MountAttr(to, 0, propagation, 0)
-    size = ctypes.c_size_t(ctypes.sizeof(attr))
-    done = _libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, ctypes.byref(attr), size)
+    attr = _packed(to, 0, propagation, 0)
+    done = _libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, attr, len(attr))
     _check(done, f"mount {path}")
 
 
 def _mount(kind: str, path: str, flags: int, options: str) -> None:
     name = kind.encode()
     _check(
-        _libc.mount(name, os.fsencode(path), name, ctypes.c_ulong(flags), options.encode()),
+        _libc.mount(name, os.fsencode(path), name, flags, options.encode()),
         f"{kind} on {path}",
     )
 
@@ -484,7 +538,7 @@ def _raise_loopback() -> None:
     """Switch on the only network there is; without it, tests that talk to themselves fail."""
     end = _check(_libc.socket(_INET, 1, 0), "loopback")
     request = b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, "little") + bytes(22)
-    fcntl.ioctl(end, _SIOCSIFFLAGS, request)
+    _check(_libc.ioctl(end, _SIOCSIFFLAGS, request), "loopback")
     os.close(end)
 
 
@@ -493,12 +547,12 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
     for number in range(_LAST_CAP + 1):
         if number not in kept:
             _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-    header = (ctypes.c_uint32 * 2)(_CAP_VERSION, 0)
-    now = (ctypes.c_uint32 * 6)()
+    header, now = _buffer(_packed(_CAP_VERSION, 0, size=4)), _buffer(bytes(24))
     _check(_libc.capget(header, now), "capabilities")
     mask = sum(1 << number for number in kept)
-    low = mask & now[1]
-    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, 0, 0, 0)), "capabilities")
+    # The second of six numbers: what is permitted of the first 32.
+    low = mask & int.from_bytes(bytes(now)[4:8], sys.byteorder)
+    _check(_libc.capset(header, _packed(low, low, 0, 0, 0, 0, size=4)), "capabilities")
 
 
 # -- Landlock -------------------------------------------------------------------------------------------
@@ -507,28 +561,15 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
 def _landlock(
     abi: int, writable: list[str], hidden: list[str], *, is_full: bool, online: bool
 ) -> None:
-    handled = (1 << _FS_BITS.get(abi, 17)) - 1
     # With a network of its own, TCP is for tests that talk to themselves.
-    closes_net = not online and not is_full
-    net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
-    attr = _RulesetAttr(handled, net, 3 if abi >= 6 else 0)
-    size = ctypes.c_size_t(24 if abi >= 6 else 16 if abi >= 4 else 8)
-    rules = _libc.syscall(_CREATE_RULESET, ctypes.byref(attr), size, 0)
-    _check(rules, "Landlock")
+    rules, handled = _ruleset(abi, closes_net=not online and not is_full)
 
     def allow(path: str, rights: int) -> None:
         try:
             opened = _opened(path)
         except OSError:
             return
-        mode = os.fstat(opened).st_mode
-        if not stat.S_ISDIR(mode):
-            # Links have none; what they lead to has its own.
-            rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
-        if rights & handled:
-            beneath = _BeneathAttr(rights & handled, opened)
-            done = _libc.syscall(_ADD_RULE, rules, 1, ctypes.byref(beneath), 0)
-            _check(done, f"Landlock: {path}")
+        _allow(rules, opened, rights & handled, path)
         os.close(opened)
 
     allow("/", _READ_DIR | _EXECUTE)
@@ -543,6 +584,27 @@ def _landlock(
         )
     _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
     os.close(rules)
+
+
+def _ruleset(abi: int, *, closes_net: bool) -> tuple[int, int]:
+    """A descriptor of rules that allow nothing yet, and the rights on files that they are about."""
+    handled = (1 << _FS_BITS.get(abi, 17)) - 1
+    net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
+    attr = _packed(handled, net, 3 if abi >= 6 else 0)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    rules = _libc.syscall(_CREATE_RULESET, attr, len(attr), 0)
+    return _check(rules, "Landlock"), handled
+
+
+def _allow(rules: int, place: int, rights: int, name: str) -> None:
+    """Allow this on what a descriptor is of, and below it."""
+    mode = os.fstat(place).st_mode
+    if not stat.S_ISDIR(mode):
+        # Links have none; what they lead to has its own.
+        rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
+    if rights:
+        beneath = _packed(rights) + _packed(place, size=4)
+        done = _libc.syscall(_ADD_RULE, rules, 1, beneath, 0)
+        _check(done, f"Landlock: {name}")
 
 
 def _beside(hidden: list[str]) -> list[str]:
@@ -570,9 +632,10 @@ def _beside(hidden: list[str]) -> list[str]:
 
 _LD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NO_NAMESPACE = [(_JSET, 0, 1, _ANY_NAMESPACE), (_RET, 0, 0, _ERRNO | errno.EPERM)]
 
 
-def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Filter]":
+def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = False) -> list[Step]:
     machine = os.uname().machine
     if machine not in _ARCHES:
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
@@ -582,19 +645,29 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
         steps += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for calls, number in (
         (_REFUSED_CALLS[machine], errno.EPERM),
+        (_OF_CHANGES[machine] if searches else (), errno.EPERM),
         (_ABSENT_CALLS, errno.ENOSYS),
     ):
         for call in calls:
             steps += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
 
-    def when(call: int, argument: int, rest: list[tuple[int, int, int, int]]) -> None:
+    def when(call: int, argument: int, rest: list[Step]) -> None:
         """If it is this call, go through the rest with one of its arguments, then allow it."""
         body = [(_LD, 0, 0, 16 + 8 * argument), *rest, (_RET, 0, 0, _ALLOW)]
         steps.extend(((_JEQ, 0, len(body), call), *body))
 
     refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
+    if searches:
+        # The first that is about a call decides on it: these leave less than those below.
+        when(_CLONE[machine][0], 0, [(_JSET, 1, 0, _THREAD), refuse, *_NO_NAMESPACE])
+        for call, argument in _OPENS[machine]:
+            when(call, argument, [(_JSET, 0, 1, _CHANGING), refuse])
+        kept = [(_JEQ, len(_SEARCH_IOCTL) - at, 0, one) for at, one in enumerate(_SEARCH_IOCTL)]
+        when(_IOCTL[machine], 1, [*kept, refuse])
+        held = [step for one in _SEARCH_FCNTL for step in ((_JEQ, 0, 1, one), refuse)]
+        when(_FCNTL[machine], 1, held)
     for call in _CLONE[machine]:
-        when(call, 0, [(_JSET, 0, 1, _ANY_NAMESPACE), refuse])
+        when(call, 0, _NO_NAMESPACE)
     for call, of_all in _OF_ALL[machine]:
         rest = [(_JEQ, 0, 1, of_all), refuse, (_LD, 0, 0, 24), (_JEQ, 1, 0, 0), refuse]
         when(call, 0, rest)
@@ -615,7 +688,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
     if not is_bare or sockets:
         families.append(_UNIX)
     unknown = (_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT)
-    kinds: list[tuple[int, int, int, int]] = []
+    kinds: list[Step] = []
     for at, family in enumerate(families):
         kinds.append((_JEQ, len(families) - at, 0, family))
     kinds.append(unknown)
@@ -637,14 +710,28 @@ def _filter(*, is_full: bool, online: bool, sockets: bool) -> "ctypes.Array[_Fil
         for call, argument in _SENDS[machine]:
             when(call, argument, [(_JSET, 0, 1, _FASTOPEN), refuse])
     steps.append((_RET, 0, 0, _ALLOW))
-    return (_Filter * len(steps))(*(_Filter(*step) for step in steps))
+    return steps
+
+
+def _written_filter(steps: list[Step]) -> bytes:
+    """A filter as the kernel reads it."""
+    return b"".join(
+        _packed(code, size=2) + _packed(yes, no, size=1) + _packed(value, size=4)
+        for code, yes, no, value in steps
+    )
+
+
+def _set_filter(steps: list[Step]) -> None:
+    held = _buffer(_written_filter(steps))
+    program = _packed(len(steps), size=2) + bytes(6) + _packed(addressof(held))
+    _check(_libc.prctl(_PR_SECCOMP, 2, program, 0, 0), "filter")
 
 
 # -- bubblewrap -----------------------------------------------------------------------------------------
 
 
 def _begin_bubblewrap(
-    code: "ctypes.Array[_Filter]",
+    code: bytes,
     paths: dict[str, list[str]],
     stay: "Callable[[int, bool], None]",
 ) -> None:
@@ -756,7 +843,7 @@ def _is_within_reach(path: str) -> bool:
     return True
 
 
-def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> list[str]:
+def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
     """Put at their descriptors what bubblewrap reads; returns the sockets that it is to cover."""
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
     covered = [
@@ -765,13 +852,8 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> li
         if not _below(path, paths["hide"]) and os.path.lexists(path) and _is_within_reach(path)
     ]
     covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
-    for at, data in ((FILTER_FD, bytes(code)), (COVERS_FD, os.fsencode(covers))):
-        held = os.memfd_create("told")
-        with open(held, "wb", closefd=False) as file:
-            file.write(data)
-        os.lseek(held, 0, os.SEEK_SET)
-        os.dup2(held, at)
-        os.close(held)
+    _tell(FILTER_FD, code)
+    _tell(COVERS_FD, os.fsencode(covers))
     for at, path in enumerate(paths["open"], FILTER_FD + 1):
         place = _opened(path)
         os.dup2(place, at)
@@ -781,3 +863,151 @@ def _hand_over(code: "ctypes.Array[_Filter]", paths: dict[str, list[str]]) -> li
         if not _under_private(path):
             os.close(_opened(path))
     return covered
+
+
+def _tell(at: int, data: bytes) -> None:
+    """Put these bytes at a descriptor, for a program that is begun to read."""
+    held = os.memfd_create("told")
+    with open(held, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(held, 0, os.SEEK_SET)
+    os.dup2(held, at)
+    os.close(held)
+
+
+# -- searches -------------------------------------------------------------------------------------------
+
+
+def begin_search(arguments: list[str]) -> None:
+    """Become a program that searches and can do nothing but read what it is to search; does not return.
+
+    It begins no process, so that its end is the end of all, and it ends with its parent. Where it is not confined it is not
+    begun, and the place of errors tells why.
+
+    Args:
+        arguments: the number of the words, these, the command. Words: `level:landlock`, or `level:filter` for bubblewrap, which the
+            command then is (only the filter, for it to read from `FILTER_FD`, what is searched at `SEARCHED_FD`, and the
+            files to be read, each at the next descriptor behind the filter); `parent:NUMBER`, the process that starts it;
+            `search:PATH`, from the current folder, no part of it a link; `run:PATH`, the program and what it loads;
+            `read:PATH`, files; `given:NUMBER`, the descriptor of a file that it opens by that; `shut:PATH`, what is not read below
+            what is searched, relative to that.
+    """
+    n_words = int(arguments[0])
+    words, command = arguments[1 : n_words + 1], arguments[n_words + 1 :]
+    kinds = ("level", "parent", "search", "run", "read", "given", "shut")
+    told: dict[str, list[str]] = {kind: [] for kind in kinds}
+    try:
+        for word in words:
+            kind, _, value = word.partition(":")
+            told[kind].append(value)
+        _end_with_parent()
+        if told["parent"] != [str(os.getppid())]:
+            raise OSError(errno.ESRCH, "the program has ended")
+        for number in told["given"]:
+            # What could be written to as it was given cannot be any more.
+            place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(place, int(number))
+            os.close(place)
+        code = _filter(is_full=False, online=False, sockets=False, searches=True)
+        if told["level"] == ["filter"]:
+            _tell(FILTER_FD, _written_filter(code))
+            for path in told["search"]:
+                os.dup2(_opened_no_link(path), SEARCHED_FD)
+            for at, path in enumerate(told["read"], FILTER_FD + 1):
+                os.dup2(_opened_or_nothing(path), at)
+        else:
+            _let_read(told)
+            _set_filter(code)
+            _hold_or_raise(lambda: _check(_libc.socket(_INET, 1, 0), "socket"))
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.execv(command[0], command)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        # A path that is no text may be in it.
+        os.write(2, f"{name}{error.strerror}\n".encode(errors="replace"))
+    finally:
+        os._exit(126)
+
+
+def _let_read(told: dict[str, list[str]]) -> None:
+    """Confine this process by Landlock to reading what it was told."""
+    abi = landlock_abi()
+    if abi < 1:
+        raise OSError(errno.ENOSYS, "Landlock is not there")
+    rules, handled = _ruleset(abi, closes_net=True)
+    for path in told["run"]:
+        try:
+            # Places of the system, where links are usual.
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        _allow(rules, place, _READS & handled, path)
+        os.close(place)
+    for path in told["read"]:
+        place = _opened_or_nothing(path)
+        _allow(rules, place, _READ_FILE, path)
+        os.close(place)
+    for number in told["given"]:
+        _allow(rules, int(number), _READ_FILE, number)
+    for path in told["search"]:
+        place = _opened_no_link(path)
+        _allow_but(rules, place, [shut.split("/") for shut in told["shut"]])
+        os.close(place)
+    _drop_capabilities(_SEARCH_CAPS if os.geteuid() == 0 else ())
+    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
+    os.close(rules)
+    # Nothing but Landlock keeps anybody from that, and the rules allow it nowhere.
+    _hold_or_raise(lambda: os.close(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)))
+
+
+def _opened_no_link(path: str) -> int:
+    place = _opened(path)
+    if stat.S_ISLNK(os.fstat(place).st_mode):
+        raise OSError(errno.ELOOP, f"{path}: {os.strerror(errno.ELOOP)}")
+    return place
+
+
+def _opened_or_nothing(path: str) -> int:
+    """The file at a path; what holds nothing, where there is none by now or a part of the path is a link."""
+    try:
+        return _opened(path)
+    except OSError:
+        return os.open(os.devnull, os.O_PATH | os.O_CLOEXEC)
+
+
+def _hold_or_raise(attempt: "Callable[[], object]") -> None:
+    try:
+        attempt()
+    except OSError:
+        return
+    raise OSError(errno.EPERM, "the sandbox does not hold")
+
+
+def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:
+    """Allow to read a folder, or file, without what is shut below it, whose names can be listed all the same."""
+    if not shut:
+        _allow(rules, place, _READ_FILE | _READ_DIR, "what is searched")
+        return
+    _allow(rules, place, _READ_DIR, "what is searched")
+    listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+    try:
+        names_there = os.listdir(listed)
+        if len(names_there) > _MOST_BESIDE:
+            # What is found in secrets is left out all the same.
+            _allow(rules, place, _READ_FILE, "what is searched")
+            return
+        for name in names_there:
+            below = [names[1:] for names in shut if names[0] == name]
+            if [] in below:
+                continue
+            try:
+                child = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=listed)
+            except OSError:
+                continue
+            is_folder = stat.S_ISDIR(os.fstat(child).st_mode)
+            _allow_but(rules, child, below if is_folder else [])
+            os.close(child)
+    finally:
+        os.close(listed)

@@ -200,8 +200,7 @@ def policy_for(
         if not any(_under(link, (work, *extra)) for link in links):
             shown.add(end)
     own = [str(place) for place in app_paths.own_places(environ)]
-    guarded = [*own, *filter(os.path.lexists, protected_names.secret_places(home))]
-    guarded += _secret_in_home(home)
+    guarded = [*own, *secrets_outside(home)]
     hidden: set[str] = set()
     ways = [links_to(place) for place in guarded]
     for place, (_, end) in zip(guarded, ways, strict=True):
@@ -338,6 +337,12 @@ def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
         for links, end in linked
         if not any(_under(link, [other for _, other in linked]) for link in links)
     }
+
+
+def secrets_outside(home: str) -> Iterator[str]:
+    """What is known of secrets wherever the work folder is: in the system and at the top of this home folder."""
+    yield from filter(os.path.lexists, protected_names.secret_places(home))
+    yield from _secret_in_home(home)
 
 
 def _secret_in_home(home: str) -> Iterator[str]:

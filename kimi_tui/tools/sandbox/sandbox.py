@@ -237,12 +237,18 @@ _BEHIND = (
 
 
 def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
-    """The command behind Landlock, or behind a shell where the interpreter lies below what is private: either says at the place
-    of errors that the command starts, and then has its errors go where its output does."""
+    """The command behind Landlock, or behind a shell where the kernel has none or the interpreter lies below what is private:
+    either says at the place of errors that the command starts, and then has its errors go where its output does.
+
+    A second interpreter takes most of what there is more to wait for than the shell takes: it is there for Landlock alone.
+    """
     from kimi_tui.tools.sandbox import confine
 
     folder = os.path.dirname(os.path.abspath(confine.__file__))
-    if os.path.realpath(sys.executable).startswith(_COVERED) or folder.startswith(_COVERED):
+    is_covered = os.path.realpath(sys.executable).startswith(_COVERED) or folder.startswith(
+        _COVERED
+    )
+    if is_covered or confine.landlock_abi() < 1:
         return ["/bin/sh", "-c", f'echo {confine.STARTED} >&2; exec "$@" 2>&1', "sh", *argv]
     words = [f"network:{'on' if policy.network else 'off'}"]
     words += [f"write:{path}" for path in policy.writable]
@@ -291,7 +297,7 @@ def macos_profile(policy: Policy, tmp: str) -> str:
         "(version 1)",
         "(allow default)",
         "(deny file-write*)",
-        f'(allow file-write* {_literals(_MACOS_DEVICES)} (subpath "/dev/fd"))',
+        f'(allow file-write* {literals(_MACOS_DEVICES)} (subpath "/dev/fd"))',
         "(deny mach-lookup)",
         f"(allow mach-lookup {_services(_MACOS_SERVICES)})",
         "(deny mach-priv-task-port)",
@@ -304,26 +310,26 @@ def macos_profile(policy: Policy, tmp: str) -> str:
         "(allow process-info* (target same-sandbox))",
     ]
     roots = [*policy.writable, tmp]
-    lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in roots]
+    lines += [f"(allow file-write* (subpath {quoted(path)}))" for path in roots]
     # Renaming a folder on the way takes what is kept or hidden in it elsewhere, and so does renaming all of it.
     out_of_reach = (*policy.hidden, *policy.sockets)
     ways = {one for path in (*policy.kept, *out_of_reach) for one in folders_between(path, roots)}
     lines += [
-        f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted({*roots, *ways})
+        f"(deny file-write-unlink (literal {quoted(path)}))" for path in sorted({*roots, *ways})
     ]
-    lines += [f"(deny file-write* (subpath {_quoted(path)}))" for path in policy.kept]
+    lines += [f"(deny file-write* (subpath {quoted(path)}))" for path in policy.kept]
     lines.append("(deny file-write-setugid)")
     for path in out_of_reach:
-        lines.append(f"(deny file-read* file-write* (subpath {_quoted(path)}))")
-        lines.append(f"(allow file-read-metadata (subpath {_quoted(path)}))")
+        lines.append(f"(deny file-read* file-write* (subpath {quoted(path)}))")
+        lines.append(f"(allow file-read-metadata (subpath {quoted(path)}))")
     if policy.network:
         lines.append(f"(allow mach-lookup {_services(_MACOS_NETWORK_SERVICES)})")
         lines.append("(deny network-outbound (remote unix-socket))")
-        lines.append(f"(allow network-outbound {_literals(_MACOS_RESOLVER)})")
+        lines.append(f"(allow network-outbound {literals(_MACOS_RESOLVER)})")
     else:
         lines.append("(deny network*)")
     for side in ("network-bind (local", "network-outbound (remote"):
-        lines.append(f"(allow {side} unix-socket (subpath {_quoted(tmp)})))")
+        lines.append(f"(allow {side} unix-socket (subpath {quoted(tmp)})))")
     return "\n".join(lines)
 
 
@@ -345,15 +351,17 @@ _MACOS_NETWORK_SERVICES = (
 _MACOS_RESOLVER = ("/private/var/run/mDNSResponder",)
 
 
-def _literals(paths: Sequence[str]) -> str:
-    return " ".join(f"(literal {_quoted(path)})" for path in paths)
+def literals(paths: Sequence[str]) -> str:
+    """The paths as a profile of `sandbox-exec` names them."""
+    return " ".join(f"(literal {quoted(path)})" for path in paths)
 
 
 def _services(names: Sequence[str]) -> str:
-    return " ".join(f"(global-name {_quoted(name)})" for name in names)
+    return " ".join(f"(global-name {quoted(name)})" for name in names)
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
+    """One of them."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

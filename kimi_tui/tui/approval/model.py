@@ -194,7 +194,7 @@ SEVERAL = "; "
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
-    """What the engine is told of a text that was open for changes: empty where it is as the agent wrote it."""
+    """The text to send to the engine for one that the user could change: empty where it is as the agent wrote it."""
     if request.kind == "question":
         return written.strip()
     return "" if written.strip() == request.detail.strip() else written.strip()
@@ -257,7 +257,7 @@ AROUND_WHOLE = 12
 
 
 class Detail:
-    """All of what will run or be written, and the rows of it that are shown.
+    """The details of an approval (the whole command, diff or text), and the rows of it that are shown.
 
     Args:
         request: what is asked.
@@ -348,7 +348,7 @@ class Detail:
         return rows + [DetailRow(row) for text in others for row in self._broken(text)]
 
     def show_answer(self, at: int) -> None:
-        """Show the rows of one answer of a question, from its first on; before them those of what is asked."""
+        """Scroll to the rows of one answer of a question, from its first on; before them stand those of the question."""
         if not self._shown.issuperset(self._asked):
             at_row = next(row for row in self._asked if row not in self._shown)
             self._move(at_row - self._top)
@@ -360,7 +360,7 @@ class Detail:
         return self._shown.issuperset((*self._asked, *self._answers.get(at, ())))
 
     def lay_out(self) -> None:
-        """Go on for a while."""
+        """Lay out more rows, for a bounded time."""
         end = time.perf_counter() + LAID_OUT_S
         while not self.is_laid_out:
             some = list(islice(self._coming, LAID_OUT_ROWS))
@@ -370,7 +370,7 @@ class Detail:
                 return
 
     def note_shown(self) -> None:
-        """What is shown now is on the screen."""
+        """Note that the rows in view have been on the screen."""
         if self._request.kind == "question":
             self._shown.update(range(self._top, self._top + self._window))
         if self._top <= self.n_read:
@@ -429,7 +429,7 @@ class Detail:
         return f"rows {self._top + 1} to {self._top + self._window} of {len(self._rows)}{so_far}"
 
     def toggle_whole(self) -> None:
-        """As many rows as the screen has room for, or a few again; nothing where that would be no more."""
+        """Switch between a few rows and as many as fit on the screen; do nothing where that would be no more."""
         if self.more_words:
             self._is_whole = not self._is_whole
             self._move(0)

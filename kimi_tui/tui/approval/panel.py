@@ -372,7 +372,7 @@ class PanelLayout:
 
     @property
     def n_rows(self) -> int:
-        """How many rows all of it has."""
+        """The number of rows of the panel."""
         answers = sum(len(rows) for _, rows in self.answers)
         keys = 1 if self.keys is not None else 0
         return len(self.question) + len(self.place) + answers + keys + BLANK_ROWS
@@ -404,7 +404,7 @@ AWAY_SHORT = "Esc brings the keys back here."
 
 
 class ApprovalPanel(Widget, can_focus=True):
-    """One request for approval.
+    """The panel that asks the user to approve one request.
 
     Args:
         request: what is asked.
@@ -416,7 +416,7 @@ class ApprovalPanel(Widget, can_focus=True):
     """
 
     class Answered(Message):
-        """The user decided; `feedback` is why not, or what is to be done instead."""
+        """The user answered the request; `feedback` is why not, or what is to be done instead."""
 
         def __init__(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
             super().__init__()
@@ -425,10 +425,10 @@ class ApprovalPanel(Widget, can_focus=True):
             self.feedback = feedback
 
     class TooEarly(Message):
-        """An answer was given before it could count."""
+        """The user answered before the panel had been on the screen for long enough."""
 
     class KeysChanged(Message):
-        """The keys of the question do other things now."""
+        """The panel's keys have another meaning now; the footer is to list them."""
 
     waiting: reactive[int] = reactive(1)
     """How many requests wait, this one among them."""
@@ -495,7 +495,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self.call_after_refresh(when_written, self, self._painted)
 
     def _painted(self) -> None:
-        """The half second counts from when the question could be seen; no key counts before."""
+        """Start the half second before which no key counts: the question can be seen now."""
         self._is_painted = True
         self.wait_anew()
 
@@ -515,18 +515,18 @@ class ApprovalPanel(Widget, can_focus=True):
         self.refresh()
 
     def on_blur(self) -> None:
-        """The keys are elsewhere for a while, if not in the field."""
+        """Note that the keys are elsewhere, if not in the panel's field."""
         self._has_been_left = self._writing is None
         self.refresh()
 
     def wait_anew(self) -> None:
-        """No answer counts before it was quiet again: what was pressed may have been meant for something else."""
+        """Restart the wait before an answer counts: what was pressed may have been meant for something else."""
         self._letters.drop()
         self._quiet.begin_anew(time.monotonic())
         self._await_quiet()
 
     def on_resize(self) -> None:
-        """The field wraps its text in another width, and more or fewer rows may be shown."""
+        """Lay out the panel for the new width; the field may wrap into more or fewer rows."""
         self.call_after_refresh(self._place_field)
         self.post_message(self.KeysChanged())
 
@@ -546,7 +546,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     @property
     def hints(self) -> tuple[tuple[str, str], ...]:
-        """What the footer says meanwhile."""
+        """The keys that the footer lists for the panel."""
         glyphs = glyphs_of(self)
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
@@ -563,7 +563,7 @@ class ApprovalPanel(Widget, can_focus=True):
     # --- keys and clicks
 
     async def takes(self, event: events.Key) -> bool:
-        """Whether a key is a letter, which answers when it has settled, or goes with others where prose goes.
+        """Whether the panel takes a key: a letter answers if it is pressed alone; several in a row are prose for the prompt.
 
         To be asked before the key is handed on, so that prose keeps its order.
         """
@@ -599,7 +599,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return True
 
     def _settled(self, choice: Choice | None, letter: str, at: float, _: int) -> None:
-        """A letter was pressed alone, at this time; it counts if it did then, and the question still has the keys."""
+        """Answer by a letter that was pressed alone at this time, if it counted then and the question still has the keys."""
         if not (self.has_focus and self.screen.is_current):
             return
         if not self._accepts(at):
@@ -614,7 +614,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self._decide(choice)
 
     def _point_at(self, row: int, at: float, _: int) -> None:
-        """A digit that is no answer itself was pressed alone, at this time: it chooses a row, and Enter answers."""
+        """Choose the row of a digit that was pressed alone at this time and is no answer itself; Enter answers."""
         if not (self.has_focus and self.screen.is_current):
             return
         if not self._accepts(at):
@@ -681,7 +681,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return not self._accepts(event.time) or event.time < self._placed_at
 
     def on_click(self, event: events.Click) -> None:
-        """A click on an answer gives it, under the same conditions as a key."""
+        """Give the answer that was clicked, under the same conditions as by a key."""
         act = self._clicks.get(event.y) if event.widget is self else None
         if act is not None:
             event.stop()
@@ -690,13 +690,13 @@ class ApprovalPanel(Widget, can_focus=True):
                 act(event.x)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Read on."""
+        """Scroll the details down by a row."""
         event.stop()
         self._detail.scroll("ctrl+down", 3)
         self.refresh()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Read back."""
+        """Scroll the details up by a row."""
         event.stop()
         self._detail.scroll("ctrl+up", 3)
         self.refresh()
@@ -741,7 +741,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self.hint = NONE_CHECKED if roomy else NONE_CHECKED_SHORT
 
     def _decide_by_key(self, x: int) -> None:
-        """A click on a key of the row is that key."""
+        """Do what the clicked key of the key row does."""
         if (choice := key_at(self._choices, x)) is not None:
             self._decide(choice)
 
@@ -969,7 +969,7 @@ class ApprovalPanel(Widget, can_focus=True):
         return max(least, min(most, self._field.wrapped_document.height))
 
     def _place_field(self) -> None:
-        """The field lies over the rows that are left free for it."""
+        """Place the field over the rows that are left free for it."""
         if self._writing is not None:
             self._field.styles.height = self._field_rows(self._writing)
             self._field.styles.margin = (0, 2, UNDER_FIELD + self._is_tall, 4)

@@ -20,8 +20,7 @@ from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.pictures import CellRow
-from kimi_tui.tui.rows import LayoutRoom, Line, Span, plain_rows, style_parts
-from kimi_tui.tui.transcript.layout import image_rows
+from kimi_tui.tui.rows import LayoutRoom, Line, Span, image_rows, plain_rows, style_parts
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 
@@ -55,7 +54,7 @@ Key = tuple["Side", int]
 
 
 class Cell(NamedTuple):
-    """One side of a row. `entry` is the index of the message that it belongs to, -1 for none."""
+    """One side of a row of the comparison. `entry` is the index of its message, -1 for none."""
 
     spans: tuple[StyledText, ...] = ()
     entry: int = -1
@@ -436,7 +435,7 @@ class FileTable:
             self._middle = self._end - widest - COLUMN_GAP
 
     def head(self) -> list[StyledText]:
-        """What stands over the columns."""
+        """The heading over the columns."""
         title: list[StyledText] = [("  Files", "quiet")]
         if self._files.reason or not self._files.files:
             return title

@@ -40,13 +40,13 @@ from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import NoticeDetails, NoticingPane
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.pictures import CellRow, LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
-from kimi_tui.tui.worldline import left_when
+from kimi_tui.tui.world_line_view import left_when
 
 if TYPE_CHECKING:
     from kimi_tui.projection.comparison import WorldLineMessage
@@ -72,14 +72,7 @@ _STYLES = (
     "page",
     "band",
     "select",
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
-    "error",
+    *INKS,
     "warn",
     "ok",
     "line",
@@ -136,7 +129,7 @@ class RowsPane(ScrollView, can_focus=False):
         return []
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 
@@ -172,7 +165,7 @@ class RowsPane(ScrollView, can_focus=False):
         return "".join(text for text, _ in spans)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What is selected, to be copied."""
+        """The selected text, for the clipboard."""
         return selected_text(selection, self._text_of)
 
     def show_rows(self, first: int, last: int) -> None:
@@ -215,7 +208,7 @@ class CompareSides(RowsPane):
         return self._selected[self.side]
 
     def on_resize(self) -> None:
-        """Other widths have other rows."""
+        """Lay out the rows for the new width."""
         if self._message_rows is None or self._message_rows.width != self.column_width():
             self.lay_out()
 
@@ -315,7 +308,7 @@ class CompareSides(RowsPane):
         self.refresh()
 
     def spans_of(self, row: int) -> list[StyledText]:
-        """Both sides and the divider."""
+        """The spans of a row: both sides and the divider."""
         rows = self._message_rows
         if rows is None:
             return []
@@ -382,7 +375,7 @@ class CompareFiles(RowsPane):
         return FileTable(self._files, found.world_line, found.fork, width, glyphs)
 
     def on_resize(self) -> None:
-        """Other widths have other rows."""
+        """Lay out the rows for the new width."""
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -412,7 +405,7 @@ class CompareFiles(RowsPane):
             self.toggle()
 
     def spans_of(self, row: int) -> list[StyledText]:
-        """One row."""
+        """The spans of a row."""
         spans, index = self._rows[row]
         if index != self.selected or index < 0 or not self.focused_here:
             return spans
@@ -422,7 +415,7 @@ class CompareFiles(RowsPane):
 
 
 class CompareAnswer(NamedTuple):
-    """What to do with the other line.
+    """What the user chose to do with the other line.
 
     Attributes:
         action: make it live again, or send one of its messages to the live line.
@@ -592,7 +585,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._footer.hints = tuple(roomiest(wordings, room))
 
     async def on_key(self, event: events.Key) -> None:
-        """A letter waits whether it begins prose."""
+        """Hold a letter back until it is known whether it begins prose."""
         if await self._letters.takes(event):
             event.stop()
 
@@ -638,7 +631,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         (self._files if self._files.focused_here else self._sides).toggle()
 
     def on_rows_pane_clicked(self, event: RowsPane.Clicked) -> None:
-        """The side or file that was clicked gets the keys."""
+        """Focus the side or the file list that was clicked."""
         self._files.focused_here = event.rows is self._files
         if event.rows is self._files:
             self._files.choose_at(event.row)
@@ -658,7 +651,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self.dismiss(CompareAnswer("jump", None))
 
     def action_leave(self) -> None:
-        """Return to where we were."""
+        """Close the comparison without an action."""
         self.dismiss(None)
 
 

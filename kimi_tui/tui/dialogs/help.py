@@ -18,7 +18,6 @@ from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
 from kimi_tui.tui.pick_list import LIST_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
-from kimi_tui.tui.screens import sheets
 
 Pair = tuple[str, str]
 COLUMN = 26
@@ -395,7 +394,6 @@ class HelpScreen(TextScreen, inherit_bindings=False):
     """
 
     HELP_TITLE = ""  # its own key closes it
-    CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,f1", "dismiss", "Close", show=False),
     ]
@@ -407,7 +405,7 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         self._first = title
 
     def on_mount(self) -> None:
-        """Once it is known how wide the rows are, go to the section."""
+        """Scroll to the section, once the width of the rows is known."""
         if self._first:
             self.call_after_refresh(self._go_to_first)
 

@@ -52,14 +52,14 @@ Load = Callable[[], Awaitable[bytes | None]]
 
 
 class PictureTerminal(NamedTuple):
-    """What the terminal draws by itself, once it has said so; and what has it draw something at a column and row."""
+    """How the terminal draws images by itself (kitty, sixel), and the function that draws at a column and row."""
 
     graphics: Callable[[], Awaitable[Graphics]]
     draw_at: Callable[[int, int, str], None]
 
 
 class Drawing(NamedTuple):
-    """An image as it is shown in some cells.
+    """An image as it is drawn into a number of cells.
 
     Attributes:
         rows: it in cells; empty where the terminal draws it.
@@ -114,7 +114,7 @@ class PictureView(Widget):
         self._drawing = Drawing()
 
     def on_resize(self) -> None:
-        """It has another place."""
+        """Draw the image for the new size."""
         self.take_away()
         self.run_worker(reported(self, self._draw), group="picture", exclusive=True)
 
@@ -187,7 +187,7 @@ class PictureScreen(AnswersOnce[None]):
         yield footer
 
     def on_resize(self) -> None:
-        """Of the heading the name gives way to the facts."""
+        """Fit the heading to the width: the name is cut before the facts."""
         facts = self._facts
         kind = facts.media_type.rpartition("/")[2].upper()
         more = (
@@ -202,18 +202,18 @@ class PictureScreen(AnswersOnce[None]):
         self._heading.update(Content.assemble((name, "bold $ink-strong"), (told, "$ink-quiet")))
 
     def on_screen_suspend(self) -> None:
-        """Another screen is over this one."""
+        """Take the image off the terminal while another screen covers this one."""
         self._view.take_away()
 
     def on_screen_resume(self) -> None:
-        """What was over it is gone."""
+        """Draw the image again."""
         self._view.show()
 
     def on_unmount(self) -> None:
-        """The terminal keeps nothing of it."""
+        """Delete the image in the terminal."""
         self._view.take_away()
 
     def on_click(self, event: events.Click) -> None:
-        """A click leads back as it led here."""
+        """Close the screen."""
         event.stop()
         self.dismiss(None)

@@ -179,7 +179,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         return found[-1] if found else ""
 
     def _show(self) -> None:
-        """What is known of the chosen setting."""
+        """Show the details of the chosen setting."""
         setting = self._chosen
         meaning = setting.meaning or f"{meaning_of(setting.action, self._commands)}."
         default = _shown(setting, default_of(setting))
@@ -395,7 +395,7 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         self._keys.update(hint_row([*keep, *again, ("Esc", "cancel")], 54))
 
     def on_key(self, event: events.Key) -> None:
-        """Take it."""
+        """Take the pressed key."""
         event.stop()
         event.prevent_default()
         if event.key == "escape":

@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.key_text import words_of_keys
+from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import SHORT_BELOW, Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
@@ -67,7 +67,7 @@ def text_with_draft(written: str, draft: str) -> str:
 
 
 def can_send(question: TextQuestion, text: str) -> bool:
-    """Whether Enter does anything."""
+    """Whether Enter sends the text."""
     return question.may_be_empty or bool(text.strip())
 
 
@@ -82,7 +82,7 @@ def dialog_keys(question: TextQuestion, *, can_draft: bool, drafting: bool) -> t
 
 
 class Drafting(NamedTuple):
-    """How the model drafts a text: `draft` asks it, `stop` ends that before its time."""
+    """The model's draft of a text: `draft` asks for it, `stop` cancels that."""
 
     draft: Callable[[], Awaitable[str]]
     stop: Callable[[], Awaitable[None]]
@@ -97,7 +97,7 @@ class DialogFrame(Vertical):
 
 
 class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
-    """Asks for a text. Answers with it, or None for staying where we are.
+    """A dialog that asks for a text. Its result is the text, or None if it was cancelled.
 
     Args:
         question: what is asked for.
@@ -158,7 +158,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         yield frame
 
     def on_mount(self) -> None:
-        """Put in what stands there at first."""
+        """Put the initial text into the field."""
         self.area.put(self._question.text)
         self.area.focus()
         self._show_keys()
@@ -168,7 +168,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._shown_at = time.monotonic()
 
     def woken(self) -> None:
-        """What was typed while the program was stopped was meant for something else."""
+        """Discard what was typed while the program was stopped."""
         if self._shown_at is not None:
             self._shown()
 
@@ -185,7 +185,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             self._is_doubtful = self.area.text != self._question.text
 
     def on_resize(self) -> None:
-        """Other keys have room."""
+        """Show the keys for which there is room."""
         self.set_class(app_of(self).size.height < SHORT_BELOW, "-short")
         self._show_keys()
 

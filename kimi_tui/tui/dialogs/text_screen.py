@@ -63,7 +63,7 @@ class TextRows(Widget):
         return Content("\n").join(self.rows(self.content_size.width))
 
     def on_click(self, event: events.Click) -> None:
-        """A second click selects the word, a third one the row."""
+        """Select the word at a second click, the row at a third."""
         event.prevent_default()
         at = event.get_content_offset(self)
         rows = self.rows(self.content_size.width)
@@ -86,15 +86,17 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
     Args:
         title: in the frame.
         wrap: makes the rows of what is to be read.
+        classes: of the screen, for the style sheet.
     """
 
     HELP_TITLE = "Jobs, window, statistics, notices"
+    CSS_PATH = sheets("text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close", show=False),
     ]
 
-    def __init__(self, title: str, wrap: Wrap) -> None:
-        super().__init__()
+    def __init__(self, title: str, wrap: Wrap, classes: str = "") -> None:
+        super().__init__(classes=classes)
         self._title = title
         self._wrap = wrap
 
@@ -107,78 +109,70 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         yield frame
 
 
-class NoticesScreen(TextScreen):
+def notices_screen(told: Sequence[Notice]) -> TextScreen:
     """The notices of this run, to be read again: the newest first, each with its time and its advice below it.
 
     Args:
         told: the oldest first.
     """
-
-    CSS_PATH = sheets("text_screen")
-
-    def __init__(self, told: Sequence[Notice]) -> None:
-        super().__init__("Notices", self._rows)
-        self._told = tuple(reversed(told))
-
-    def _rows(self, width: int) -> list[Content]:
-        if not self._told:
-            return [Content.styled("Nothing was told in this session.", "$ink-quiet")]
-        lines: list[Content] = []
-        room = max(16, width - TIME_CELLS)
-        indent = " " * TIME_CELLS
-        for one in self._told:
-            style = {"warning": "$warn", "error": "$kind-error"}.get(one.level, "$ink-strong")
-            at = f"{time.strftime('%H:%M:%S', time.localtime(one.at)):<{TIME_CELLS}}"
-            # Of several that came at once the last one is the newest, too.
-            for text in reversed((one.text, *one.more)):
-                first, *rest = wrap_words(text, room) or [""]
-                lines.append(Content.assemble((at, "$ink-quiet"), (first, style)))
-                lines += [Content.styled(indent + row, style) for row in rest]
-            lines += [
-                Content.styled(indent + row, "$ink") for row in wrap_words(one.advice, room) if row
-            ]
-        return lines
+    return TextScreen("Notices", partial(_notice_rows, tuple(reversed(told))))
 
 
-class StatisticsScreen(TextScreen):
+def _notice_rows(told: Sequence[Notice], width: int) -> list[Content]:
+    if not told:
+        return [Content.styled("Nothing was told in this session.", "$ink-quiet")]
+    lines: list[Content] = []
+    room = max(16, width - TIME_CELLS)
+    indent = " " * TIME_CELLS
+    for one in told:
+        style = {"warning": "$warn", "error": "$kind-error"}.get(one.level, "$ink-strong")
+        at = f"{time.strftime('%H:%M:%S', time.localtime(one.at)):<{TIME_CELLS}}"
+        # Of several that came at once the last one is the newest, too.
+        for text in reversed((one.text, *one.more)):
+            first, *rest = wrap_words(text, room) or [""]
+            lines.append(Content.assemble((at, "$ink-quiet"), (first, style)))
+            lines += [Content.styled(indent + row, style) for row in rest]
+        lines += [
+            Content.styled(indent + row, "$ink") for row in wrap_words(one.advice, room) if row
+        ]
+    return lines
+
+
+Figures = Sequence[tuple[str, str | tuple[str, ...]]]
+"""Names and what there is to say of them: a sentence, or figures, which stand in columns."""
+
+
+def figures_screen(name: str, title: str, figures: Figures) -> TextScreen:
     """Names and figures, as they were when they were asked for.
 
     Args:
         name: of the screen.
         title: the first row.
-        pairs: names and what there is to say of them: a sentence, or figures, which stand in columns.
+        figures: what stands below it.
     """
+    return TextScreen(name, partial(figure_rows, title, figures), "-figures")
 
-    CSS_PATH = sheets("text_screen")
 
-    def __init__(
-        self, name: str, title: str, pairs: Sequence[tuple[str, str | tuple[str, ...]]]
-    ) -> None:
-        super().__init__(name, self._rows)
-        self._heading = one_line(title)
-        # A tool bears the name that the model gave it.
-        figures = [said for _, said in pairs if not isinstance(said, str)]
-        widths = [max(map(len, column)) for column in zip(*figures, strict=True)]
-        self._pairs = [
-            (name, one_line(said) if isinstance(said, str) else _columns(said, widths))
-            for name, said in pairs
-        ]
-
-    def _rows(self, width: int) -> list[Content]:
-        """The heading, then a row for each name, and more where its sentence is long."""
-        column = max((cell_len(name) for name, _ in self._pairs), default=0) + _MARGIN
-        lines = [
-            Content.styled(row, "bold $ink-strong") for row in wrap_words(self._heading, width)
-        ]
-        if lines:
-            lines.append(Content(""))
-        for name, text in self._pairs:
-            room = max(16, width - column)
-            first, *rest = [text] if cell_len(text) <= room else wrap_words(text, room)
-            gap = " " * (column - cell_len(name))
-            lines.append(Content.assemble((name, "$ink-quiet"), gap, (first, "$ink")))
-            lines += [Content.styled(" " * column + row, "$ink") for row in rest]
-        return lines
+def figure_rows(title: str, figures: Figures, width: int) -> list[Content]:
+    """The title, then a row for each name, and more where its sentence is long."""
+    # A tool bears the name that the model gave it.
+    columns = [said for _, said in figures if not isinstance(said, str)]
+    widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
+    pairs = [
+        (name, one_line(said) if isinstance(said, str) else _columns(said, widths))
+        for name, said in figures
+    ]
+    column = max((cell_len(name) for name, _ in pairs), default=0) + _MARGIN
+    lines = [Content.styled(row, "bold $ink-strong") for row in wrap_words(one_line(title), width)]
+    if lines:
+        lines.append(Content(""))
+    for name, text in pairs:
+        room = max(16, width - column)
+        first, *rest = [text] if cell_len(text) <= room else wrap_words(text, room)
+        gap = " " * (column - cell_len(name))
+        lines.append(Content.assemble((name, "$ink-quiet"), gap, (first, "$ink")))
+        lines += [Content.styled(" " * column + row, "$ink") for row in rest]
+    return lines
 
 
 def _columns(figures: Sequence[str], widths: Sequence[int]) -> str:
@@ -216,7 +210,7 @@ class SummaryFrame(Vertical):
 
 
 class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
-    """Shows a summary. Answers with what is to be done: `edit`, `undo` or `rewind`; None for nothing."""
+    """Shows the summary of a compaction. Its result is `edit`, `undo` or `rewind`, or None if it was closed."""
 
     HELP_TITLE = "D-Mails and summaries"
     CSS_PATH = [*sheets("summary")]  # noqa: RUF012 - Textual declares it so
@@ -230,7 +224,7 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         self._foot = Static()
 
     def on_mount(self) -> None:
-        """What was typed before it could be seen does not answer it."""
+        """Let no key answer that was pressed before the summary could be seen."""
         self.seen.ask()
 
     def compose(self) -> ComposeResult:
@@ -254,7 +248,7 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         yield frame
 
     def on_resize(self, event: events.Resize) -> None:
-        """Its keys are on view at every size; the text scrolls above them."""
+        """Keep the keys in view at every size; the text scrolls above them."""
         self.set_class(event.size.height < SHORT_BELOW, "-short")
         self.set_class(event.size.height < LOW_BELOW, "-low")
         self._foot.update(self._keys(event.size.width))
@@ -265,7 +259,7 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         return hint_row([*keys, ("Esc", "close")], room)
 
     async def on_key(self, event: events.Key) -> None:
-        """The letter of an answer answers, when the summary has stood for a while and the letter stands alone."""
+        """Answer by a letter that was pressed alone, after the summary had been on the screen for a while."""
         if not event.is_printable:
             return
         answers = {key: answer for key, _, answer in self._summary.answers}
@@ -282,5 +276,5 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         self.dismiss(answer)
 
     def action_leave(self) -> None:
-        """Nothing is to be done."""
+        """Close the screen without an action."""
         self.dismiss(None)

@@ -44,7 +44,7 @@ NAME_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server by name; an empty `base_url` is asked for, and `note` is said before a key is."""
+    """A server by name. An empty `base_url` is asked for; `note` is shown before its key is asked for."""
 
     name: str
     title: str
@@ -88,7 +88,7 @@ def server_of(base_url: str) -> int:
 
 
 def where(server: LocalServer) -> str:
-    """A server with its port."""
+    """The host and port of a server, for the list."""
     return f"{server.name} on port {server.base_url.rsplit(':', 1)[-1].split('/')[0]}"
 
 
@@ -320,7 +320,7 @@ async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
 
 
 async def _import_discovery() -> None:
-    """In a thread: it takes half a second that no key should wait for."""
+    """Import `llm.models` in a thread: it takes half a second that no key should wait for."""
     await asyncio.to_thread(import_module, "kimi_tui.llm.models")
 
 

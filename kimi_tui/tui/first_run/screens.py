@@ -17,7 +17,6 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url, with_scheme
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
-from kimi_tui.tools.key_text import find_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.first_run.models import (
     SERVERS,
@@ -84,33 +83,6 @@ class KeyForm(NamedTuple):
         return "KeyForm"  # a report of a fault shows values, and this has a key
 
 
-class UrlField(LineField):
-    """A line for a base URL. A key that is pasted with one, or any long word that can be none, is told of as `KeyEntered` and
-    left out."""
-
-    def _on_paste(self, event: events.Paste) -> None:
-        words = event.text.split()
-        urls = [word for word in words if _may_be_url(word)]
-        keys = [word for word in words if word not in urls and len(word) >= PASTED_CHARS]
-        if len(words) == len(urls) < 2:
-            return
-        event.stop()
-        event.prevent_default()
-        url = urls[0] if urls else ""
-        self._key_cover.pasted(url)
-        if url:
-            self.replace(url, *self.selection)
-        if keys:
-            self.post_message(self.KeyEntered(self, keys[-1]))
-
-
-def _may_be_url(word: str) -> bool:
-    """Whether a pasted word is a base URL or a part of one, and no key."""
-    if find_keys(word):
-        return False
-    return not {*word}.isdisjoint(".:/") or len(word) < 2 * PASTED_CHARS
-
-
 class KeyScreen(AnswersOnce[Launch | KeyForm]):
     """Asks for a key and a model. Answers with how to start, or for going back with what was typed.
 
@@ -136,7 +108,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         ]
         self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
         url = typed.url if typed is not None else base_url
-        self._url = UrlField(url, placeholder="https://host/v1", is_address=True, id="url")
+        self._url = LineField(url, placeholder="https://host/v1", is_address=True, id="url")
         known = launch.choice
         self._known = known if isinstance(known, Choice) and known.base_url == base_url else None
         key = typed.key if typed is not None else self._known.api_key if self._known else ""
@@ -239,7 +211,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
     def on_paste(self, event: events.Paste) -> None:
         """What a list has no use for: a key that is pasted there is meant for its field."""
-        from kimi_tui.tools.key_text import is_key
+        from kimi_tui.tools.credentials import is_key
 
         if isinstance(self.focused, PickList) and is_key(event.text):
             event.stop()

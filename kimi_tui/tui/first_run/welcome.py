@@ -138,7 +138,7 @@ class StartOptions(Widget, can_focus=True):
         event.stop()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a way begins it."""
+        """Choose the option that was clicked."""
         index, row = divmod(event.y, 3)
         if row < 2 and index < len(self._ways):
             self._chosen = index
@@ -201,7 +201,7 @@ class WelcomeScreen(Screen[None]):
         self._servers: tuple[LocalServer, ...] | None = None
 
     def compose(self) -> ComposeResult:
-        """The greeting, the ways, where it is saved."""
+        """The greeting, the options, and where the choice is saved."""
         saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
         yield Container(
             Greeting(widget_id="drawing"),

@@ -5,14 +5,13 @@ The panel itself is imported when something is asked for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.keystrokes import Keystrokes
-from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
@@ -26,24 +25,21 @@ class ApprovalSlot:
     Args:
         bench: whose prompt gives way to it, with its draft.
         conversation: says what a D-Mail would take.
-        reader: shows that.
+        viewer: shows that.
         keystrokes: is given what is prose, and no answer.
-        last_key_at: monotonic time of the last key pressed anywhere.
     """
 
     def __init__(
         self,
         bench: Workbench,
         conversation: Conversation,
-        reader: Reader,
+        viewer: WorldLineViewer,
         keystrokes: Keystrokes,
-        last_key_at: Callable[[], float],
     ) -> None:
         self._bench = bench
         self._conversation = conversation
-        self._reader = reader
+        self._viewer = viewer
         self._keystrokes = keystrokes
-        self._last_key_at = last_key_at
         self._foresees = False
         """Whether chat and gauge show what the D-Mail would take that waits for an answer."""
 
@@ -59,7 +55,7 @@ class ApprovalSlot:
         bench.question = None
         if self._foresees:
             self._foresees = False
-            self._reader.foresee(None)
+            self._viewer.foresee(None)
         if oldest is not None:
             # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
             going = shown or prompt
@@ -69,7 +65,7 @@ class ApprovalSlot:
                 screen.set_focus(None)
             panel = bench.question = ApprovalPanel(
                 oldest,
-                self._last_key_at(),
+                bench.last_key_at(),
                 bench.keys,
                 takes_keys=takes_keys,
                 write=self._keystrokes.write_on,
@@ -89,7 +85,7 @@ class ApprovalSlot:
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
         """Show what a D-Mail would take as long as it waits for an answer: in its question, in the chat and on the gauge."""
-        from kimi_tui.soul.rewind import Target
+        from kimi_tui.soul.rewind_values import Target
         from kimi_tui.tui.preview.layout import consequence_rows
 
         bench, request = self._bench, panel.request
@@ -108,4 +104,4 @@ class ApprovalSlot:
         if not bench.timeline_pane.has_keys:
             self._foresees = True
             target, left = Target(request.checkpoint_id), found.tokens_after
-            self._reader.foresee(Prospect(target, left, found.estimated, words_stay=True))
+            self._viewer.foresee(Prospect(target, left, found.estimated, words_stay=True))

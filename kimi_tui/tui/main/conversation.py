@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
-log = logging.getLogger(__name__)
 
 OPENING = "opening"
 """Topic of the notice that something waits for the session to be open."""
@@ -53,7 +51,7 @@ WAY_BACK_TITLE_CELLS = 40
 
 
 class Conversation:
-    """A session on the screen.
+    """The session of the main screen: sends what the user types to the engine, and draws its events.
 
     Args:
         launch: how it is begun.
@@ -72,14 +70,14 @@ class Conversation:
     """
 
     class EventsShown(Message, bubble=False):
-        """These events have just been drawn. Pieces of a text (`STREAMED`) are drawn without this."""
+        """Events were drawn. Pieces of a streamed text (`STREAMED`) are drawn without this message."""
 
         def __init__(self, records: Sequence[EventRecord]) -> None:
             super().__init__()
             self.records = records
 
     class StateChanged(Message, bubble=False):
-        """What the frame shows is other than it was told last, and is drawn there."""
+        """The state that the frame shows has changed."""
 
         def __init__(self, old: MainState, new: MainState) -> None:
             super().__init__()
@@ -87,21 +85,21 @@ class Conversation:
             self.new = new
 
     class FollowUpDue(Message, bubble=False):
-        """The turn has ended for which this waited: it is sent now."""
+        """A message that waited for the end of the turn is to be sent now."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Suggested(Message, bubble=False):
-        """The demo offers to say this next; nothing at its end."""
+        """The demo suggests the next message; empty at its end."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class OpenWanted(Message, bubble=False):
-        """Something needs the session, which the disk may have refused to open."""
+        """The session is needed but not open: it is to be opened (again)."""
 
     def __init__(self, launch: Launch, bench: Workbench) -> None:
         self.launch = launch
@@ -232,7 +230,7 @@ class Conversation:
         transcript.apply([EventRecord(0, now, event) for event in events])
 
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
-        """The engine; before the session is open, the user is told that what they want waits for it, if they want it."""
+        """The engine, once the session is open; until then a notice says that this waits, unless `quietly`."""
         if not self._is_open.is_set():
             self._tell_screen(self.OpenWanted())
             if not quietly:
@@ -247,7 +245,7 @@ class Conversation:
         self._bench.screen.post_message(message)
 
     def _prompt_changed(self) -> None:
-        """What is offered in the prompt, or said over it, may be other by now."""
+        """Update the completions and the hint over the prompt."""
         self._bench.prompt.area.post_message(PromptArea.OffersChanged())
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
@@ -554,7 +552,7 @@ class Conversation:
         self._keep_waiting()
 
     def _keep_waiting(self) -> None:
-        """A program that is ended loses nothing of what waits."""
+        """Store the messages that wait, for a program that is killed."""
         if self.drafts is not None:
             self.drafts.waiting = self.waiting
             self._bench.start(self.drafts.keep_follow_ups())
@@ -599,7 +597,7 @@ class Conversation:
             self.go_on()
 
     async def set_thinking(self, word: str) -> None:
-        """Have the model think, not think, or think so much, from the next call on; without a word say what holds."""
+        """Set whether and how much the model thinks from the next call on; without a word, show the current setting."""
         soul = await self.opened()
         provider = self._provider
         if provider is None:
@@ -646,7 +644,7 @@ class Conversation:
         return "It holds in this folder from now on."
 
     def _keep_thinking(self, word: str) -> None:
-        """A session that is begun from this one thinks likewise."""
+        """Set the launch so that a session begun from this one has the same thinking setting."""
         choice = self.launch.choice
         if isinstance(choice, Choice):
             changed = choice._replace(thinking=word)
@@ -703,7 +701,7 @@ class Conversation:
             self.soul.answer(request_id, answer, feedback)
 
     def set_title(self, title: str) -> None:
-        """Show another title."""
+        """Show a title."""
         self._change(self.state._replace(title=title))
 
     @property
@@ -719,7 +717,7 @@ class Conversation:
         return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
 
     def set_mode(self, mode: Mode) -> None:
-        """Show another mode."""
+        """Show a mode."""
         self._change(self.state._replace(mode=mode))
 
     @property
@@ -836,7 +834,7 @@ class Conversation:
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
     async def _deliver(self, *, said_all: bool) -> None:
-        """What was queued too late for the turn is said now; after a stop or an error it is left to the user."""
+        """Send what was queued too late for the turn; after a stop or an error it is left to the user."""
         await self._turn_ended()
         texts: list[str] = []
         while (text := self._take_back_steer()) is not None:
@@ -854,7 +852,7 @@ class Conversation:
             self._tell_screen(self.FollowUpDue(text))
 
     def _caught_up(self) -> None:
-        """The history is shown; what comes now happens now."""
+        """Note that the history is shown: what comes now happens now."""
         from kimi_tui.own_process import give_back
         from kimi_tui.tui.state import settled
 
@@ -877,7 +875,7 @@ class Conversation:
         self.say("\n\n".join(queued.text for queued in early))
 
     def give_back_early(self) -> None:
-        """What waited for the session stands in the prompt again."""
+        """Put what waited for the session back into the prompt."""
         early, self._early = self._early, []
         self._show_waiting((), early)
         if early:
@@ -900,7 +898,7 @@ class Conversation:
         return cost_words(cost) if cost is not None else ""
 
     def rebuild(self) -> None:
-        """Show the session anew from what is stored: the events did not tell what it looks like now."""
+        """Rebuild chat, timeline and gauge from the stored session, where the events do not say what it looks like."""
         soul = self.soul
         if soul is not None and self._since is None:
             self._since = []

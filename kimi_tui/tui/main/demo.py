@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,14 +45,12 @@ class DemoPlayer:
     Args:
         bench: where.
         launch: whether it is played, and how fast.
-        last_key_at: tells when a key was last pressed, in monotonic time.
     """
 
-    def __init__(self, bench: Workbench, launch: Launch, last_key_at: Callable[[], float]) -> None:
+    def __init__(self, bench: Workbench, launch: Launch) -> None:
         self._bench = bench
         self._plays = launch.demo and launch.plays
         self._pace = 1 / launch.speed
-        self._last_key_at = last_key_at
         self._since = time.monotonic()
 
     def takes(self, text: str) -> bool:
@@ -65,7 +63,7 @@ class DemoPlayer:
 
     def _goes_on(self) -> bool:
         """Whether nobody has pressed a key since the demo began to play."""
-        if self._plays and self._last_key_at() > self._since:
+        if self._plays and self._bench.last_key_at() > self._since:
             self._plays = False
             self._bench.tell("The keys are yours now.", advice=DEMO_END)
         return self._plays

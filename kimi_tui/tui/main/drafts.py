@@ -91,7 +91,7 @@ class Drafts:
         self.trouble = ""
 
     async def give_back(self) -> None:
-        """What was written and not sent when the program ended is the user's again."""
+        """Put what was written and not sent when the program ended back into the prompt."""
         session, bench, chips = self._soul.session, self._bench, self._bench.images
         texts = await asyncio.to_thread(read_follow_ups, session.dir)
         if self._keeps_draft:
@@ -100,8 +100,8 @@ class Drafts:
             draft = await asyncio.to_thread(read_draft, session.dir)
             images = await asyncio.to_thread(read_images, session.dir)
             self.kept_draft, self._images = draft, set(images)
-            draft = draft._replace(text=chips.again(draft.text, images))
-            texts = [chips.again(text, images) for text in texts]
+            draft = draft._replace(text=chips.restore(draft.text, images))
+            texts = [chips.restore(text, images) for text in texts]
             self.is_given_back = True
             bench.give_draft(draft)
             self.draft_changed()
@@ -118,7 +118,7 @@ class Drafts:
             )
 
     def draft_changed(self) -> None:
-        """Another draft stands in the prompt: it is kept in a moment, and at once that there is none any more."""
+        """Store the draft in a moment; at once where the prompt was emptied."""
         if not self._keeps_draft:
             return
         if not self._bench.prompt.area.draft.text:
@@ -133,7 +133,7 @@ class Drafts:
         self._bench.start(self._keep_draft())
 
     async def _keep_draft(self) -> None:
-        """A program that is killed loses hardly anything of what is being written."""
+        """Store the draft that is being written, for a program that is killed."""
         async with self._keeping:
             draft = self._bench.prompt.area.draft
             if self.is_given_back and not self._is_closed and draft != self.kept_draft:
@@ -143,7 +143,7 @@ class Drafts:
                     self.kept_draft = draft
 
     async def keep_follow_ups(self) -> None:
-        """A program that is ended loses nothing of what waits."""
+        """Store the messages that wait, for a program that is killed."""
         async with self._keeping:
             if not self._is_closed:
                 with self._refusing():
@@ -211,7 +211,7 @@ class Drafts:
 
 
 def words_not_kept(early: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
-    """What was written and is nowhere on the disk, for the user to copy from the terminal; empty for nothing.
+    """The text that was written and is nowhere on the disk, for the user to copy from the terminal; empty for none.
 
     Args:
         early: what was said before the session was open.
@@ -269,7 +269,7 @@ def _without_keys(text: str) -> str:
     """What is being written as it is kept: behind a command without what is a key, or may become one; a message as it is."""
     if not text.startswith("/"):
         return text
-    from kimi_tui.tools.key_text import is_key, may_begin_key
+    from kimi_tui.tools.credentials import is_key, may_begin_key
 
     def kept(found: re.Match[str]) -> str:
         return "" if is_key(found[0]) or may_begin_key(found[0]) else found[0]

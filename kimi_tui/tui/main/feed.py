@@ -36,7 +36,7 @@ def _raise(error: Exception) -> None:
 
 
 class Feed:
-    """Drains the event queue of one wire once a frame and hands the records on in short slices.
+    """Drains the event queue of one wire once a frame and passes the records on in short slices.
 
     Args:
         show: takes the records of a slice; called on the event loop.
@@ -80,7 +80,7 @@ class Feed:
         self._schedule(0.0)
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Unsubscribe from the wire."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -123,7 +123,7 @@ class Feed:
             self._schedule(0.0)
 
     def _catch_up(self, until: float) -> None:
-        """What remains to be done before the history is through; where that fails, it is through all the same."""
+        """Finish showing the history; where that fails, it counts as shown all the same."""
         try:
             self._settling = self._settling or self._settle()
             if go_on(self._settling, until):

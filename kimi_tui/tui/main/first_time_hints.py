@@ -144,7 +144,7 @@ class FirstTimeHints:
         return True
 
     def key_pressed(self) -> None:
-        """The hint that stands goes, where it can have been read."""
+        """Hide the hint on view, where it can have been read."""
         if self._place is not None and time.monotonic() - self._shown_at >= READ_S:
             self._place.hint = ""
             self._place = None

@@ -10,9 +10,11 @@ from textual.binding import Binding
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key
+from kimi_tui.tui.prompt.completion import Offered
 from kimi_tui.tui.state import MainState
 
 Place = Literal[
+    Offered,
     "prompt",
     "chat",
     "timeline",
@@ -129,13 +131,33 @@ def hints(
             (key("search"), "search"),
             ("Esc", "end"),
         )
+    send = key("send")
+    choose, close = (arrows, "choose"), ("Esc", "close")
+    write_out, helps = (key("complete"), "write out"), (key("help"), "help")
+    if place == "command":
+        return known((send, "run"), choose, write_out, close, helps)
+    if place == "unfinished":
+        return known((send, "write out"), choose, close, helps)
+    if place == "commands":
+        return known(choose, write_out, close, helps)
+    if place == "usage":
+        return known((send, "run"), (line_break_key(keys), "new line"), helps)
+    if place == "file":
+        return known((send, "take it"), choose, close, helps)
+    if place == "written":
+        usual = hints("prompt", state, keys, glyphs, now)
+        return known(usual[0], choose, close, helps)
+    if place == "sent":
+        return known((send, "take it"), choose, (key("history"), "before"), ("Esc", "back"), helps)
+    if place == "unsent":
+        return known(("Esc", "back"), helps)
     timeline = (key_of("timeline", keys), "timeline")
     compact = (key_of("compact", keys), "compact")
     more: tuple[Hint, ...] = (
         (key_of("commands", keys), "commands"),
         (key_of("help", keys), "help"),
     )
-    send, stop = key("send"), (key("escape"), "stop")
+    stop = (key("escape"), "stop")
     jobs: tuple[Hint, ...] = ()
     if state.jobs:
         jobs = ((f"{state.jobs} {'job' if state.jobs == 1 else 'jobs'}", "/jobs"),)

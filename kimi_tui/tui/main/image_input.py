@@ -40,7 +40,7 @@ _WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
 
 
 class ImageInput:
-    """Reads images for the prompt.
+    """Reads images for the prompt: from pasted paths, files and the clipboard.
 
     Args:
         bench: that has it.
@@ -120,7 +120,7 @@ class ImageInput:
             self._late.append((written, text))
 
     async def settled(self, text: str) -> str:
-        """A message that was sent while something was read, with what came of that; the one that was sent first comes first."""
+        """The message with the chips of images that were still being read; messages keep the order in which they were sent."""
         self._n_sent += 1
         try:
             async with self._order:

@@ -1,4 +1,4 @@
-"""Where what is typed on the main screen lands: it is a key of what has the focus, or words for the prompt.
+"""Routes every key and paste of the main screen: to what has the focus, or as text to the prompt.
 
 | what has the focus | a letter or sign | what is pasted |
 |---|---|---|
@@ -12,13 +12,11 @@ What is typed behind a key that opens something waits for that: `TypeAhead`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from textual import events
 
 from kimi_tui.tui.keyboard import CursorLetters, LetterGate, key_of, keys_of
-from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.prompt.area import PromptArea, may_be_path
 
 APART_S = 0.5
@@ -28,21 +26,19 @@ BEHIND = "behind"
 
 
 class Keystrokes:
-    """Sees every key and paste before the focus has it.
+    """Gets every key and paste before the focused widget does.
 
     Args:
         bench: where they are typed.
-        reader: what is on view in the place of now.
-        last_key_at: tells when a key was last pressed, in monotonic time.
+        viewer: what is on view in the place of now.
 
     Attributes:
         written_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
     """
 
-    def __init__(self, bench: Workbench, reader: Reader, last_key_at: Callable[[], float]) -> None:
+    def __init__(self, bench: Workbench, viewer: WorldLineViewer) -> None:
         self._bench = bench
-        self._reader = reader
-        self._last_key_at = last_key_at
+        self._viewer = viewer
         screen = bench.screen
         self._letters = LetterGate(screen, self._write_here, self._act, self._tell_no_key)
         self._cursor_letters = CursorLetters(
@@ -93,7 +89,7 @@ class Keystrokes:
         if panel is not None and event.key == "enter" and self._writes_behind:
             return True  # the end of what waits behind the question, however late
         is_text = event.character and event.is_printable
-        if is_text and self._reader.comes_early(event):
+        if is_text and self._viewer.comes_early(event):
             bench.prompt.area.write(event.character or "")
             return True
         is_behind = bench.reading or not bench.prompt.display
@@ -123,7 +119,7 @@ class Keystrokes:
         self._bench.on_view.act_on_cursor(action)
 
     def _tell_no_key(self, letter: str) -> None:
-        """A letter was typed there alone that does nothing."""
+        """Tell the user that a letter typed alone does nothing there."""
         key = key_of("help", self._bench.keys)
         self._bench.tell(
             f"{letter} is no key here.",
@@ -143,19 +139,19 @@ class Keystrokes:
 
         bench, area = self._bench, self._bench.prompt.area
         text, before = clean_pasted(text), area.typed
-        is_apart = (at := self._last_key_at()) - self.written_at > APART_S
+        is_apart = (at := bench.last_key_at()) - self.written_at > APART_S
         joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
         area.write(f" {text}" if is_apart and joins else text)
         self.written_at = max(self.written_at, at)  # before it is heard that the text has changed
         panel = bench.question
         if panel is None:
-            self._reader.return_to_now()
+            self._viewer.return_to_now()
             if tells:
                 bench.tell("Nothing was done: what you write goes into the prompt.")
             return
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
-        self._letters.run.go_on(self._last_key_at())
+        self._letters.run.go_on(bench.last_key_at())
         if bench.screen.focused is None or panel.has_focus_within:
             bench.screen.set_focus(bench.on_view)
         words = "Nothing was done: what you write waits behind the question."

@@ -193,7 +193,7 @@ class PromptModes:
 
 
 async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
-    """Do something that has the terminal for itself; what the agent does goes on, and is drawn afterwards.
+    """Run something that has the terminal to itself; the agent works on, and is drawn afterwards.
 
     Args:
         app: which has it.

@@ -22,7 +22,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
-from kimi_tui.tui.main.commands import marks, rewind, world_lines
+from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
@@ -30,12 +30,12 @@ from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.parts import MainParts
 from kimi_tui.tui.main.prompt_modes import PromptModes
-from kimi_tui.tui.main.reader import Reader
 from kimi_tui.tui.main.workbench import READING, Workbench
+from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import STAYS_S, NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
-from kimi_tui.tui.prompt.completion import Completion, FolderFiles, Written
+from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
     CannotOpen,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.tui.worldline import WorldLineTranscript
+    from kimi_tui.tui.world_line_view import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
 
 OPEN_DELAY_S = 0.15
@@ -93,7 +93,7 @@ class MainScreen(Screen[None]):
         bench: the places, notices and questions of it, and who has the keys.
         parts: all that a command acts on.
         conversation: the session that is shown.
-        reader: a world line in the place of the chat.
+        viewer: a world line in the place of the chat.
         keystrokes: where what is typed lands.
         commands: all that can be run here.
         first_time_hints: None before the session is open, and in a demo.
@@ -136,26 +136,24 @@ class MainScreen(Screen[None]):
         self._learned = asyncio.Event()
         """Whether the commands of files are among them."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
+        bench = self.bench = Workbench(
+            self, launch, size, images, self.commands, self.transcript, last_key_at
+        )
         self.prompt = bench.prompt
         self.conversation = Conversation(launch, bench)
         files = FolderFiles(self.prompt.area, bench.tasks)
         self.completion = Completion(self.commands, keys, self.values, files)
         self.prompt.area.completion = self.completion
-        self.reader = Reader(bench, self.conversation)
-        self.keystrokes = Keystrokes(bench, self.reader, last_key_at)
+        self.viewer = WorldLineViewer(bench, self.conversation)
+        self.keystrokes = Keystrokes(bench, self.viewer)
         self._prompt_modes = PromptModes(bench, self.conversation)
-        self._approvals = ApprovalSlot(
-            bench, self.conversation, self.reader, self.keystrokes, last_key_at
-        )
-        self._demo = DemoPlayer(bench, launch, last_key_at)
+        self._approvals = ApprovalSlot(bench, self.conversation, self.viewer, self.keystrokes)
+        self._demo = DemoPlayer(bench, launch)
         self.parts = MainParts(
-            bench, self.conversation, self.reader, self.keystrokes, self._prompt_modes
+            bench, self.conversation, self.viewer, self.keystrokes, self._prompt_modes
         )
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
-        self._followed: Written | None = None
-        """What stood in the prompt when it was followed last."""
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
@@ -241,6 +239,7 @@ class MainScreen(Screen[None]):
         header = self.bench.header
         header.heading = header.heading._replace(folder=short(opened.folder), branch=opened.branch)
         self.transcript.work_dir = str(opened.folder)
+        self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
         # A file may be named already, and can be offered now.
         self._follow_prompt()
@@ -333,14 +332,14 @@ class MainScreen(Screen[None]):
                         self.prompt.area.put_sent(text)
                     self.bench.line_changed()
                 case TurnBegin():
-                    self.bench.returned.said()
+                    self.bench.returned.turn_began()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
                     self.completion.files.mark_stale()
                     self._follow_branch()
                 case _:
                     pass
-        self.reader.hear(shown.records)
+        self.viewer.hear(shown.records)
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
@@ -362,7 +361,7 @@ class MainScreen(Screen[None]):
             self._follow_prompt()
         if new.ready and not old.ready:
             self._show_marks()
-        self.reader.tell_news()
+        self.viewer.tell_news()
         self.bench.update_footer()
         self._attract(old, new)
 
@@ -468,7 +467,7 @@ class MainScreen(Screen[None]):
         """Whether what follows a command is a key, with which nothing is done; it is said and not kept. What is only searched
         for may be one."""
         from kimi_tui.foreign_text import one_line
-        from kimi_tui.tools.key_text import is_key
+        from kimi_tui.tools.credentials import is_key
 
         word, _, argument = written.partition(" ")
         if word in ("/search", "/sessions", "/resume") or not is_key(argument):
@@ -535,14 +534,13 @@ class MainScreen(Screen[None]):
     def _typed(self, event: PromptArea.Changed) -> None:
         """A slash opens the menu of commands; whoever writes will want an answer drawn."""
         self.transcript.warm_up()
-        self.reader.look_away()
+        self.viewer.look_away()
         area = self.prompt.area
         self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
             self._learn_uses(())
         if self.first_time_hints is not None and "[Pasted " in area.text and area.chip is not None:
             self.first_time_hints.happened("pasted")
-        # Unless the cursor was heard of before, which a letter moves as well.
         self._cursor_moved()
         if self.bench.frame.views is not None:
             self.bench.frame.views.gauge.to_send = area.chip_tokens
@@ -555,11 +553,9 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
-        """What is offered depends on where the cursor is."""
-        area = self.prompt.area
-        # A key that is about the menu has it follow before this is heard.
-        if self._followed != area.written or area.is_behind:
-            self._follow_prompt()
+        """What is offered depends on where the cursor is, and so does what is said over the prompt."""
+        self.prompt.area.keep_up()
+        self._show_above()
 
     @on(PromptArea.MenuMade)
     def _menu_made(self, event: PromptArea.MenuMade) -> None:
@@ -568,11 +564,13 @@ class MainScreen(Screen[None]):
     @on(FolderFiles.Listed)
     @on(PromptArea.OffersChanged)
     def _follow_prompt(self) -> None:
-        """Offer what fits the text in the prompt, and say over it what it will be."""
-        area = self.prompt.area
-        self._followed = area.written
-        area.offer()
-        text, waits = area.text, self.conversation.follow_ups
+        """Offer what fits the text in the prompt, also where it is the same, and say over it what it will be."""
+        self.prompt.area.offer()
+        self._show_above()
+
+    def _show_above(self) -> None:
+        area, waits = self.prompt.area, self.conversation.follow_ups
+        text = area.text
         is_busy = bool(text) and self.conversation.state.running
         is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
         if self._says_above or is_busy or waits or is_other or area.is_searching:
@@ -677,19 +675,19 @@ class MainScreen(Screen[None]):
 
     def on_transcript_checkpoint_clicked(self, event: Transcript.CheckpointClicked) -> None:
         """A checkpoint was chosen in the chat or in a world line on view: preview a rewind, or read its summary."""
-        from kimi_tui.soul.rewind import Target
+        from kimi_tui.soul.rewind_values import Target
 
         is_now = event.transcript is self.transcript
         point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:
-            self.bench.start(marks.read_summary(self.parts, point.uid), opens=True)
+            self.bench.start(compaction.read_summary(self.parts, point.uid), opens=True)
         else:
-            target = Target(event.id, 0 if is_now else self.reader.shown_line, event.said)
+            target = Target(event.id, 0 if is_now else self.viewer.shown_line, event.said)
             self.bench.start(rewind.preview(self.parts, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
         """Pin a message of the chat, or no longer."""
-        self.bench.start(marks.pin_message(self.parts, event.uid, event.number))
+        self.bench.start(bookmarks.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
@@ -741,7 +739,7 @@ class MainScreen(Screen[None]):
                     world_lines.compare_with_live(self.parts, self.bench.reading), opens=True
                 )
             case _:
-                self.reader.leave(back=True)
+                self.viewer.leave(back=True)
 
     # --- the timeline, whose class is imported after the first paint: its messages are named by their handlers
 
@@ -751,7 +749,7 @@ class MainScreen(Screen[None]):
 
     def on_timeline_looked(self, event: Timeline.Looked) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        self.reader.look(event.prospect)
+        self.viewer.look(event.prospect)
 
     def on_timeline_row_acted(self, event: Timeline.RowActed) -> None:
         """A key acts on a row; an `id` of -1 is a whole line."""
@@ -761,27 +759,15 @@ class MainScreen(Screen[None]):
                 world_lines.open_line(self.parts, target.world_line, target.id), opens=True
             )
         elif event.action == "bookmark" and target.id < 0 and uid:
-            self.bench.start(marks.name_line(self.parts, target.world_line), opens=True)
+            self.bench.start(bookmarks.name_line(self.parts, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
             self.bench.tell("That needs a step.", advice="Space unfolds the line.")
         elif event.action == "bookmark":
-            self.bench.start(marks.name_checkpoint(self.parts, target, uid), opens=True)
+            self.bench.start(bookmarks.name_checkpoint(self.parts, target, uid), opens=True)
         elif event.action == "pin":
-            self.bench.start(marks.pin_message(self.parts, uid))
+            self.bench.start(bookmarks.pin_message(self.parts, uid))
         elif event.action == "summary":
-            self.bench.start(marks.read_summary(self.parts, uid), opens=True)
-
-    def on_timeline_undo_pressed(self) -> None:
-        """Reverse the newest operation."""
-        self.action_command("undo")
-
-    def on_timeline_redo_pressed(self) -> None:
-        """Do again what was undone."""
-        self.action_command("redo")
-
-    def on_timeline_replay_pressed(self) -> None:
-        """Play the session back."""
-        self.action_command("replay")
+            self.bench.start(compaction.read_summary(self.parts, uid), opens=True)
 
     def on_timeline_left(self) -> None:
         """The user is done with the timeline."""
@@ -805,7 +791,7 @@ class MainScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
         self.transcript.uncovered()
-        self.reader.look_away()
+        self.viewer.look_away()
         self.woken()
 
     def on_screen_suspend(self) -> None:
@@ -844,8 +830,8 @@ class MainScreen(Screen[None]):
             if not self.bench.end_search():
                 self.bench.leave_chat()
             return
-        self.reader.look_away()
-        if self.conversation.stop() or self.reader.leave(back=True):
+        self.viewer.look_away()
+        if self.conversation.stop() or self.viewer.leave(back=True):
             return
         if self.bench.end_search():
             return

@@ -65,7 +65,7 @@ DRAWN_S = 0.03
 
 
 class Opened(NamedTuple):
-    """An open session: its engine, what its wire told so far, and what the user should know.
+    """An open session: its engine, the events its wire published so far, and notices for the user.
 
     `demo` is the one that it belongs to, None elsewhere.
     """
@@ -82,7 +82,7 @@ class Opened(NamedTuple):
 
 
 class EarlierSession(NamedTuple):
-    """A session that was there before, as far as it is known while it is still read.
+    """A stored session while it is still being read: the part of it that is known.
 
     `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read.
     """

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.views import Views
-    from kimi_tui.tui.worldline import WorldLineView
+    from kimi_tui.tui.world_line_view import WorldLineView
     from kimi_tui.wire.events import LineChanged
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ TOLD_LIMIT = 200
 
 
 class Workbench:
-    """The places of the main screen, and what all of its parts do there.
+    """What the parts of the main screen share: its places, focus, notices, questions and background work.
 
     Args:
         screen: that has them.
@@ -63,9 +63,10 @@ class Workbench:
         images: what stands in prompts for images.
         commands: all that can be run.
         transcript: the chat.
+        last_key_at: tells when a key was last pressed anywhere, in monotonic time.
 
     Attributes:
-        screen: as above; so are `images`, `commands` and `transcript`.
+        screen: as above; so are `images`, `commands`, `transcript` and `last_key_at`.
         keys: those of the configuration, by action.
         header: the first row.
         chat_pane: with the chat, or a world line in its place.
@@ -91,6 +92,7 @@ class Workbench:
         images: ImageChips,
         commands: CommandTable,
         transcript: Transcript,
+        last_key_at: Callable[[], float],
     ) -> None:
         self.screen = screen
         self._launch = launch
@@ -98,6 +100,7 @@ class Workbench:
         self.images = images
         self.commands = commands
         self.transcript = transcript
+        self.last_key_at = last_key_at
         transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
         self.opening = OPENING if launch.resume is not None else ""
@@ -129,7 +132,7 @@ class Workbench:
         """The question of `ask_of_line`; None while there is none."""
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
-        """Let a key or paste that was held back go to what has the focus."""
+        """Pass a key or paste that was held back to the focused widget."""
         await app_of(self.screen).on_event(event)
 
     # --- what is shown
@@ -144,7 +147,7 @@ class Workbench:
         return views
 
     def _view_broken(self, error: Exception) -> None:
-        """Chat, timeline or gauge could not take an event: all of them are built anew, as long as that helps."""
+        """Rebuild chat, timeline and gauge after one of them could not take an event, as long as that helps."""
         report_of(self.screen)(error)
         if self.is_whole:
             self.screen.post_message(Transcript.RebuildNeeded())
@@ -182,7 +185,7 @@ class Workbench:
     # --- tasks, questions, and another session
 
     def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> asyncio.Task[None]:
-        """Carry out what a key, a click or a command has set off, as a task of the session; its failure is told.
+        """Start what a key, click or command set off, as a task of the session; a failure is shown as a notice.
 
         Args:
             work: that.
@@ -225,7 +228,7 @@ class Workbench:
             self._of_line = None
 
     def line_changed(self) -> None:
-        """An operation has changed what is live, or its files."""
+        """Close a question about the live line: an operation changed that line or its files."""
         self.n_changes += 1
         question = self._of_line
         if question is not None and question.is_current:
@@ -273,7 +276,7 @@ class Workbench:
             self.prompt.area.put_sent(text)
 
     def give_back(self, texts: Sequence[str]) -> None:
-        """Put messages that were not sent into the prompt, before what stands there."""
+        """Put messages that were not sent into the prompt, before its present text."""
         parts = [part for text in (*texts, self.prompt.area.message) if (part := sent_text(text))]
         # Several are one message, also where the first of them was a command.
         if len(parts) > 1 and parts[0].startswith(("!", "#", "/")):
@@ -281,7 +284,7 @@ class Workbench:
         self.prompt.area.put_sent(*parts)
 
     def give_draft(self, draft: Draft) -> None:
-        """Put a draft into the prompt; where something stands there, Up brings it."""
+        """Put a draft into the prompt; if the prompt is not empty, Up brings it."""
         if not draft.text:
             return
         if self.prompt.area.text:
@@ -290,7 +293,7 @@ class Workbench:
             self.prompt.area.put_draft(draft)
 
     def return_message(self, change: LineChanged | None, text: str) -> None:
-        """Put a message into the prompt that a rewind or a jump left out of the chat; `change` told of that.
+        """Put a message that a rewind or a jump removed from the chat into the prompt; `change` is the event of that.
 
         A draft that stood there can be had back with Up.
         """
@@ -380,7 +383,7 @@ class Workbench:
     # --- what the keys do now
 
     def update_footer(self) -> None:
-        """Have the footer list the keys of what has them."""
+        """Update the footer with the keys of the focused part."""
         panel, area = self.question, self.prompt.area
         if panel is not None and (panel.has_focus_within or self.screen.focused is None):
             self.footer.hints = panel.hints
@@ -388,9 +391,12 @@ class Workbench:
         place = self._place()
         glyphs = glyphs_of(app_of(self.screen))
         found = hints(place, self.prompt.state, self.keys, glyphs, time.time())
-        mode = area.mode if place == "prompt" else None
+        mode = area.mode if place in ("prompt", area.offered) else None
         if mode is not None:
-            found = (MODES[mode], *found)
+            name, meaning = MODES[mode]
+            # Esc, with which these end, is that of what is offered.
+            has_esc = mode in ("insert", "replace") and place not in ("prompt", "usage")
+            found = ((name, "" if has_esc else meaning), *found)
         if mode is not None and area.recording:
             found = ((f"recording @{area.recording}", "q: end"), *found)
         self.footer.hints = found
@@ -412,4 +418,6 @@ class Workbench:
             place = "line"
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
+        elif place == "prompt":
+            place = self.prompt.area.offered or place
         return "copy" if self.on_view.is_copying else place

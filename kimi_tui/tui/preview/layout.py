@@ -22,7 +22,7 @@ from kimi_tui.tui.frame import GAP, Hint, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.rewind import DroppedMessage, FilePreview, FilesPreview, RewindPreview
+    from kimi_tui.soul.rewind_values import DroppedMessage, FilePreview, FilesPreview, RewindPreview
 
 
 WIDE_FROM = 92
@@ -50,7 +50,7 @@ _ORDER = {"conflict": 0, "skip": 3}
 
 @dataclass(slots=True)
 class FilesState:
-    """What is chosen of the files, and which one is looked at.
+    """The state of the file list: which files are to be restored, and which one is looked at.
 
     Attributes:
         files: the facts.
@@ -127,7 +127,7 @@ class FilesState:
             self.selected = max(0, min(last, self.selected + step))
 
     def toggle(self) -> None:
-        """Bring the file that is looked at back, or leave it alone."""
+        """Switch whether the current file is restored."""
         one = self.current
         if one is not None and self.may_choose(one):
             self.chosen ^= {one.path}
@@ -506,7 +506,7 @@ class PreviewState:
         self.refresh()
 
     def refresh(self) -> None:
-        """The choices as they are after files were chosen."""
+        """Compute the choices again after files were chosen."""
         if self.files is None or not self.files.n_restorable:
             return
         if self.files.files.goes_along:

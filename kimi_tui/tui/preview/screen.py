@@ -28,7 +28,7 @@ from kimi_tui.tui.keyboard import (
     row_of_digit,
     unhandled,
 )
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.preview import layout
 from kimi_tui.tui.preview.layout import (
     BOTH,
@@ -46,22 +46,9 @@ from kimi_tui.tui.terminal_input import when_written
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
-    from kimi_tui.soul.rewind import RewindPreview
+    from kimi_tui.soul.rewind_values import RewindPreview
 
-_STYLES = (
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
-    "error",
-    "ok",
-    "warn",
-    "added",
-    "removed",
-)
+_STYLES = (*INKS, "ok", "warn", "added", "removed")
 
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
@@ -121,7 +108,7 @@ class PreviewSheet(Widget):
             self.sheet = layout.PreviewRows([layout.Row(spans) for spans in rows])
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 
@@ -140,7 +127,7 @@ class PreviewSheet(Widget):
         return event.time < self.painted_at
 
     def on_click(self, event: events.Click) -> None:
-        """A click on an action chooses it, on a file looks at it, the whole row is the target; further ones select text."""
+        """Choose the action or open the file in the clicked row; further clicks select text."""
         event.prevent_default()
         offset = event.get_content_offset(self)
         if offset is None or select_piece(self, event, self._text_of(offset.y), offset):
@@ -160,7 +147,7 @@ class PreviewSheet(Widget):
         return self._row(y).text
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What is selected, to be copied."""
+        """The selected text, for the clipboard."""
         return selected_text(selection, self._text_of)
 
     def render_line(self, y: int) -> Strip:
@@ -181,7 +168,7 @@ class PreviewSheet(Widget):
 
 
 class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer | None]):
-    """Shows what a rewind would take. Answers with the chosen action, or None for staying where we are.
+    """The screen that previews a rewind. Its result is the chosen action, or None if it was closed.
 
     Arrows with Enter and the mouse answer at once; a letter when no other has followed it. Letters that come in a run
     are prose, as is one that answers in no preview: the user writes, and so has turned the question down.
@@ -247,7 +234,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         yield self._sheet
 
     def on_mount(self) -> None:
-        """What was typed before it stood on the screen does not answer it."""
+        """Let no key answer that was typed before the preview was on the screen."""
         self.call_after_refresh(when_written, self, self._painted)
 
     def _painted(self) -> None:
@@ -257,7 +244,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             self._letters.wait(self._letters.SETTLE_S)
 
     def woken(self) -> None:
-        """It is to be looked at anew: what is pressed or clicked at once answers nothing."""
+        """Restart the wait before a key counts: the preview is on the screen again."""
         self._letters.drop()
         self._is_looked_at = self._is_asked_for = False
         if self._quiet is not None:
@@ -379,7 +366,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             self.dismiss(PreviewAnswer(name))
 
     async def on_key(self, event: events.Key) -> None:
-        """A letter answers when it has settled; Enter, if it was not on its way before there was a question."""
+        """Answer by a letter that was pressed alone, or by Enter if it was pressed when the question could be seen."""
         letter, letters = event.character if event.is_printable else None, self._letters
         if letters.waits and letter is not None and not letters.follows(event.time):
             await letters.settle()
@@ -423,12 +410,12 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return True
 
     def _settled(self, index: int | None, _: int) -> None:
-        """A letter answers, but for one of another preview."""
+        """Answer by a letter, unless it was meant for another preview."""
         if index is not None:
             self._answer(index)
 
     def _point_at(self, row: int, _: int) -> None:
-        """A digit chooses a row, which Enter answers with."""
+        """Choose the row of a digit; Enter answers with it."""
         state, self._is_looked_at = self._state, self._quiet is not None
         if state.files is not None:
             state.files.focused = state.files.whole = False
@@ -436,7 +423,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._show()
 
     def on_paste(self, event: events.Paste) -> None:
-        """What is pasted is prose."""
+        """Close the preview and pass the paste to the prompt: it is prose."""
         event.stop()
         self._write_over(event.text)
 
@@ -449,12 +436,12 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self.dismiss(None)
 
     def on_preview_sheet_chosen(self, event: PreviewSheet.Chosen) -> None:
-        """A click on an action answers with it."""
+        """Answer with the action that was clicked."""
         self._letters.drop()
         self._answer(event.index)
 
     def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:
-        """A click on a file looks at it, one on its sign also says whether it comes back."""
+        """Look at the file that was clicked; a click on its sign also switches whether it is restored."""
         files = self._state.files
         if files is None:
             return

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Region
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual._text_area_theme import TextAreaTheme
     from textual.document._document import Location
 
-    from kimi_tui.tui.prompt.completion import Completion, Written
+    from kimi_tui.tui.prompt.completion import Completion, Offered, Written
     from kimi_tui.tui.prompt.history import History
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
@@ -63,7 +63,7 @@ def _line_count(text: str) -> int:
 
 
 def chip_of(text: str, number: int = 1) -> str:
-    """The chip that a text stands in the field as: of so many lines, the first such one or a further one."""
+    """The chip of a pasted text: `[Pasted 12 lines]`; `number` tells apart those of the same length."""
     further = f", {number}" if number > 1 else ""
     return f"[Pasted {counted(_line_count(text), 'line')}{further}]"
 
@@ -94,7 +94,7 @@ def _tokens_of(pasted: str) -> int:
 
 
 class PromptArea(TextArea):
-    """Where the user writes.
+    """The text field of the prompt.
 
     Args:
         placeholder: what stands there while it is empty.
@@ -162,7 +162,7 @@ class PromptArea(TextArea):
             self.direction = direction
 
     class RecallPressed(Message):
-        """Up in the empty field: the last queued message comes back, or the history."""
+        """Up was pressed in the empty field: the last queued message is to come back, or the history."""
 
     class ExitPressed(Message):
         """Ctrl+C with nothing to copy, which also stops what runs; or Ctrl+D with nothing to delete."""
@@ -184,7 +184,7 @@ class PromptArea(TextArea):
             self.pasted = pasted
 
     class ClipboardPressed(Message):
-        """What the clipboard of the desktop holds is wanted here, an image too, in the place of what was written."""
+        """The clipboard of the desktop is to be pasted, an image too."""
 
         def __init__(self, written: str) -> None:
             super().__init__()
@@ -198,23 +198,25 @@ class PromptArea(TextArea):
             self.chip = chip
 
     class MenuMade(Message):
-        """Something is offered for the first time: the menu is to stand over the field."""
+        """The completion menu was created and is to be mounted over the field."""
 
         def __init__(self, menu: CommandMenu) -> None:
             super().__init__()
             self.menu = menu
 
     class OffersChanged(Message):
-        """What is offered for what stands here, or said over it, may be other by now."""
+        """The completions or the hint over the field may have changed."""
 
     class ModeChanged(Message):
-        """Keys mean something else now, as in vim."""
+        """Keys mean something else now: those of vim, or of what is offered."""
 
     def __init__(
         self, *, placeholder: str = "", is_answer: bool = False, covers_keys: bool = False
     ) -> None:
         self._covers_keys = covers_keys
-        self._key_cover: KeyCover | None = None
+        self._is_answer = is_answer
+        # Textual asks for what is shown as soon as there is a text.
+        self._key_cover = KeyCover(self)
         self._styled: TextAreaTheme | None = None
         """What the style sheet was asked for."""
         # Asked for as soon as there is any text, which a text area has from its beginning.
@@ -230,8 +232,6 @@ class PromptArea(TextArea):
         )
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
-        self._key_cover = KeyCover(self, lambda: "", lambda _: None, self._draw_anew)
-        self._is_answer = is_answer
         self.key_at = 0.0
         self.past: History | None = None
         self.images: ImageChips | None = None
@@ -239,8 +239,8 @@ class PromptArea(TextArea):
         self._before_search: Draft | None = None
         """What stood here before what was sent was searched; None while it is not."""
         self._vim: VimKeys | None = None
-        self._mode: tuple[Mode | None, str] = (None, "")
-        """The mode that was told last, and the macro that was recorded then."""
+        self._mode: tuple[Mode | None, str, Offered] = (None, "", "")
+        """The mode that was told last, the macro that was recorded and what was offered then."""
         self._pastes: dict[str, str] = {}
         """What the chips stand for, by how they are written."""
         self._sent: dict[str, Draft] = {}
@@ -272,7 +272,7 @@ class PromptArea(TextArea):
             self.refresh(Region(0, 0, self.size.width, 1))
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the computed styles: called by Textual when the colours may have changed."""
         super().notify_style_update()
         self._styled = None
 
@@ -299,9 +299,9 @@ class PromptArea(TextArea):
         return self._covers_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
-        """A line as it is drawn."""
+        """A line of the text as it is drawn."""
         line = super().get_line(line_index)
-        if self._key_cover is None or not self._hides_keys:
+        if not self._hides_keys:
             return line
         # The word of a command is none.
         words = 0 if self._covers_keys or line_index else line.plain.find(" ") + 1 or len(line)
@@ -310,12 +310,17 @@ class PromptArea(TextArea):
         shown = self._key_cover.covered(line.plain[words:], at - words)
         return Text(line.plain[:words] + shown, end="", no_wrap=True)
 
+    @on(KeyCover.BurstEnded)
+    def _burst_ended(self, event: KeyCover.BurstEnded) -> None:
+        self._key_cover.settle(event.typed_at)
+
+    @on(KeyCover.Uncovered)
     def _draw_anew(self) -> None:
         self.notify_style_update()  # which forgets the rows that were drawn
         self.refresh()
 
     def on_resize(self) -> None:
-        """In another width the text breaks elsewhere; Textual draws it anew only where that makes more rows or fewer."""
+        """Wrap the text for the new width; Textual does so only where that makes more rows or fewer."""
         if self.text:
             self.refresh()
 
@@ -416,7 +421,7 @@ class PromptArea(TextArea):
 
     def mode_changed(self) -> None:
         """Tell it, where it is another one."""
-        told = (self.mode, self.recording)
+        told = (self.mode, self.recording, self.offered)
         if told != self._mode:
             self._mode = told
             self.post_message(self.ModeChanged())
@@ -446,7 +451,7 @@ class PromptArea(TextArea):
 
     @property
     def message(self) -> str:
-        """What stands here, chips as what they stand for."""
+        """The text of the field, with chips of pastes replaced by their texts."""
         # From one to the next: what was pasted may hold what looks like another chip.
         text, pieces, at = self.text, list[str](), 0
         while found := [
@@ -472,7 +477,7 @@ class PromptArea(TextArea):
 
     @property
     def typed(self) -> str:
-        """The line up to the cursor."""
+        """The current line up to the cursor."""
         row, column = self.selection.end
         return self.document.get_line(row)[:column]
 
@@ -511,9 +516,9 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         is_taken = self._takes_vim(event)
-        if self._key_cover is not None and writes:
+        if writes:
             self._key_cover.typed(event.character or "", event.time)
-        elif self._key_cover is not None:
+        else:
             self._key_cover.ended()
         if is_taken or self._takes_chip(event.key, writes=writes):
             event.stop()
@@ -559,8 +564,7 @@ class PromptArea(TextArea):
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
-        if self._key_cover is not None:
-            self._key_cover.pasted(text)
+        self._key_cover.pasted(text)
         if not self._is_answer and may_be_path(event.text):
             self.post_message(self.PathPasted(text, event.text))
         self._put_pasted(text)
@@ -734,7 +738,7 @@ class PromptArea(TextArea):
         self._killed_where = (self.text, self.selection.end)
 
     def action_earlier(self) -> None:
-        """The line above, or from the first one what was sent before."""
+        """Move the cursor a line up; from the first line, show the message that was sent before."""
         if self._choose(-1):
             return
         if self.cursor_location[0] > 0 or self._is_wrapped_above():
@@ -745,7 +749,7 @@ class PromptArea(TextArea):
             self.recall()
 
     def action_later(self) -> None:
-        """The line below, or from the last one what was sent after."""
+        """Move the cursor a line down; from the last line, show the message that was sent after."""
         if self._choose(1):
             return
         past = self.past
@@ -759,7 +763,7 @@ class PromptArea(TextArea):
                 self.put(text)
 
     def recall(self) -> None:
-        """Put the message before this one into the field; what stands there is kept as the draft."""
+        """Put the message before this one into the field; its present text is kept as the draft."""
         if self.past is None:
             return
         if (text := self.past.earlier(self.text)) is not None:
@@ -816,34 +820,41 @@ class PromptArea(TextArea):
         return self._before_search is not None
 
     @property
-    def _is_choosing(self) -> bool:
-        return self.completion is not None and self.completion.is_choosing
+    def offered(self) -> Offered:
+        """What Enter and the keys beside it are about while something is offered."""
+        return self.completion.offered(self.written) if self.completion is not None else ""
 
     @property
-    def is_behind(self) -> bool:
-        """Whether for what stands here nothing was offered yet."""
-        return self.completion is not None and self.completion.is_behind(self.written)
+    def _is_choosing(self) -> bool:
+        return self.completion is not None and self.completion.is_choosing
 
     def offer(self) -> None:
         """Offer what fits what stands here now."""
         offered = self.completion
         if offered is not None and offered.follow(self.written) and offered.menu is not None:
             self.post_message(self.MenuMade(offered.menu))
+        self.mode_changed()
 
-    def _keep_up(self) -> None:
-        """Offer what fits before a key is about it: the screen has not heard yet of what was typed a moment ago."""
-        if self.is_behind:
+    def keep_up(self) -> None:
+        """Offer what fits what stands here, unless it is offered already.
+
+        Before a key is about it, too: the screen has not heard yet of what was typed a moment ago.
+        """
+        if self.completion is not None and self.completion.is_behind(self.written):
             self.offer()
 
     def _choose(self, step: int) -> bool:
-        self._keep_up()
-        return self.completion is not None and self.completion.choose(step)
+        self.keep_up()
+        is_chosen = self.completion is not None and self.completion.choose(step)
+        if is_chosen:
+            self.mode_changed()
+        return is_chosen
 
     def _take_offer(self) -> bool:
-        """Put the chosen file, or what was sent before, here; False where it stands here, or none is chosen."""
+        """Put the chosen file or sent message into the field; False where it is there already, or none is chosen."""
         if self.completion is None:
             return False
-        self._keep_up()
+        self.keep_up()
         offer = self.completion.taken(self.written)
         if offer is not None:
             self._put_offer(offer)
@@ -900,6 +911,7 @@ class PromptArea(TextArea):
             return True
         if self._is_choosing and self.has_focus and self.completion is not None:
             self.completion.close(self.text)
+            self.mode_changed()
             return True
         return False
 

@@ -135,7 +135,7 @@ class PromptBar(Widget):
             self.refresh()
 
     def on_resize(self) -> None:
-        """The words may have more room or less."""
+        """Choose the placeholder of the field that fits the new width."""
         self._choose_words()
 
     def _choose_words(self) -> None:
@@ -150,16 +150,16 @@ class PromptBar(Widget):
             self.area.placeholder = words
 
     def watch_reading(self, reading: int) -> None:
-        """The field gives way to a sentence, and keeps its draft."""
+        """Show a sentence in the place of the field, which keeps its draft."""
         self.area.display = not reading
         self.set_class(bool(reading), "-reading")
 
     def on_descendant_focus(self) -> None:
-        """The sign shows where the keys go."""
+        """Repaint the sign, which shows whether the prompt has the keys."""
         self.refresh()
 
     def on_descendant_blur(self) -> None:
-        """The sign shows where the keys go."""
+        """Repaint the sign, which shows whether the prompt has the keys."""
         self.refresh()
 
     def _tick(self) -> None:

@@ -87,7 +87,7 @@ class Command(NamedTuple):
 
 
 class ParsedLine(NamedTuple):
-    """What a line of the prompt is: a command with its argument where `command` is set.
+    """A parsed line of the prompt: a command with its argument where `command` is set, else a message.
 
     Else it is a message where `meant` and `unknown` are empty. `unknown` is a word that is no command, `meant` the
     command it is like.

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.message import Message
 
@@ -30,10 +30,21 @@ if TYPE_CHECKING:
     from textual.widgets.text_area import Selection
 
     from kimi_tui.tools.file_list import FileList
+    from kimi_tui.tools.sandbox.sandbox import Sandbox
     from kimi_tui.tui.faults import Callbacks
     from kimi_tui.tui.prompt.command import CommandTable, Values
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
 
+Offered = Literal[
+    "", "command", "unfinished", "commands", "usage", "file", "written", "sent", "unsent"
+]
+"""What Enter and the keys beside it are about while something is offered.
+
+A `command` that Enter runs, or an `unfinished` one that Enter writes out, as something must follow it; `commands` of which none
+is chosen; the `usage` of the one that is written, with nothing to choose; a `file` for the path that is typed, or the one that is
+`written` there already; something that was `sent` before, or that nothing sent is like what is looked for: `unsent`. Empty for
+nothing.
+"""
 MOST_OFFERED = 50
 _TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
 _LONGEST_LINE = 1000
@@ -102,6 +113,7 @@ class FolderFiles:
 
     Attributes:
         folder: None until it is known: the session may be of another one than the program was started in.
+        sandbox: what they are listed in; None for nothing.
         is_listing: whether they are not known yet, and listing them takes a while.
     """
 
@@ -112,6 +124,7 @@ class FolderFiles:
         self._teller = teller
         self._tasks = tasks
         self.folder: Path | None = None
+        self.sandbox: Sandbox | None = None
         self._files: FileList | None = None
         self.is_listing = False
         self._is_stale = True
@@ -124,7 +137,7 @@ class FolderFiles:
         if self._files is None:
             from kimi_tui.tools.file_list import FileList
 
-            self._files = FileList(self.folder, os.environ)
+            self._files = FileList(self.folder, os.environ, self.sandbox)
         if self._is_stale and not self._scans:
             self._is_stale = False
             self._scans = True
@@ -201,6 +214,19 @@ class Completion:
     def offer(self) -> MenuOffer | None:
         """The file, or what was sent before, that is chosen in the menu; None where there is none."""
         return self.menu.offer if self.menu is not None else None
+
+    def offered(self, written: Written) -> Offered:
+        """What the keys are about."""
+        if written.is_looked_for:
+            return "sent" if self._finds else "unsent"
+        menu = self.menu
+        if menu is None or not menu.active:
+            return "usage" if menu is not None and menu.display else ""
+        if menu.offer is not None:
+            return "file" if self.taken(written) is not None else "written"
+        if menu.chosen is None:
+            return "commands"
+        return "unfinished" if menu.chosen.needs_argument else "command"
 
     def is_behind(self, written: Written) -> bool:
         """Whether this was not followed yet."""

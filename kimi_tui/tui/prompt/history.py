@@ -97,12 +97,12 @@ class History:
 
     @property
     def entries(self) -> Sequence[str]:
-        """All of them, oldest first."""
+        """All sent messages, oldest first."""
         return self._entries
 
     @property
     def draft(self) -> str:
-        """What the walk began with."""
+        """The draft with which the walk began."""
         return self._draft
 
     @property

@@ -37,7 +37,9 @@ class ImageChips:
 
     def add(self, image: Image) -> str:
         """The chip of an image; of one that is known already, the same one again."""
-        facts = facts_of(image)
+        from kimi_tui.wire.display import ImageBlock
+
+        facts = ImageBlock.of(image)
         chip = self._chip_of(facts)
         # Anew: the newest are last, and the oldest are let go.
         self._known.pop(chip, None)
@@ -49,14 +51,16 @@ class ImageChips:
                 self._known[name] = one._replace(image=None)
         return chip
 
-    def again(self, text: str, images: Mapping[str, Image]) -> str:
-        """A text of another run with the images that its chips stood for, by chip; one that means another by now is renamed.
+    def restore(self, text: str, images: Mapping[str, Image]) -> str:
+        """Take in the images of a stored text, by chip; returns the text, with chips renamed that mean other images by now.
 
         A chip that says something else than its image shows stands for nothing: it is all that is seen before it is sent.
         """
+        from kimi_tui.wire.display import ImageBlock
+
         renamed: dict[str, str] = {}
         for chip, image in images.items():
-            facts = facts_of(image)
+            facts = ImageBlock.of(image)
             known = self._known.get(chip)
             if not chip.startswith(_begins(facts)):
                 continue
@@ -106,7 +110,7 @@ class ImageChips:
         return next((image for image in held if image is not None), None)
 
     def of(self, text: str) -> dict[str, Chip]:
-        """The chips in a text that stand for something, in their order."""
+        """The known chips in a text, in their order."""
         found = in_text(text)
         return {chip: self._known[chip] for chip in found if chip in self._known}
 
@@ -120,7 +124,7 @@ class ImageChips:
         return sum(image_tokens(one.facts.width, one.facts.height) for one in chips.values())
 
     def lost(self, text: str) -> list[str]:
-        """The chips in a text that stand for nothing any more: they were written in another run, and never sent."""
+        """The chips in a text whose image is unknown: they were written in another run, and never sent."""
         return [chip for chip in in_text(text) if chip not in self._known]
 
     def around(self, line: str, column: int) -> tuple[str, int, int] | None:
@@ -131,20 +135,6 @@ class ImageChips:
             if found.start() < column <= found.end() and found[0] in self._known:
                 return found[0], found.start(), found.end()
         return None
-
-
-def facts_of(image: Image) -> ImageBlock:
-    """What is shown of an image beside the picture."""
-    from kimi_tui.wire.display import ImageBlock
-
-    return ImageBlock(
-        one_line(image.name),
-        image.media_type,
-        image.width,
-        image.height,
-        len(image.data),
-        image.sha256,
-    )
 
 
 def in_text(text: str) -> list[str]:

@@ -28,7 +28,7 @@ NAME_CELLS = 25
 
 
 class MenuOffer(NamedTuple):
-    """Something else than a command: a file, or what was sent before.
+    """An entry of the menu that is no command: a file, or a message that was sent before.
 
     Attributes:
         text: what it puts into the prompt.
@@ -221,7 +221,7 @@ def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
 
 
 class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
-    """Asks for a command. Answers with its name, or None.
+    """The command palette. Its result is the name of a command, or None.
 
     Args:
         commands: all of them.

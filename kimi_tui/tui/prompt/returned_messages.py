@@ -47,8 +47,8 @@ class ReturnedMessages:
         behind = written[len(waiting) :].strip()
         return behind if behind.startswith("/") and "\n" not in behind else ""
 
-    def said(self) -> None:
-        """A turn has begun: what was undone cannot be done again, and no message waits in the prompt any more."""
+    def turn_began(self) -> None:
+        """Forget all: a turn has begun, so nothing undone can be redone, and no message waits in the prompt any more."""
         self._undone.clear()
         self._early = None
         for operation in self._done:

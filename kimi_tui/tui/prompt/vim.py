@@ -89,7 +89,7 @@ class _Change:
 
 
 class Vim:
-    """vim's editor of one text: its mode, cursor, selection, registers and undo.
+    """A text editor with vim's keys, without a screen: mode, cursor, selection, registers and undo.
 
     Attributes:
         at: where the cursor is.
@@ -143,7 +143,7 @@ class Vim:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return self._in.text
 
     @text.setter
@@ -166,7 +166,7 @@ class Vim:
             self._stay_in_line()
 
     def forget(self) -> None:
-        """Another text stands here: nothing of the last one can be undone."""
+        """Forget undo history and mode: another text stands here."""
         self._undo.clear()
         self._undone.clear()
         self._renew()
@@ -175,7 +175,7 @@ class Vim:
         self._stop_recording()
 
     def begin_insert(self) -> None:
-        """What comes next is written where the cursor is."""
+        """Enter insert mode at the cursor."""
         self._renew()
         self._insert(_Change(lambda _: None, None))
 
@@ -222,7 +222,7 @@ class Vim:
         return self._outcome
 
     def leave_insert(self) -> None:
-        """Esc in insert mode: what was written is complete."""
+        """Leave insert mode: what was written becomes one change."""
         change, self._writing = self._writing, None
         if self.mode == "replace":
             self._leave_replace(change)
@@ -354,7 +354,7 @@ class Vim:
         self.text = self.text[:start] + text + self.text[end:]
 
     def _stay_in_line(self) -> None:
-        """The cursor stands on a character, where the line has one."""
+        """Move the cursor onto a character, where the line has one."""
         self.at = min(self.at, len(self.text))
         if self._in.is_end(self.at) and self.at > self._in.start_of(self.at):
             self.at -= 1
@@ -590,7 +590,7 @@ class Vim:
             self._change = change
 
     def _operator(self, op: str, key: str, more: str, count: int | None) -> None:
-        """An operator with its motion, object or itself."""
+        """Run an operator with its motion, its text object, or doubled (`dd`)."""
         if not self._takes(op, key, more, count):
             self._failed = True
             return
@@ -762,7 +762,7 @@ class Vim:
         self.is_pending = False
 
     def _done(self) -> None:
-        """A command is complete."""
+        """Complete a command."""
         if self._is_writing():
             return
         if self.mode == "normal":
@@ -1095,12 +1095,12 @@ class VimKeys:
         return self._written(self._vim.text[start:end])
 
     def replaced(self, chips: Collection[str]) -> None:
-        """Another text was put into the field."""
+        """Follow the field, into which another text was put."""
         self._take_over(chips)
         self._vim.forget()
 
     def write(self, chips: Collection[str]) -> None:
-        """What comes next is written."""
+        """Enter insert mode."""
         if self.mode != "insert":
             self._take_over(chips)
             self._vim.begin_insert()
@@ -1193,7 +1193,7 @@ class VimKeys:
         return text
 
     def _written(self, text: str) -> str:
-        """A text of the model with its chips."""
+        """The text of the editor with its chips."""
         for chip, char in self._wholes.items():
             text = text.replace(char, chip)
         return text

@@ -21,7 +21,7 @@ WHOLES = 0x100000
 
 
 class TextRange(NamedTuple):
-    """Where a motion leads, or from where to where an object reaches."""
+    """The range from the cursor to a motion's end, or of a text object."""
 
     to: int
     kind: Kind = "exclusive"
@@ -29,7 +29,7 @@ class TextRange(NamedTuple):
 
 
 class VimText:
-    """A text in which places are looked for.
+    """A text with vim's lookups of places in it.
 
     Attributes:
         text: all of it.
@@ -241,7 +241,7 @@ class VimText:
         return None
 
     def found_object(self, at: int, around: bool, key: str, count: int) -> TextRange | None:
-        """What `iw`, `a"` and the like stand for."""
+        """The range of a text object, such as `iw` or `a"`."""
         if key in "wW":
             return self._word_object(at, around, count, big=key == "W")
         if key in "\"'`":

@@ -13,7 +13,8 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.projection.replay import ChangedFile, PlaybackClock, streamed_text
+from kimi_tui.projection.playback import PlaybackClock, streamed_text
+from kimi_tui.projection.replay import ChangedFile
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import in_slices, report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
@@ -45,7 +46,7 @@ class ReplayFiles(Widget):
     files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
 
     def watch_files(self, files: tuple[ChangedFile, ...]) -> None:
-        """An empty list takes no room."""
+        """Hide the list while it is empty."""
         self.display = bool(files)
 
     def render(self) -> Content:
@@ -79,7 +80,7 @@ def _since(file: ChangedFile, glyphs: Glyphs) -> str:
 
 
 class Player:
-    """Plays a session and seeks in it.
+    """Plays a stored session: seeks, and plays at the clock's speed.
 
     Args:
         owner: whose workers and timers it uses; its work ends with it.
@@ -129,7 +130,7 @@ class Player:
 
     @property
     def is_playing(self) -> bool:
-        """Whether time goes on."""
+        """Whether the clock runs."""
         return self.clock.is_playing
 
     @property
@@ -240,7 +241,7 @@ class Player:
             self.toggle()
 
     def change_speed(self, steps: int) -> None:
-        """Faster or slower."""
+        """Play faster or slower."""
         self.clock.change_speed(steps)
         self._scrubber.refresh()
 

@@ -123,7 +123,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._furnish(recorded)
 
     def _furnish(self, recorded: RecordedSession) -> None:
-        from kimi_tui.projection.replay import PlaybackClock
+        from kimi_tui.projection.playback import PlaybackClock
         from kimi_tui.tui.replay.player import Player, ReplayFiles
         from kimi_tui.tui.replay.scrubber import Scrubber
 
@@ -155,7 +155,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._update_footer()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Other sizes have other places for the timeline and less air."""
+        """Place the timeline beside or over the chat, and set the margins, for the size of the screen."""
         self._frame.fit(event.size)
         self._update_footer()
 
@@ -223,7 +223,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self.tell(event.words)
 
     def on_timeline_left(self) -> None:
-        """The keys go back to the scrubber."""
+        """Focus the scrubber."""
         self._timeline_pane.close()
         if self._scrubber is not None:
             self._scrubber.focus()
@@ -236,7 +236,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._timeline_pane.open()
 
     def on_descendant_focus(self) -> None:
-        """The footer lists the keys of what has the focus; keys that were pressed too early are pressed now."""
+        """List the keys of the focused widget in the footer, and run keys that were pressed too early."""
         self._update_footer()
         if self._scrubber is None or not self._scrubber.has_focus:
             return
@@ -247,7 +247,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             app.call_later(app.simulate_key, key)
 
     async def on_key(self, event: events.Key) -> None:
-        """While the session is read nothing can be done with a key: it is kept. Then a letter waits whether it begins prose."""
+        """Keep keys while the session is read; after that hold a letter back until it is known whether it begins prose."""
         if self._early is not None:
             if event.key not in AT_ONCE:
                 self._early.append(event.key)

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.projection.replay import Marker, PlaybackClock, Recording
+from kimi_tui.projection.playback import Marker, PlaybackClock, Recording
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, spans_width
@@ -168,7 +168,7 @@ def _time_of_day(seconds: float) -> str:
 
 
 class Scrubber(Widget, can_focus=True):
-    """The line with its events and the playhead, the time over it, the state under it.
+    """The scrubber widget: the time line with its markers and the playhead, the time above it, the state below it.
 
     In a low screen the row over the line is left out.
     """
@@ -219,7 +219,7 @@ class Scrubber(Widget, can_focus=True):
         self.refresh()
 
     def moved(self, checkpoint: int | None) -> None:
-        """The clock stands elsewhere, at this checkpoint (None: before the first)."""
+        """Show where the clock stands now, at this checkpoint (None: before the first)."""
         self._checkpoint, self._aim = checkpoint, None
         self.refresh()
 
@@ -230,17 +230,17 @@ class Scrubber(Widget, can_focus=True):
         self.post_message(self.PlayToggled())
 
     def action_step(self, steps: int) -> None:
-        """One step back or on."""
+        """Move the playhead a step back or on."""
         if self._recording is not None and self._clock is not None:
             self._seek(self._recording.step(self._from(self._clock), steps))
 
     def action_turn(self, steps: int) -> None:
-        """To the turn before or after."""
+        """Move the playhead to the turn before or after."""
         if self._recording is not None and self._clock is not None:
             self._seek(self._recording.turn(self._from(self._clock), steps))
 
     def action_edge(self, side: int) -> None:
-        """To the beginning or the end."""
+        """Move the playhead to the beginning or the end."""
         if self._recording is not None:
             self._seek(self._recording.end if side > 0 else 0)
 
@@ -265,7 +265,7 @@ class Scrubber(Widget, can_focus=True):
             self._drag(event)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The playhead goes with the pointer."""
+        """Move the playhead to the pointer while it is dragged."""
         if self._dragging:
             self._drag(event)
 
@@ -289,7 +289,7 @@ class Scrubber(Widget, can_focus=True):
     # Drawing
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
 

@@ -18,9 +18,9 @@ from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
 from kimi_tui.session.images import reference_of
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.metadata import read_state
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records

@@ -55,7 +55,7 @@ class SessionRow:
 
     @property
     def name(self) -> str:
-        """Title and folder, in small letters, to be searched."""
+        """The title and folder in lower case, for the search."""
         return f"{self.title}\n{self.place}".casefold()
 
 

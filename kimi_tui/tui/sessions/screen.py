@@ -24,7 +24,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.image_names import titled
 from kimi_tui.launch import Launch
-from kimi_tui.tools.key_text import words_of_keys
+from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
@@ -128,7 +128,7 @@ class SessionList(KeyList):
         self._match()
 
     def also(self, found: Sequence[SessionRow] = ()) -> None:
-        """Show these, too; their names, or whether they are put away, may be others now."""
+        """Add rows, or replace those of the same session, whose name or archived state may have changed."""
         self._found.update(found)
         self._match()
 
@@ -182,7 +182,7 @@ class SessionList(KeyList):
         event.prevent_default()
 
     def on_click(self, event: events.Click) -> None:
-        """A click chooses; one on the chosen row picks."""
+        """Choose the row that was clicked; pick it if it was chosen already."""
         place = self._top + event.y - 1
         if event.y > 0 and place < len(self._shown):
             was_chosen = self._shown[place] is self.chosen
@@ -191,19 +191,19 @@ class SessionList(KeyList):
                 self.post_message(self.Picked())
 
     def on_mouse_scroll_up(self) -> None:
-        """The wheel moves, too."""
+        """Choose the row above."""
         self.move("up")
 
     def on_mouse_scroll_down(self) -> None:
-        """The wheel moves, too."""
+        """Choose the row below."""
         self.move("down")
 
     def on_focus(self) -> None:
-        """The chosen row stands out."""
+        """Repaint: the chosen row stands out."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """The chosen row recedes."""
+        """Repaint: the chosen row recedes."""
         self.refresh()
 
     # --- drawing
@@ -379,14 +379,14 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
         yield self._footer
 
     def on_mount(self) -> None:
-        """Read what there is once the first picture stands."""
+        """Read the sessions after the first frame."""
         self.list.focus()
         self.list.find(self._found)
         self._list()
         self._update()
 
     def on_resize(self, event: events.Resize) -> None:
-        """The preview stands at the side, below, or not at all."""
+        """Place the preview at the side, below, or not at all."""
         width = event.size.width
         self.set_class(width >= BESIDE_FROM, "-beside")
         self.set_class(BELOW_FROM <= width < BESIDE_FROM, "-below")
@@ -515,7 +515,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
 
     @on(Input.Submitted)
     def _submitted(self) -> None:
-        """Enter goes on with what was found, or keeps the name."""
+        """Open what was found, or keep the name."""
         if self._field == "rename":
             title, row = one_line(self._input.value).strip(), self.list.chosen
             if words_of_keys(title):
@@ -537,7 +537,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
         self._update()
 
     async def on_key(self, event: events.Key) -> None:
-        """In the field the arrows move in the list; what is deleted is answered with a key."""
+        """Move in the list by the arrows while the field has the focus; answer the question about a deletion."""
         row = self._doomed
         if row is not None and event.key == "y":
             event.stop()
@@ -558,7 +558,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
             event.stop()
 
     def on_descendant_focus(self) -> None:
-        """A click on the field begins a search."""
+        """Begin a search where the field was clicked."""
         if self._input.has_focus and not self._field:
             self._field = "find"
         elif self.list.has_focus and self._field:
@@ -747,7 +747,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
         self._words.update(words)
 
     def _update(self) -> None:
-        """The count at the right of the header, and the keys that count now."""
+        """Update the count at the right of the header, and the keys in the footer."""
         count = f"{self._n_here:,} here, {self._n_all:,} in all" if self._n_all else " "
         if self._found.strip():
             count = f"{self.list.n_shown:,} found"

@@ -459,7 +459,7 @@ def _mark(checkpoint: Checkpoint) -> str:
 
 
 def scale_of(largest: int, limit: int, rows: int = 3) -> int:
-    """How many tokens so many rows stand for: the whole window, or a round number that leaves the uppermost row free.
+    """The number of tokens at the top of the curve: the whole window, or a round number that leaves the uppermost row free.
 
     It changes by steps, so that not every token moves all that is drawn.
 
@@ -708,7 +708,7 @@ _LEFT_BY = {
 
 
 def left_by(reason: str) -> str:
-    """What left a line, as the user is told: `your rewind`."""
+    """The reason why a line was left, in words for the user: `your rewind`."""
     return _LEFT_BY.get(reason, "a change of line")
 
 

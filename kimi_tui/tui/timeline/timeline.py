@@ -28,16 +28,16 @@ from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
 from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.state import Prospect
-from kimi_tui.tui.timeline.viewport import STYLES, Viewport
+from kimi_tui.tui.timeline.viewport import Viewport
 
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
 
 
 DMAIL_MOTION_S = 0.9
@@ -47,6 +47,21 @@ FILTER_CHARS = 200
 _SLICE_S = 0.002
 _AT_ONCE = 500
 """Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
+_STYLES = (
+    *INKS,
+    "user",
+    "lost",
+    # Grounds.
+    "page",
+    "band",
+    "select",
+    # Of the curve and beside it.
+    "line",
+    "past",
+    "curve",
+    "ahead",
+    "mark-dim",
+)
 
 FilterState = Literal["", "begun", "typed", "missed", "kept"]
 RowAction = Literal["bookmark", "pin", "read", "summary"]
@@ -60,7 +75,7 @@ class Timeline(ScrollView, can_focus=True):
 
     FOCUS_ON_CLICK = False
     """A click acts on what is clicked and leaves the keys in the prompt: a key typed behind it undoes nothing."""
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in STYLES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in _STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Newer", id="timeline.up", show=False),
         Binding("down,j", "move(1)", "Older", id="timeline.down", show=False),
@@ -91,12 +106,13 @@ class Timeline(ScrollView, can_focus=True):
         Binding("enter", "choose", "Preview", id="timeline.choose", show=False),
         Binding("space", "fold", "Unfold", id="timeline.fold", show=False),
         Binding("slash", "filter", "Filter", id="timeline.filter", show=False),
-        Binding("u", "undo", "Undo", id="timeline.undo", show=False),
-        Binding("U", "redo", "Redo", id="timeline.redo", show=False),
+        # Commands of the main screen; a replay has none, and there these keys do nothing.
+        Binding("u", "screen.command('undo')", "Undo", id="timeline.undo", show=False),
+        Binding("U", "screen.command('redo')", "Redo", id="timeline.redo", show=False),
         Binding("b", "act('bookmark')", "Bookmark", id="timeline.bookmark", show=False),
         Binding("P", "act('pin')", "Pin", id="timeline.pin", show=False),
         Binding("w", "act('read')", "Read", id="timeline.read", show=False),
-        Binding("p", "replay", "Replay", id="timeline.replay", show=False),
+        Binding("p", "screen.command('replay')", "Replay", id="timeline.replay", show=False),
         Binding("question_mark", "keys", "Keys", id="timeline.keys", show=False),
         # Else it would change the mode, from a place where it is meant to lead back.
         Binding(
@@ -121,7 +137,7 @@ class Timeline(ScrollView, can_focus=True):
             self.target = target
 
     class RowActed(Message):
-        """A key that acts on the selected row was pressed.
+        """A key was pressed for the selected row.
 
         Attributes:
             action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
@@ -136,33 +152,24 @@ class Timeline(ScrollView, can_focus=True):
             self.uid = uid
 
     class Looked(Message):
-        """The user looks at what a rewind to the selected row would leave; None where nothing is looked at any more."""
+        """The user selected a row: what a rewind to it would leave, or None where nothing is selected any more."""
 
         def __init__(self, prospect: Prospect | None) -> None:
             super().__init__()
             self.prospect = prospect
 
-    class UndoPressed(Message):
-        """The newest operation is to be undone."""
-
-    class RedoPressed(Message):
-        """What was undone last is to be done again."""
-
-    class ReplayPressed(Message):
-        """The session is to be played back."""
-
     class FutureChosen(Message):
-        """What is still to come was clicked on the curve; `uid` names the checkpoint there."""
+        """A checkpoint that a replay has not reached yet was clicked on the curve; `uid` names it."""
 
         def __init__(self, uid: str) -> None:
             super().__init__()
             self.uid = uid
 
     class FilterChanged(Message):
-        """A filter is typed, stands, or is gone: the keys mean other things now."""
+        """The filter was opened, changed or closed; the keys have another meaning now."""
 
     class Left(Message):
-        """The user is done with the timeline."""
+        """The user left the timeline."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +188,7 @@ class Timeline(ScrollView, can_focus=True):
         self._settling: Worker[None] | None = None
 
     def on_mount(self) -> None:
-        """The scrollbar is as thin as everywhere."""
+        """Use the thin scrollbar."""
         use_thin_scrollbar(self, glyphs_of(self))
 
     def on_unmount(self) -> None:
@@ -348,7 +355,7 @@ class Timeline(ScrollView, can_focus=True):
         view.glyphs = glyphs_of(app)
 
     def _fit(self, *, is_new_list: bool = False) -> None:
-        """Bring the scrollable height up to date, and keep what is looked at in its place."""
+        """Update the scrollable height, and keep what is in view in its place."""
         self._measure()
         count = len(self._view.listing)
         added = 0 if is_new_list else count - self._seen_rows
@@ -366,11 +373,11 @@ class Timeline(ScrollView, can_focus=True):
             self._measure()
 
     def watch_overlay(self) -> None:
-        """Columns and areas are others in the frame."""
+        """Lay out columns and areas again, which differ in the floating frame."""
         self.on_resize()
 
     def on_resize(self) -> None:
-        """Other sizes have other columns and areas. What was looked at stays, as far as there is room for it."""
+        """Lay out columns and areas for the new size. What was in view stays, as far as there is room for it."""
         self._kept_size = None
         self._view.clear()
         self._fit()
@@ -393,7 +400,7 @@ class Timeline(ScrollView, can_focus=True):
     # --- drawing
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
         self._view.clear()
@@ -422,7 +429,7 @@ class Timeline(ScrollView, can_focus=True):
         return self._view.selected
 
     def on_focus(self) -> None:
-        """The keys need something that is selected."""
+        """Select a row where none is selected: the keys need one."""
         self._measure()
         if self._view.selected is None:
             self.action_move(0)
@@ -430,7 +437,7 @@ class Timeline(ScrollView, can_focus=True):
         self.refresh()
 
     def on_blur(self) -> None:
-        """The selected row loses the accent."""
+        """Take the accent from the selected row."""
         self._view.shows_keys = False
         self.look_away()
 
@@ -557,7 +564,7 @@ class Timeline(ScrollView, can_focus=True):
                 self._show_unfolded(row)
 
     def _show_unfolded(self, row: TimelineRow) -> None:
-        """The steps of a compacted line stand below its name: bring the first of them into view."""
+        """Scroll to the first step of a compacted line: its steps stand below its name."""
         view = self._view
         position = view.selected_position()
         if row.kind != "base" or position is None:
@@ -565,18 +572,6 @@ class Timeline(ScrollView, can_focus=True):
         self._measure()
         y = view.scroll_to_show(min(position + SHORT, len(view.listing) - 1))
         self.scroll_to(y=min(y, position), animate=False)
-
-    def action_undo(self) -> None:
-        """Ask for the undoing of the newest operation."""
-        self.post_message(self.UndoPressed())
-
-    def action_redo(self) -> None:
-        """Ask for the newest undone operation to be done again."""
-        self.post_message(self.RedoPressed())
-
-    def action_replay(self) -> None:
-        """Ask for the session to be played back."""
-        self.post_message(self.ReplayPressed())
 
     def action_keys(self) -> None:
         """Show the keys in place of the list."""
@@ -636,7 +631,7 @@ class Timeline(ScrollView, can_focus=True):
         return found is not None and found.node is self and found.binding.action == "filter"
 
     def _set_filter(self, needle: str) -> None:
-        """Show what holds the text; a long session is looked through in slices, so that no key has to wait for it."""
+        """Show only rows that hold the text. A long session is searched in slices, so that no key has to wait for it."""
         model = self.model
         if self._searching is not None:
             self._searching.cancel()
@@ -705,13 +700,13 @@ class Timeline(ScrollView, can_focus=True):
         event.prevent_default()
 
     def on_paste(self, event: events.Paste) -> None:
-        """What is pasted while a filter is typed belongs to it."""
+        """Append a paste to the filter while one is typed."""
         if self._view.filtering:
             event.stop()
             self._set_filter(self.model.rows.typed + one_line(event.text)[:FILTER_CHARS])
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a row opens it, on the curve selects there, on a turn's mark folds the turn."""
+        """Open the row that was clicked; on the curve select there, on a turn's mark fold the turn."""
         self.skip_motion()
         self._measure()
         view = self._view
@@ -753,12 +748,12 @@ class Timeline(ScrollView, can_focus=True):
         self._look()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The row under the pointer has a band."""
+        """Highlight the row under the pointer."""
         position = self._view.position_at(event.y)
         self._hover(self._view.listing.key(position) if position is not None else None)
 
     def on_leave(self) -> None:
-        """No row is under the pointer."""
+        """Highlight no row: the pointer left the timeline."""
         self._hover(None)
 
     def _hover(self, key: Key | None) -> None:
@@ -776,7 +771,7 @@ class Timeline(ScrollView, can_focus=True):
 
 def _target_of(row: TimelineRow | None) -> Target:
     """The row's checkpoint for the engine, with the id -1 where the row stands for a whole line, or is that of now (None)."""
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
 
     if row is None:
         return Target(-1)

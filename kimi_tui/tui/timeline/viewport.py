@@ -43,29 +43,6 @@ from kimi_tui.tui.timeline.rows import (
 DETAILS = 6
 """Lines for the details of a row: an empty one above and below."""
 CACHE_LIMIT = 1_000
-STYLES = (
-    # Grounds.
-    "page",
-    "band",
-    "select",
-    # Text.
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "user",
-    "tool",
-    "dmail",
-    "compaction",
-    "lost",
-    "error",
-    "line",
-    "past",
-    "curve",
-    "ahead",
-    "mark-dim",
-)
-"""The names of styles: component classes of the widget, each behind `timeline--`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +88,7 @@ class TimelineAreas:
 
 
 class Listing:
-    """A model's rows counted from the newest, with the row for now where that is not a checkpoint itself; none before the first.
+    """The rows of a model counted from the newest, below a row for now where that is no checkpoint itself.
 
     While a revert is shown in motion, `scene` is the line that it took away: its rows stand where they stood before.
     """
@@ -229,7 +206,7 @@ class Listing:
 
 
 class Viewport:
-    """One timeline on the screen: its state, and its lines as strips, with a cache of those that were drawn.
+    """The visible part of a timeline: scroll position, selection, and its rows as cached strips.
 
     Args:
         strip: makes a line of spans, in so many cells, on this ground (`page`, `band` or `select`).
@@ -297,7 +274,7 @@ class Viewport:
 
     @property
     def columns(self) -> Columns:
-        """Where things stand in a row."""
+        """The columns of a row for the present width."""
         head = self.listing.model.tree.head
         digits = len(str(head.id)) if head is not None else 2
         # The scrollbar stands in the margin of a wide row; a narrow one has to make room.
@@ -348,7 +325,7 @@ class Viewport:
     # --- painting
 
     def clear(self) -> None:
-        """Forget every strip: colours or widths are others."""
+        """Forget every strip: colours or widths have changed."""
         self._strips.clear()
         self._curve_made_for = ()
 
@@ -570,7 +547,7 @@ class Viewport:
         self._curve_made_for = made_for
 
     def details(self, key: Key | None) -> list[list[StyledText]]:
-        """What there is to know about a row, in lines; none while a revert moves."""
+        """The details of a row, in lines; empty while a revert is animated."""
         model = self.listing.model
         if key is None or self.listing.scene is not None:
             return []

@@ -27,8 +27,9 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.rows import HIT_FOLD, Line
-from kimi_tui.tui.transcript.layout import follows_closely, presented, rows_in_slices
-from kimi_tui.tui.transcript.marks import Mark, extent_of, is_code, line_around
+from kimi_tui.tui.transcript.layout import follows_closely, rows_in_slices
+from kimi_tui.tui.transcript.text_position import TextPosition, extent_of, is_code, line_around
+from kimi_tui.tui.transcript.tool_card import presented
 from kimi_tui.tui.transcript.viewport import Flow, View
 from kimi_tui.wire.display import DiffBlock
 
@@ -141,20 +142,20 @@ class RowPosition(NamedTuple):
     column: int
 
 
-def selected_text(flow: Flow, start: Mark, end: Mark) -> Generator[None, None, str]:
+def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generator[None, None, str]:
     """The text between two places, as it was written; gives way after every block.
 
     Only the blocks in which it begins and ends are laid out for good: what is selected may be all of a long session.
     """
     start, end = held = replace(start), replace(end)
     # Laying them out moves places with their text, those that are known to the flow.
-    flow.marks += held
+    flow.positions += held
     try:
         for mark in held:
             if (index := flow.index_of(mark)) is not None:
                 yield from flow.whole_in_steps(flow.views[index])
     finally:
-        flow.marks = [mark for mark in flow.marks if not any(mark is one for one in held)]
+        flow.positions = [mark for mark in flow.positions if not any(mark is one for one in held)]
     first, last = flow.index_of(start), flow.index_of(end)
     if first is None or last is None:
         return ""

@@ -12,8 +12,8 @@ from typing import Literal
 from rich.cells import get_character_cell_size
 
 from kimi_tui.tui.rows import BLANK, Line
-from kimi_tui.tui.transcript.marks import Extent, Mark, extent_of
 from kimi_tui.tui.transcript.selection import LINE, TextSelection, kind_of
+from kimi_tui.tui.transcript.text_position import Extent, TextPosition, extent_of
 from kimi_tui.tui.transcript.viewport import Flow
 
 Outcome = Literal["moved", "take", "leave"]
@@ -41,7 +41,7 @@ class CopyMode:
         self._wanted: int | None = None
         """The column that the cursor has in rows that are long enough."""
         self._head = self._mark(row, self._extent(row).start)
-        self._anchor: Mark | None = replace(self._head)
+        self._anchor: TextPosition | None = replace(self._head)
         self._hold()
 
     @property
@@ -52,7 +52,7 @@ class CopyMode:
 
     @property
     def selects(self) -> bool:
-        """Whether anything is selected."""
+        """Whether text is selected."""
         return self._anchor is not None
 
     def end(self) -> None:
@@ -60,7 +60,7 @@ class CopyMode:
         self._selection.hold(())
 
     def act(self, action: str, page: int) -> Outcome:
-        """Do what a key stands for.
+        """Run the action of a key.
 
         Args:
             action: one of `ACTIONS`.
@@ -84,10 +84,12 @@ class CopyMode:
         return "moved"
 
     @property
-    def pieces(self) -> tuple[tuple[Mark, Mark], tuple[Mark, Mark]] | None:
+    def pieces(
+        self,
+    ) -> tuple[tuple[TextPosition, TextPosition], tuple[TextPosition, TextPosition]] | None:
         """What is selected from and to, both included; of nothing selected, the line of the cursor, None where that is gone."""
         ends = (self._anchor or self._head, self._head)
-        found: list[tuple[Mark, Mark]] = []
+        found: list[tuple[TextPosition, TextPosition]] = []
         for mark in ends:
             row = self._flow.row_of(mark)
             if row is None:
@@ -113,8 +115,8 @@ class CopyMode:
         line = self._line(row)
         return Extent(0, 0) if line is BLANK else extent_of(line)
 
-    def _mark(self, row: int, column: int) -> Mark:
-        mark = self._flow.mark_at(row)
+    def _mark(self, row: int, column: int) -> TextPosition:
+        mark = self._flow.position_at(row)
         assert mark is not None, "there are rows"
         mark.column = column
         return mark

@@ -62,7 +62,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A piece of code."""
+    """A block of code."""
 
     lines: tuple[str, ...]
     language: str = ""
@@ -70,7 +70,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A break between topics."""
+    """A horizontal rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class References:
         self.added: list[str] = []
 
     def watch(self, *, keep: bool) -> None:
-        """A piece begins; unless they are kept, its definitions hold for it alone."""
+        """Begin a piece; unless they are kept, its definitions hold for it alone."""
         self._passing = None if keep else {}
         self.missed = set()
         self.added = []
@@ -569,7 +569,7 @@ class CodeLine:
         """Rows that were given out as settled."""
 
     def feed(self, spans: Sequence[Span]) -> None:
-        """More of the line."""
+        """Append text of the line."""
         self._chopper.feed(spans)
 
     def settled(self) -> list[Line]:

@@ -68,7 +68,7 @@ class Piece:
         return "\n".join(self.lines)
 
     def add(self, line: str) -> None:
-        """One line more."""
+        """Append a line."""
         self.lines.append(line)
         self.size += len(line) + 1
         self.n_marks += marks_in(line) + 1 + ENTRY_COST * _entries_in(line)
@@ -115,7 +115,7 @@ class Splitter:
         return "".join(self.tail)
 
     def feed(self, text: str) -> None:
-        """Take more text."""
+        """Append text."""
         start = 0
         while (end := text.find("\n", start)) >= 0:
             self.tail.append(text[start:end])
@@ -138,7 +138,7 @@ class Splitter:
         return line
 
     def finish(self) -> None:
-        """The text has ended: the last line is whole and the last piece closed."""
+        """End the text: complete the last line and close the last piece."""
         if self.tail or self._within:
             self._end_line(self._whole_line())
         if self.pieces:
@@ -181,7 +181,7 @@ class Splitter:
         return bool(mark) and set(mark) == {self._fence[0]}
 
     def _end_line(self, line: str) -> None:
-        """A line is complete; its beginning may have been cut off already."""
+        """Complete a line, whose beginning may have been cut off already."""
         if not self._fence:
             line = self._cut(line)
         within, self._within = self._within, False
@@ -207,7 +207,7 @@ class Splitter:
         return line
 
     def _go_on(self, chunk: str) -> None:
-        """More of a line that began in the piece before."""
+        """Append to a line that began in the piece before."""
         piece = self.pieces[-1] if self.pieces else None
         if piece is not None and piece.joint is not None:
             self._continue(piece, chunk, piece.joint, within=True)

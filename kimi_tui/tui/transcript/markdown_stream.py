@@ -324,7 +324,7 @@ class MarkdownStream:
             self._waiting.pop(index, None)
 
     def _shift(self, changed: list[tuple[int, int]]) -> None:
-        """The pieces behind these stand so many rows further down now."""
+        """Move the pieces behind these down by so many rows."""
         changes = iter(changed)
         at, shift = next(changes)
         following = next(changes, None)

@@ -46,9 +46,10 @@ from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.rows import LayoutRoom, Line
-from kimi_tui.tui.transcript.layout import presented, rows_in_slices, title_text
+from kimi_tui.tui.transcript.layout import rows_in_slices
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
-from kimi_tui.tui.transcript.marks import gutter_of
+from kimi_tui.tui.transcript.text_position import gutter_of
+from kimi_tui.tui.transcript.tool_card import presented, title_text
 from kimi_tui.wire.display import DiffBlock
 
 ROWS_AT_ONCE = 40
@@ -84,7 +85,7 @@ Pattern = re.Pattern[str]
 
 
 class Part(NamedTuple):
-    """Characters of one row of a block that belong to a match."""
+    """The characters of one row that belong to a match."""
 
     row: int
     start: int
@@ -267,7 +268,7 @@ class SearchCount(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where the user was: the block at the top of the pane, and which of its rows."""
+    """Where a search starts: the block at the top of the pane, and which of its rows."""
 
     block: int = 0
     row: int = 0
@@ -419,7 +420,7 @@ class Finder:
 
 
 class Search:
-    """A search that is under way: its bar, the marks in the rows, and the match that was gone to.
+    """A running search: its bar, the highlighted matches, and the current match.
 
     Args:
         searched: the widget whose rows are searched; it gets the messages, and no other one does.
@@ -443,7 +444,7 @@ class Search:
             self.steps = steps
 
     class Left(Message, bubble=False):
-        """The user is done with the search."""
+        """The search was closed."""
 
     def __init__(self, searched: ScrollView, blocks: Sequence[Block], flow: Flow | None) -> None:
         self.searched = searched
@@ -489,7 +490,7 @@ class Search:
         self._scan(TYPING_S, goes=True)
 
     def content_changed(self, blocks: Sequence[Block], flow: Flow) -> None:
-        """What is searched is not what it was, but this."""
+        """Search the blocks again: their content changed."""
         self._blocks, self._flow = blocks, flow
         self._scan_again()
 
@@ -690,7 +691,7 @@ class Search:
 
 
 class SearchField(LineField):
-    """Where the text is typed."""
+    """The input of the search bar."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "select_all", "Select all", id="search.again", show=False),
@@ -720,7 +721,7 @@ class SearchArrow(Static):
 
 
 class SearchBar(Horizontal):
-    """Field and count.
+    """The search bar: input, count, and arrows.
 
     Args:
         search: which it is the field of.
@@ -755,7 +756,7 @@ class SearchBar(Horizontal):
         self._field.focus()
 
     def ask(self, query: str) -> None:
-        """Give the field the keys; a query that is given takes the place of what stands there."""
+        """Focus the field; a query that is given replaces its text."""
         if query:
             self._field.value = query
         if self.is_mounted:
@@ -763,7 +764,7 @@ class SearchBar(Horizontal):
             self._field.action_select_all()
 
     def show(self, found: SearchCount) -> None:
-        """Say how far the search is."""
+        """Show how many matches there are so far."""
         if not self._count.is_attached:
             return
         self._count.update(Content(found.words))
@@ -789,14 +790,14 @@ class SearchBar(Horizontal):
         self._search.go(step)
 
     def action_page(self, direction: int) -> None:
-        """Scroll what is searched."""
+        """Scroll the transcript by a page."""
         if direction < 0:
             self._search.searched.action_page_up()
         else:
             self._search.searched.action_page_down()
 
     def action_to_text(self) -> None:
-        """Give the rows the keys."""
+        """Focus the transcript."""
         self._search.searched.focus()
 
     def action_end(self) -> None:

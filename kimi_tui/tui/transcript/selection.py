@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.rows import Line, Span
-from kimi_tui.tui.transcript.marks import Extent, Mark, extent_of, line_around
+from kimi_tui.tui.transcript.text_position import Extent, TextPosition, extent_of, line_around
 
 if TYPE_CHECKING:
     from kimi_tui.tui.painter import Painter
@@ -71,7 +71,7 @@ def kind_of(char: str) -> str:
 
 
 class TextSelection:
-    """What is selected of the text of a flow. It stays selected wherever its rows go.
+    """The selected text of a flow. It stays selected when its rows move.
 
     Attributes:
         ends: where the selected text begins and ends; None where nothing is selected.
@@ -79,27 +79,27 @@ class TextSelection:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self.ends: tuple[Mark, Mark] | None = None
-        self._held: tuple[Mark, ...] = ()
+        self.ends: tuple[TextPosition, TextPosition] | None = None
+        self._held: tuple[TextPosition, ...] = ()
 
-    def select(self, start: Mark, end: Mark) -> None:
+    def select(self, start: TextPosition, end: TextPosition) -> None:
         """Select the text between two places."""
         start.ends, end.ends = False, True
         self.clear()
         self.ends = (start, end)
-        self._flow.marks += self.ends
+        self._flow.positions += self.ends
 
     def clear(self) -> None:
         """Select nothing."""
         ends, self.ends = self.ends, None
         if ends is not None:
-            self._flow.marks = [mark for mark in self._flow.marks if mark not in ends]
+            self._flow.positions = [mark for mark in self._flow.positions if mark not in ends]
 
-    def hold(self, marks: tuple[Mark, ...]) -> None:
+    def hold(self, marks: tuple[TextPosition, ...]) -> None:
         """Keep these places with their text, too, and no longer those before: where a selection began that grows."""
         flow = self._flow
-        flow.marks = [mark for mark in flow.marks if mark not in self._held]
-        flow.marks += marks
+        flow.positions = [mark for mark in flow.positions if mark not in self._held]
+        flow.positions += marks
         self._held = marks
 
     @property
@@ -110,7 +110,7 @@ class TextSelection:
         )
 
     @property
-    def whole(self) -> tuple[Mark, Mark] | None:
+    def whole(self) -> tuple[TextPosition, TextPosition] | None:
         """Where all text begins and ends; None where there is none."""
         views = self._flow.views
         if not views:
@@ -118,8 +118,8 @@ class TextSelection:
         last = len(views) - 1
         self._flow.lay_out(last)
         rows = views[last].lines
-        end = Mark(views[last].block.key, len(rows) - 1, len(rows[-1].text) if rows else 0)
-        return Mark(views[0].block.key, 0, 0), end
+        end = TextPosition(views[last].block.key, len(rows) - 1, len(rows[-1].text) if rows else 0)
+        return TextPosition(views[0].block.key, 0, 0), end
 
     def span(self, row: int, line: Line) -> tuple[int, int] | None:
         """The characters that are selected of the line in a row of the content."""
@@ -134,7 +134,7 @@ class TextSelection:
         high = min(high, end.column) if row == last else high
         return (low, high) if low < high else None
 
-    def piece_at(self, row: int, cell: int, grain: int) -> tuple[Mark, Mark]:
+    def piece_at(self, row: int, cell: int, grain: int) -> tuple[TextPosition, TextPosition]:
         """The character, word or line of the text in a cell of a row of the content."""
         flow = self._flow
         row = min(max(0, row), max(0, flow.height - 1))
@@ -143,7 +143,7 @@ class TextSelection:
             # Between blocks, and below the last one.
             at, _ = flow.find(row)
             key = flow.views[at].block.key
-            return Mark(key, 0, 0, hint=at), Mark(key, 0, 0, ends=True, hint=at)
+            return TextPosition(key, 0, 0, hint=at), TextPosition(key, 0, 0, ends=True, hint=at)
         key, at = view.block.key, flow.find(row)[0]
         if grain == LINE:
             first, last = line_around(view.lines, index)
@@ -152,9 +152,13 @@ class TextSelection:
             first = last = index
             column = character_at(line, cell)
             start, end = word_at(line, column) if grain == WORD else (column, column + 1)
-        return Mark(key, first, start, hint=at), Mark(key, last, end, ends=True, hint=at)
+        return TextPosition(key, first, start, hint=at), TextPosition(
+            key, last, end, ends=True, hint=at
+        )
 
-    def select_from(self, origin: tuple[Mark, Mark], head: tuple[Mark, Mark]) -> None:
+    def select_from(
+        self, origin: tuple[TextPosition, TextPosition], head: tuple[TextPosition, TextPosition]
+    ) -> None:
         """Select what lies between two pieces of text, with both of them."""
         start, end = origin
         if self._position(head[0]) < self._position(start):
@@ -166,7 +170,7 @@ class TextSelection:
         else:
             self.clear()
 
-    def _position(self, mark: Mark) -> tuple[int, int, int]:
+    def _position(self, mark: TextPosition) -> tuple[int, int, int]:
         """Where a mark stands among all text, to be compared."""
         index = self._flow.index_of(mark)
         return (-1 if index is None else index, mark.row, mark.column)

@@ -25,12 +25,12 @@ from textual.selection import SELECT_ALL, Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from kimi_tui.tui.desktop import amount
+from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import (
     BLANK,
     HIT_CHECKPOINT,
@@ -47,8 +47,8 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
-from kimi_tui.tui.transcript.marks import Mark
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
+from kimi_tui.tui.transcript.text_position import TextPosition
 from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
-    from kimi_tui.tui.transcript.motion import Motion
+    from kimi_tui.tui.transcript.revert_animation import RevertAnimation
     from kimi_tui.tui.transcript.search import Search, SearchCount
     from kimi_tui.tui.transcript.viewport import Flow, Place, View, Viewport
     from kimi_tui.wire.display import ImageBlock
@@ -73,6 +73,7 @@ FLOODED_FRAME_S = 1 / 8
 """While text comes faster than anybody reads, in one go or because drawing does not keep up."""
 FLOOD = 400
 """Characters in one frame that nobody reads: two thousand tokens a second."""
+MANY_BLOCKS = 2_000
 HISTORY_FRAME_S = 0.1
 """While a history is read, pictures that nobody can look at are left out."""
 COVERED_FRAME_S = 0.25
@@ -91,15 +92,8 @@ PULL_S = 0.05
 COPY_SLICE_S = 0.003
 """How long a copy is put together before keys and frames get their turn."""
 _INKS = (
-    "ink",
-    "strong",
-    "quiet",
-    "accent",
-    "tool",
-    "dmail",
-    "compaction",
+    *INKS,
     "lost",
-    "error",
     "ok",
     "warn",
     "line",
@@ -127,7 +121,7 @@ class MousePress:
         dragged: whether the pointer has left the cell since.
     """
 
-    origin: tuple[Mark, Mark]
+    origin: tuple[TextPosition, TextPosition]
     grain: int
     offset: Offset
     y: int
@@ -137,7 +131,7 @@ class MousePress:
 
 
 class Transcript(ScrollView, can_focus=True):
-    """The conversation. Follows its end until the user scrolls up.
+    """The widget of the conversation. Follows its end until the user scrolls up.
 
     Args:
         work_dir: paths below it are shown relative to it.
@@ -238,13 +232,13 @@ class Transcript(ScrollView, can_focus=True):
             self.words = words
 
     class RebuildNeeded(Message):
-        """The events do not tell what the live line looks like now: `show_model` with all of it is needed."""
+        """The events do not determine the live line any more: `show_model` is needed with the whole history."""
 
     class CopyModeChanged(Message):
-        """Keys move a cursor through the text now, or no longer."""
+        """Copy mode began or ended: keys move a cursor through the text in it."""
 
     class SearchEnded(Message):
-        """The user is done with the search."""
+        """The search was closed."""
 
     def __init__(
         self,
@@ -290,12 +284,12 @@ class Transcript(ScrollView, can_focus=True):
         """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
         self._words_stay = False
         self._dropped_blocks = range(0)
-        self._came_from: tuple[bool, Mark | None] | None = None
+        self._came_from: tuple[bool, TextPosition | None] | None = None
         """Whether the end was followed before that, else what was read; None where nothing is looked at."""
         self._hovered: int | None = None
         self._current: int | None = None
         """The key of the block that the keys act on."""
-        self._motion: Motion | None = None
+        self._motion: RevertAnimation | None = None
         self._search: Search | None = None
 
         self.keys: Mapping[str, str] = {}
@@ -305,7 +299,7 @@ class Transcript(ScrollView, can_focus=True):
         self._pressed: MousePress | None = None
         self._pulling: Timer | None = None
         self._pointer = (0, 0)
-        self._grown: tuple[Mark, Mark, Mark] | None = None
+        self._grown: tuple[TextPosition, TextPosition, TextPosition] | None = None
         """What the keys select from, and the row up to which they do."""
         self._taken_code = (0, -1)
         """The block whose code was copied last, and which piece of it."""
@@ -318,7 +312,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def blocks(self) -> Sequence[Block]:
-        """All that is shown."""
+        """All blocks that are shown."""
         return self._model.blocks if self._model is not None else ()
 
     @property
@@ -337,11 +331,6 @@ class Transcript(ScrollView, can_focus=True):
         from kimi_tui.tui.pictures import images_of
 
         return any(images_of(block) for block in self.blocks)
-
-    @property
-    def streaming(self) -> bool:
-        """Whether a turn is under way."""
-        return self._model is not None and self._model.streaming
 
     @property
     def follows(self) -> bool:
@@ -394,7 +383,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def behind(self) -> bool:
-        """Whether something floats above it, so that it recedes."""
+        """Whether something floats above the transcript, so that its colours recede."""
         return self._behind
 
     @behind.setter
@@ -407,7 +396,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def glyphs(self) -> Glyphs:
-        """The signs in use."""
+        """The set of signs: Unicode or ASCII."""
         return glyphs_of(self) if self.is_attached else Glyphs()
 
     @property
@@ -426,7 +415,7 @@ class Transcript(ScrollView, can_focus=True):
         return self.is_attached and bool(self.size)
 
     def room(self) -> LayoutRoom:
-        """What layouts are made for now."""
+        """The width and options for which blocks are laid out now."""
         rows = app_of(self).size.height if self.is_attached else LOW_ROWS
         picture = self._picture if self.load_image is not None and self.is_attached else None
         return LayoutRoom(
@@ -468,7 +457,7 @@ class Transcript(ScrollView, can_focus=True):
         self._model = self._viewport = self._selection = self._search = self._copying = None
 
     def on_resize(self) -> None:
-        """Another size: all rows anew where the width changed, with the same text at the top."""
+        """Lay out for the new size: all rows again where the width changed, with the same text at the top."""
         self.finish_motion()
         viewport = self._viewport
         chosen_row = self._chosen_row() if self._is_left else None
@@ -579,7 +568,7 @@ class Transcript(ScrollView, can_focus=True):
             if old.unfolded != new.unfolded and (first := model.toggle(new).first) is not None:
                 flow.update(model.blocks, first)
         keys = {old.key: new.key for old, new in twins}
-        selected = self.selected_marks
+        selected = self.selected_positions
         self.show_model(model, flow)
         self._current = keys.get(current) if current is not None else None
         _, viewport = self._model_and_viewport()
@@ -596,7 +585,7 @@ class Transcript(ScrollView, can_focus=True):
             )
 
     def _loaded_model(self) -> TranscriptModel:
-        """The reducer, imported with the first event."""
+        """The reducer, which is imported with the first event."""
         if self._model is None:
             from kimi_tui.projection.transcript import TranscriptModel
 
@@ -627,7 +616,7 @@ class Transcript(ScrollView, can_focus=True):
         return viewport
 
     def _mark_changed(self, first: int) -> None:
-        """The next frame draws the blocks from this one on anew."""
+        """Have the next frame draw the blocks from this one on."""
         known = self._changed_from
         self._changed_from = first if known is None else min(known, first)
 
@@ -646,12 +635,12 @@ class Transcript(ScrollView, can_focus=True):
     # --- frames
 
     async def draw_all(self) -> None:
-        """Draw all that was told, once it has a place on the screen."""
+        """Draw the present state, once the widget has a place on the screen."""
         await self._has_place.wait()
         self._draw()
 
     def uncovered(self) -> None:
-        """No dialog stands before it any more: what was told meanwhile is drawn."""
+        """Draw what came while a dialog covered the transcript."""
         if self._changed_from is not None:
             self._draw()
 
@@ -663,10 +652,11 @@ class Transcript(ScrollView, can_focus=True):
         due, now = self._drawn_at + frame_s, asyncio.get_running_loop().time()
         if at_once:
             self._draw()
-        elif now >= due:
+        elif now >= due and len(self.blocks) - (self._changed_from or 0) < MANY_BLOCKS:
             self._frame_due()
         else:
-            self._frame = self._callbacks.call_later(due - now, self._frame_due)
+            # Of thousands of blocks both to take the events in and to draw them would be long for one go.
+            self._frame = self._callbacks.call_later(max(0.0, due - now), self._frame_due)
 
     def _frame_due(self) -> None:
         self._frame = None
@@ -787,10 +777,10 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh_rows()
             return
         if self._came_from is None:
-            mark = viewport.flow.mark_at(self.top)
+            mark = viewport.flow.position_at(self.top)
             self._came_from = (self.follows, mark)
             if mark is not None:
-                viewport.flow.marks.append(mark)
+                viewport.flow.positions.append(mark)
         if self._dropped_blocks:
             self._show_first_dropped(viewport)
         else:
@@ -820,7 +810,7 @@ class Transcript(ScrollView, can_focus=True):
         if came_from is None or flow is None:
             return
         follows, mark = came_from
-        flow.marks = [one for one in flow.marks if one is not mark]
+        flow.positions = [one for one in flow.positions if one is not mark]
         row = flow.row_of(mark) if mark is not None else None
         if follows or row is None:
             self.scroll_to_end()
@@ -850,7 +840,7 @@ class Transcript(ScrollView, can_focus=True):
             first: the first block that is gone; the rows still show it.
             blocks: what is there now.
         """
-        from kimi_tui.tui.transcript.motion import motion_of
+        from kimi_tui.tui.transcript.revert_animation import revert_animation_of
 
         flow = self.flow
         if first is None or flow is None or not self.is_ready or not self.is_on_screen:
@@ -858,7 +848,7 @@ class Transcript(ScrollView, can_focus=True):
         if app_of(self).animation_level == "none":
             return
         self.finish_motion()
-        self._motion = motion_of(flow, first, self.top, self.size.height, blocks[first:])
+        self._motion = revert_animation_of(flow, first, self.top, self.size.height, blocks[first:])
         if self._motion is None:
             return
         self.set_reactive(Transcript.motion_progress, 0.0)
@@ -930,7 +920,7 @@ class Transcript(ScrollView, can_focus=True):
         seen = end if motion is None else max(start, min(end, motion.start))
         dropped = self._dropped_rows()
         is_marked = self._search is not None or self._copying is not None
-        is_marked = is_marked or self.selected_marks is not None
+        is_marked = is_marked or self.selected_positions is not None
         strips = [
             self._strip(row, place, dropped, glyphs.edge, is_marked=is_marked)
             for row, place in enumerate(flow.lines(start, seen), start)
@@ -1050,21 +1040,21 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh(Region(0, row - top, self.outer_size.width, height - (row - top)))
 
     def notify_style_update(self) -> None:
-        """Colours may have changed."""
+        """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._painter.clear()
-        if self.flow is not None:
-            self.flow.repaint()
+        # Another width tells so often that thousands of blocks are gone through once, when they are painted.
+        self._painted_width = -1
 
     def on_blur(self) -> None:
-        """The chosen row loses the accent, and keys go elsewhere."""
+        """Take the accent from the chosen row: the keys go elsewhere."""
         self.end_copying()
         self.refresh_rows()
 
     # --- scrolling
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The user scrolled: follow the end only from the end."""
+        """Follow the end again only if the user scrolled to it."""
         super().watch_scroll_y(old_value, new_value)
         if self._placing or self._viewport is None:
             return
@@ -1118,7 +1108,7 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh_rows()
 
     def hold(self) -> None:
-        """Follow the end no longer."""
+        """Stop following the end."""
         if self._viewport is not None:
             self._viewport.top = self.top
             self._viewport.hold()
@@ -1162,7 +1152,7 @@ class Transcript(ScrollView, can_focus=True):
         """Take the keys; they act on the last block on view, unless one on view is chosen already."""
         viewport = self._ready_viewport()
         if viewport is not None and viewport.flow.views:
-            self._current = viewport.last_visible((self._current,))
+            self._current = viewport.last_visible(self._current)
         self.focus()
 
     def action_turn(self, step: int) -> None:
@@ -1313,7 +1303,7 @@ class Transcript(ScrollView, can_focus=True):
         if block is None:
             self.copy_answer()
         elif text := source_of(block):
-            self._copied(text, f"{kind_of(block)}, {amount(text)}")
+            self._copied(text, f"{kind_of(block)}, {text_amount(text)}")
         else:
             self.post_message(self.NothingCopied("There is no text to copy here."))
 
@@ -1324,16 +1314,16 @@ class Transcript(ScrollView, can_focus=True):
         """
         from kimi_tui.tui.transcript.clipboard import selected_text
 
-        if self.flow is None or self.selected_marks is None:
+        if self.flow is None or self.selected_positions is None:
             return False
-        work = selected_text(self.flow, *self.selected_marks)
+        work = selected_text(self.flow, *self.selected_positions)
         try:
             # While it is selected: its ends stay with their text.
             next(work)
         except StopIteration as end:
             self._selection_copied(end.value)
         else:
-            first = self.flow.index_of(self.selected_marks[0])
+            first = self.flow.index_of(self.selected_positions[0])
             copied = partial(self._copied_in_slices, work, first or 0)
             self.run_worker(reported(self, copied), group="copy", exclusive=True)
         self.screen.clear_selection()
@@ -1347,7 +1337,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _selection_copied(self, text: str) -> None:
         text = text.rstrip("\n")
-        self._copied(text, amount(text))
+        self._copied(text, text_amount(text))
 
     def copy_answer(self) -> None:
         """Copy the newest answer."""
@@ -1356,7 +1346,7 @@ class Transcript(ScrollView, can_focus=True):
 
         block = next((one for one in reversed(self.blocks) if isinstance(one, AgentBlock)), None)
         if block is not None and (text := source_of(block)):
-            self._copied(text, f"the last answer, {amount(text)}")
+            self._copied(text, f"the last answer, {text_amount(text)}")
         else:
             self.post_message(self.NothingCopied("There is no answer to copy yet."))
 
@@ -1398,7 +1388,7 @@ class Transcript(ScrollView, can_focus=True):
             at = number - 1
         self._taken_code = (key, at)
         language, text = pieces[at]
-        words = amount(text, language)
+        words = text_amount(text, language)
         self._copied(text, f"{words} ({at + 1} of {len(pieces)})" if pieces[1:] else words)
 
     def _copied(self, text: str, words: str) -> None:
@@ -1407,25 +1397,25 @@ class Transcript(ScrollView, can_focus=True):
     # --- the selection of text
 
     @property
-    def selected_marks(self) -> tuple[Mark, Mark] | None:
+    def selected_positions(self) -> tuple[TextPosition, TextPosition] | None:
         """Where the selected text begins and ends; None where nothing is selected."""
         return self._selection.ends if self._selection is not None else None
 
-    def select_text(self, start: Mark, end: Mark) -> None:
+    def select_text(self, start: TextPosition, end: TextPosition) -> None:
         """Select the text between two places; it stays selected wherever its rows go."""
         if self._selection is not None:
             self._selection.select(start, end)
             self._selection_changed(was_selected=False)
 
     def clear_selection(self) -> None:
-        """Select nothing."""
+        """Remove the selection."""
         if self._selection is not None and self._selection.ends is not None:
             self._selection.clear()
             self._selection_changed(was_selected=True)
 
     def _selection_changed(self, *, was_selected: bool) -> None:
         """Tell the screen, which asks for the text; the places are known here alone."""
-        if self.selected_marks is not None:
+        if self.selected_positions is not None:
             self.screen.selections = {self: SELECT_ALL}
         elif was_selected and self.is_attached:
             others = self.screen.selections.items()
@@ -1434,13 +1424,13 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """The screen selects all of it, or nothing any more."""
+        """Called by Textual when all text was selected, or the selection was removed."""
         # What is told may be old: another selection can have been made since.
         current = self.screen.selections.get(self)
         if current is None:
             if self._selection is not None:
                 self._selection.clear()
-        elif self.selected_marks is None:
+        elif self.selected_positions is None:
             self.select_all()
         self.refresh_rows()
 
@@ -1459,9 +1449,9 @@ class Transcript(ScrollView, can_focus=True):
         from kimi_tui.tui.transcript.clipboard import selected_text
 
         del selection
-        if self.flow is None or self.selected_marks is None:
+        if self.flow is None or self.selected_positions is None:
             return None
-        return drained(selected_text(self.flow, *self.selected_marks)), "\n"
+        return drained(selected_text(self.flow, *self.selected_positions)), "\n"
 
     def action_select_rows(self, step: int) -> None:
         """Select the first row of the block that the keys act on, or the first visible one; then row by row."""
@@ -1472,12 +1462,12 @@ class Transcript(ScrollView, can_focus=True):
         at = flow.row_of(grown[2]) if grown is not None else None
         if grown is None or at is None:
             view = self._current_view()
-            chosen = view and flow.row_of(Mark(view.block.key, view.block.title_row, 0))
+            chosen = view and flow.row_of(TextPosition(view.block.key, view.block.title_row, 0))
             row = self.top if chosen is None else chosen
             origin = selection.piece_at(row, 0, LINE)
         else:
             row, origin = min(max(0, at + step), flow.height - 1), (grown[0], grown[1])
-        head = flow.mark_at(row)
+        head = flow.position_at(row)
         assert head is not None
         self._grown = (*origin, head)
         self._select_from(origin, selection.piece_at(row, 0, LINE))
@@ -1539,7 +1529,7 @@ class Transcript(ScrollView, can_focus=True):
             self.act_on_cursor(action)
 
     def act_on_cursor(self, action: str) -> None:
-        """Do with the cursor what a key stands for (`copy_mode.ACTIONS`), as long as there is one."""
+        """Run an action of `copy_mode.ACTIONS` on the text cursor, while there is one."""
         copying = self._copying
         if copying is None:
             return
@@ -1573,7 +1563,9 @@ class Transcript(ScrollView, can_focus=True):
             self.show_row(row, height - 1)
         self.refresh_rows()
 
-    def _select_from(self, origin: tuple[Mark, Mark], head: tuple[Mark, Mark]) -> None:
+    def _select_from(
+        self, origin: tuple[TextPosition, TextPosition], head: tuple[TextPosition, TextPosition]
+    ) -> None:
         """Select what lies between two pieces of text, with both of them."""
         if self._selection is not None:
             was_selected = self._selection.ends is not None
@@ -1592,7 +1584,7 @@ class Transcript(ScrollView, can_focus=True):
         return hit_at(line, x) if line is not BLANK else ""
 
     def hover(self, row: int | None) -> None:
-        """The pointer is over a row that a click would act on (None: over none)."""
+        """Highlight a row that a click would act on (None: no row)."""
         if row == self._hovered:
             return
         for changed in (self._hovered, row):
@@ -1601,7 +1593,7 @@ class Transcript(ScrollView, can_focus=True):
         self._hovered = row
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A selection of text may begin: of characters, with a second click of words, with a third of lines."""
+        """Begin a selection: of characters, at a second click of words, at a third of lines."""
         flow, selection = self.flow, self._selection
         if event.button != 1 or flow is None or selection is None or not flow.views:
             return
@@ -1636,7 +1628,7 @@ class Transcript(ScrollView, can_focus=True):
         self.hover(self.top + event.y if self.hit(event.x, event.y) else None)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """The selection is complete."""
+        """Complete the selection."""
         pressed = self._pressed
         if pressed is None or not pressed.held:
             return
@@ -1652,7 +1644,7 @@ class Transcript(ScrollView, can_focus=True):
         self.release_mouse()
 
     def on_mouse_release(self) -> None:
-        """Something else took the pointer."""
+        """Stop selecting: something else captured the pointer."""
         self._end_drag()
 
     def _end_drag(self) -> None:
@@ -1705,7 +1697,7 @@ class Transcript(ScrollView, can_focus=True):
             self._drag(*self._pointer)
 
     def on_leave(self) -> None:
-        """Nothing is under the pointer."""
+        """Highlight no row: the pointer left the transcript."""
         self.hover(None)
 
     def on_click(self, event: events.Click) -> None:
@@ -1765,7 +1757,7 @@ class Transcript(ScrollView, can_focus=True):
             self.show_match(*place)
 
     def on_search_left(self) -> None:
-        """The user is done with it."""
+        """Take the search bar and the highlights away."""
         self.end_search()
 
     def end_search(self) -> None:
@@ -1784,11 +1776,11 @@ class Transcript(ScrollView, can_focus=True):
 
 def import_for_answers() -> None:
     """Import what the first answer will need, whatever it says."""
-    from kimi_tui.tui.transcript import code, motion, viewport
+    from kimi_tui.tui.transcript import code, revert_animation, viewport
 
     _import_markdown()
     code.warm_up()
-    del motion, viewport
+    del revert_animation, viewport
 
 
 def import_for(records: Iterable[EventRecord]) -> None:

@@ -9,10 +9,11 @@ grows, folds or goes around it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from math import inf
 from time import thread_time
+from typing import Any
 
 from textual.strip import Strip
 
@@ -30,7 +31,7 @@ from kimi_tui.tui.transcript.layout import (
 )
 from kimi_tui.tui.transcript.markdown_splitter import marks_in
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, Shown
-from kimi_tui.tui.transcript.marks import Mark, extent_of, moved
+from kimi_tui.tui.transcript.text_position import TextPosition, extent_of, moved
 
 SLICE = 3_000
 """Characters of a growing answer that are laid out in one go: a key must not wait for more."""
@@ -48,6 +49,9 @@ AT_ONCE_ROWS = 1_000
 """The same for the rows of any other block; a slice of them is `SLICE_ROWS`."""
 KEPT_ROWS = 5_000
 """About how many rows are kept laid out; what is farthest from the screen goes first."""
+
+_NOT_LAID: list[Any] = []
+"""The rows of a view that was never laid out. Nothing is put into it."""
 
 
 class View:
@@ -75,6 +79,7 @@ class View:
     )
 
     def __init__(self, block: Block) -> None:
+        # Of a step there may be thousands at once, most of which nobody looks at: they have no lists of their own.
         self.block = block
         self.version = -1
         self.sized = -1
@@ -82,8 +87,8 @@ class View:
         self.gap = 0
         self.height = 1
         self.laid = False
-        self.lines: list[Line] = []
-        self.strips: list[Strip | None] = []
+        self.lines: list[Line] = _NOT_LAID
+        self.strips: list[Strip | None] = _NOT_LAID
         self.answer: MarkdownStream | ThoughtStream | None = None
         self.late: MarkdownStream | None = None
         """What lays out the rows that are empty so far, where some are."""
@@ -92,7 +97,7 @@ class View:
         self.work: Iterator[Line] | None = None
         """The rows that have not been made yet, where there are too many for one go."""
         self.work_version = -1
-        self.coming: list[Line] = []
+        self.coming: list[Line] = _NOT_LAID
         """The rows made so far: they are shown as they come, or take the place of others when they are complete."""
         self.reserved = 0
         """The probable height, which it has until all of its rows are there; 0 where it grows with its text."""
@@ -112,7 +117,7 @@ class View:
         self.marked = None
 
     def stop(self) -> None:
-        """Give up what is being made."""
+        """Cancel the layout that is under way."""
         self.answer = self.late = None
         self.taken = 0
         self.work = None
@@ -121,7 +126,7 @@ class View:
 
     @property
     def rows(self) -> int:
-        """Its height with the gap."""
+        """The height in rows, with the gap."""
         return self.gap + self.height
 
 
@@ -130,16 +135,16 @@ Place = tuple[View | None, int, Line]
 
 
 class Flow:
-    """All views in order.
+    """The blocks of a transcript below each other: their heights and rows.
 
     Attributes:
-        marks: places in the text that are kept with their text when rows change; of whoever needs them.
+        positions: places in the text that are kept with their text when rows change; of whoever needs them.
     """
 
     def __init__(self, room: LayoutRoom) -> None:
         self.room = room
         self.views: list[View] = []
-        self.marks: list[Mark] = []
+        self.positions: list[TextPosition] = []
         self._starts: list[int] = [0]
         self._known = 0
         """Starts up to this index are right."""
@@ -200,7 +205,7 @@ class Flow:
         index = bisect_right(self._starts, row, 0, len(self.views)) - 1
         return max(0, index), row - self._starts[max(0, index)]
 
-    def index_of(self, mark: Mark) -> int | None:
+    def index_of(self, mark: TextPosition) -> int | None:
         """Which view a mark stands in; None where its block is gone."""
         views = self.views
         if mark.hint < len(views) and views[mark.hint].block.key == mark.key:
@@ -223,12 +228,12 @@ class Flow:
                 return index
         return None
 
-    def row_of(self, mark: Mark) -> int | None:
+    def row_of(self, mark: TextPosition) -> int | None:
         """The row of the content that a mark stands in; None where its block is gone."""
         index = self.index_of(mark)
         return None if index is None else self.start(index) + self.views[index].gap + mark.row
 
-    def mark_at(self, row: int) -> Mark | None:
+    def position_at(self, row: int) -> TextPosition | None:
         """The beginning of the text in a row of the content; None where there are no blocks."""
         if not self.views:
             return None
@@ -236,7 +241,7 @@ class Flow:
         view = self.views[index]
         at = offset - view.gap
         column = extent_of(view.lines[at]).start if 0 <= at < len(view.lines) else 0
-        return Mark(view.block.key, at, column, hint=index)
+        return TextPosition(view.block.key, at, column, hint=index)
 
     def _sum_heights(self, upto: int) -> None:
         """Bring the starts of the views up to this index up to date."""
@@ -251,13 +256,13 @@ class Flow:
         self._known = max(self._known, upto)
 
     def _forget_starts(self, index: int) -> None:
-        """A view has another height: those behind it start elsewhere."""
+        """Forget where the views behind one start, whose height changed."""
         self._known = min(self._known, index)
 
     # Changes
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
-        """The blocks from `first` on may have changed, come or gone."""
+        """Update the views from block `first` on, which may have changed, come or gone."""
         self._unfinished.clear()
         first = max(0, min(first, len(self.views)))
         # Of the cards of a step with thousands of calls one changes at a time.
@@ -275,7 +280,7 @@ class Flow:
                 del known[block.key]
             else:
                 exchanged, view = view, View(block)
-                if exchanged is not None and any(mark.key == block.key for mark in self.marks):
+                if exchanged is not None and any(mark.key == block.key for mark in self.positions):
                     # It shows the same text under another number, or nearly: marks stay with that.
                     view.marked = exchanged.marked or exchanged.lines
             fresh.append(view)
@@ -301,16 +306,17 @@ class Flow:
                 self._regap(index)
 
     def resize(self, room: LayoutRoom) -> None:
-        """Another width: every row is made anew when it is needed, those with marks at once."""
+        """Set another width: rows are laid out again when they are needed, those with kept positions at once."""
         self.room = room
         old = {
             index: self.views[index].marked or self.views[index].lines
-            for mark in self.marks
+            for mark in self.positions
             if (index := self.index_of(mark)) is not None
         }
         self._unfinished.clear()
         for view in self.views:
-            view.forget()
+            if view.laid:
+                view.forget()
             view.height, view.sized = probable_height(view.block, room), view.block.version
         self._laid_rows = 0
         self._known = 0
@@ -320,7 +326,7 @@ class Flow:
             self.lay_out(index, lines)
 
     def repaint(self) -> None:
-        """Other colours: rows stay, their strips go."""
+        """Forget the strips, but not the rows: the colours changed."""
         for view in self.views:
             if view.laid:
                 view.strips = [None] * len(view.lines)
@@ -351,7 +357,7 @@ class Flow:
         following = self.views[index + 1] if index + 1 < len(self.views) else None
         gap_before = following.gap if following is not None else 0
         count = len(view.lines)
-        marks = [mark for mark in self.marks if mark.key == view.block.key]
+        marks = [mark for mark in self.positions if mark.key == view.block.key]
         if marks and view.marked is None:
             view.marked = list(view.lines) if old is None else old
         goes_on = view in self._unfinished
@@ -379,13 +385,13 @@ class Flow:
         return view.rows - before
 
     def lay_out_whole(self, index: int) -> int:
-        """The same, and all rows of an answer, also those that nobody has looked at."""
+        """Lay out all rows, also those of an answer that were never shown."""
         shift, view = self.lay_out(index), self.views[index]
         return shift + self._show_late(index, 0, len(view.lines))
 
     def whole_in_steps(self, view: View) -> Generator[None]:
-        """The same in small steps, between which the flow may change."""
-        mark = Mark(view.block.key, 0, 0)
+        """As `lay_out_whole`, as a generator with small steps, between which the flow may change."""
+        mark = TextPosition(view.block.key, 0, 0)
         if (index := self.index_of(mark)) is not None:
             self.lay_out(index)
         while (late := view.late) is not None and (index := self.index_of(mark)) is not None:
@@ -434,7 +440,7 @@ class Flow:
             view.lines[first:last] = rows
             view.strips[first:last] = [None] * len(rows)
             shift = len(rows) - (last - first)
-            for mark in self.marks if view.marked is None else ():
+            for mark in self.positions if view.marked is None else ():
                 if mark.key != view.block.key or mark.row < first:
                     continue
                 is_within = mark.row < last
@@ -453,6 +459,8 @@ class Flow:
         """Make the rows; returns the first one that may be another one now."""
         block = view.block
         first = 0
+        if view.strips is _NOT_LAID:
+            view.lines, view.strips, view.coming = [], [], []
         try:
             if view.is_broken:
                 self._lay_plain(view)
@@ -557,7 +565,7 @@ class Flow:
         return first
 
     def _set_cursor(self, view: View) -> None:
-        """The text cursor stands behind the newest character."""
+        """Place the text cursor behind the newest character."""
         if not view.lines:
             view.lines.append(Line((Span("    "),)))
         last = view.lines[-1]
@@ -567,7 +575,7 @@ class Flow:
         view.cursor = True
 
     def line(self, row: int) -> Place:
-        """What stands in a row."""
+        """The row at an index of the flow."""
         return self.lines(row, row + 1)[0]
 
     def lines(self, start: int, end: int) -> list[Place]:
@@ -606,7 +614,7 @@ class Flow:
             return
         low, _ = self.find(max(0, first_row - KEPT_ROWS // 2))
         high, _ = self.find(last_row + KEPT_ROWS // 2)
-        held = {mark.key for mark in self.marks}
+        held = {mark.key for mark in self.positions}
         for index, view in enumerate(self.views):
             if view.block.key in held:
                 continue
@@ -618,7 +626,7 @@ class Flow:
                 view.version = view.block.version
 
 
-def _move(mark: Mark, old: Sequence[Line], new: Sequence[Line], first: int) -> None:
+def _move(mark: TextPosition, old: Sequence[Line], new: Sequence[Line], first: int) -> None:
     """Have a mark stand where its text stands now, when rows from `first` on have changed."""
     if mark.row < first:
         return
@@ -648,7 +656,7 @@ class Viewport:
         self.follows = True
         self._known_height = 0
         """How high the flow was when its end was left: rows below that are new."""
-        self._read: Mark | None = None
+        self._read: TextPosition | None = None
         """What is read while the end is not followed: a place in the text."""
         self._read_at = 0
         """In which row of the pane it is seen; below 0 above the pane."""
@@ -666,7 +674,7 @@ class Viewport:
     # Changes of what is shown
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
-        """The blocks from `first` on may have changed, come or gone; `settle` is wanted next."""
+        """Update the blocks from `first` on, which may have changed, come or gone; call `settle` next."""
         flow = self.flow
         if self.follows:
             flow.update(blocks, first)
@@ -717,7 +725,7 @@ class Viewport:
         flow.evict(top, top + self.height)
 
     def resize(self, room: LayoutRoom) -> None:
-        """Another size: all rows anew where the width changed, with the same text at the top."""
+        """Set another size: all rows are laid out again where the width changed, with the same text at the top."""
         before = self.flow.height
         if room != self.flow.room:
             self.flow.resize(room)
@@ -726,7 +734,7 @@ class Viewport:
         self._known_height += self.flow.height - before
 
     def toggled(self, blocks: Sequence[Block], index: int) -> None:
-        """A block was folded or unfolded: its first row stays where it is, or comes into view with `settle`."""
+        """Note that a block was folded or unfolded: its first row stays in place, or comes into view with `settle`."""
         flow = self.flow
         view = flow.views[index]
         before = flow.height
@@ -738,13 +746,13 @@ class Viewport:
         # The user wants to read what opens, not the end of the conversation.
         if not self.follows or flow.height - self.top > self.height:
             self.hold()
-            place = Mark(view.block.key, view.block.title_row, 0, hint=index)
+            place = TextPosition(view.block.key, view.block.title_row, 0, hint=index)
             self._keep(place, max(0, seen_at))
 
     # Scrolling
 
     def scrolled(self, old: int, *, at_end: bool) -> None:
-        """The user has scrolled from another top: the end is followed only from the end."""
+        """Note that the user scrolled from another top: the end is followed only from the end."""
         flow, new = self.flow, self.top
         if self.follows and not at_end:
             self._known_height = flow.height
@@ -752,7 +760,7 @@ class Viewport:
         before = flow.height
         # Scrolling up lays out blocks above what was seen: that moves down by as much as was asked for.
         start = old if 0 < new < old else new
-        self._keep(None if at_end else flow.mark_at(start), start - new)
+        self._keep(None if at_end else flow.position_at(start), start - new)
         self.settle()
         self._keep_top()
         # What was only estimated before is not new.
@@ -763,7 +771,7 @@ class Viewport:
         flow = self.flow
         self.hold()
         before = flow.height
-        self._keep(flow.mark_at(max(0, row)), at)
+        self._keep(flow.position_at(max(0, row)), at)
         self.settle()
         self._known_height += flow.height - before
         self.stay()
@@ -775,18 +783,18 @@ class Viewport:
         self.settle()
 
     def hold(self) -> None:
-        """Follow the end no longer."""
+        """Stop following the end."""
         if self.follows:
             self.follows = False
             self._known_height = self.flow.height
             self._keep_top()
 
     def leave(self) -> None:
-        """The flow is no longer shown here: nothing of it is kept in place."""
+        """Stop keeping text in place: the flow is no longer shown here."""
         self._keep(None)
 
     def stay(self) -> None:
-        """What is at the top now is what is read; the end is followed where it is on view."""
+        """Keep what is at the top now in place; the end is followed where it is in view."""
         self.follows = self.top >= self.last_top
         self._keep_top()
 
@@ -801,17 +809,17 @@ class Viewport:
         top = self.top if row is None else row - self._read_at
         return min(max(0, top), last)
 
-    def _keep(self, mark: Mark | None, at: int = 0) -> None:
+    def _keep(self, mark: TextPosition | None, at: int = 0) -> None:
         """Keep a place in the text in so many rows below the top of the pane from now on."""
         flow = self.flow
-        flow.marks = [one for one in flow.marks if one is not self._read]
+        flow.positions = [one for one in flow.positions if one is not self._read]
         self._read, self._read_at = mark, at
         if mark is not None:
-            flow.marks.append(mark)
+            flow.positions.append(mark)
 
     def _keep_top(self) -> None:
-        """What is at the top now is what is read; nothing while the end is followed."""
-        self._keep(None if self.follows else self.flow.mark_at(self.top))
+        """Keep what is at the top now in place; do nothing while the end is followed."""
+        self._keep(None if self.follows else self.flow.position_at(self.top))
 
     def _visible_blocks(self) -> list[tuple[int, int]]:
         """The visible blocks, each with the row of the pane in which it begins: the key and that."""
@@ -831,7 +839,7 @@ class Viewport:
         if self._read is None or flow.index_of(self._read) is not None:
             return
         for key, at in visible:
-            mark = Mark(key, 0, 0)
+            mark = TextPosition(key, 0, 0)
             if flow.index_of(mark) is not None:
                 self._keep(mark, at)
                 return
@@ -843,10 +851,10 @@ class Viewport:
         """The row of the user's message before (-1) or after (1) the first visible row."""
         return self.flow.turn_row(self.top, step)
 
-    def last_visible(self, keys: Collection[int | None] = ()) -> int | None:
-        """The key of the last visible block, or that one of `keys` that is visible; None where there are no blocks."""
+    def last_visible(self, unless: int | None) -> int | None:
+        """The key of the last visible block, `unless` this one is visible; None where there are no blocks."""
         visible = [self.flow.views[index].block.key for index in self.visible]
-        return next((key for key in visible if key in keys), visible[-1] if visible else None)
+        return unless if unless in visible else visible[-1] if visible else None
 
     @property
     def visible(self) -> range:

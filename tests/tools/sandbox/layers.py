@@ -255,9 +255,7 @@ def landlock(abi=0, *, is_full=False, online=False):
 
 def system_calls(*, is_full, online=False):
     no_new_privileges()
-    code = confine._filter(is_full=is_full, online=online, sockets=False)
-    program = confine._Program(len(code), code)
-    confine._check(libc.prctl(22, 2, ctypes.byref(program), 0, 0), "filter")
+    confine._set_filter(confine._filter(is_full=is_full, online=online, sockets=False))
 
 
 def whole(abi=0, level="full", network="off"):

@@ -536,6 +536,20 @@ async def test_bubblewrap_starts_where_a_socket_goes_while_it_is_set_up(
         assert (outside.out / "tries").read_text().split() == ["x"] * 10
 
 
+@pytest.mark.parametrize("abi", [0, 7])
+async def test_an_interpreter_starts_in_bubblewrap_for_landlock_alone(
+    bwrap: Sandbox, outside: Outside, monkeypatch: pytest.MonkeyPatch, abi: int
+) -> None:
+    outside.work.mkdir(parents=True)
+    monkeypatch.setattr(confine, "landlock_abi", lambda: abi)
+    # The names of what ran before in this process.
+    script = "tr '\\0' ' ' < /proc/1/cmdline; echo; echo out; echo errors >&2; echo x > $HOME/made"
+    said = await run_in(bwrap, script, outside)
+    assert said.split("\n")[1:3] == ["out", "errors"]
+    assert ("begin_behind" in said) is bool(abi)
+    assert not (outside.home / "made").exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what is in closed folders of others")
 async def test_bubblewrap_starts_where_another_user_has_a_socket_in_a_closed_folder(
     bwrap: Sandbox, outside: Outside

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from rich.cells import cell_len
+from support.chat_server import ChatServer, say
+from support.screens import Desk, desk
 
 from kimi_tui.tui.frame import fit_hints
 from kimi_tui.tui.glyphs import UNICODE
@@ -45,3 +50,59 @@ def test_changed_keys_are_the_ones_that_are_shown() -> None:
     assert key_of("compact", {"compact": "ctrl+k"}) == "Ctrl+K"
     pairs = hints("prompt", MainState(running=True), {"compact": ""}, UNICODE, 0.0)
     assert "compact" not in [meaning for _, meaning in pairs]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def foot(one: Desk) -> str:
+    """The last row of the screen."""
+    return one.text().splitlines()[-1].strip()
+
+
+async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("seen"))
+        await one.ready()
+        await one.say("Hello")
+        await one.idle()
+        usual = foot(one)
+        assert usual.startswith("Enter send   Shift+Enter new line")
+        for keys, shown in (
+            (("/",), "↑↓ choose   Tab write out   Esc close"),
+            (("/", "down"), "Enter run   ↑↓ choose   Tab write out   Esc close"),
+            ((*"/dmail",), "Enter write out   ↑↓ choose   Esc close"),
+            ((*"/rename x",), "Enter run   Shift+Enter new line   F1 help"),
+            (("ctrl+r",), "Enter take it   ↑↓ choose   Ctrl+R before   Esc back"),
+            (("ctrl+r", *"zz"), "Esc back   F1 help"),
+        ):
+            await one.pilot.press(*keys)
+            await one.until(lambda shown=shown: foot(one).startswith(shown))
+            if "ctrl+r" in keys or " " not in keys:
+                await one.pilot.press("escape")
+                await one.until(lambda: foot(one) == usual)
+            await one.pilot.press("ctrl+u")
+            await one.until(lambda: foot(one) == usual)
+        # With vim, Esc is about what is offered before it leaves what is written.
+        one.screen.prompt.area.use_vim(on=True)
+        await one.pilot.press("/")
+        await one.until(lambda: foot(one).startswith("INSERT    ↑↓ choose"))
+        await one.pilot.press("escape")
+        await one.until(lambda: foot(one).startswith("INSERT Esc: commands   Enter send"))
+
+
+async def test_below_a_dialog_no_keys_are_named(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        usual = foot(one)
+        assert usual.startswith("Enter send")
+        for opens in ("ctrl+p", "f1"):
+            await one.pilot.press(opens)
+            await one.until(lambda: foot(one) == "")
+            assert "Esc close" in one.text()
+            await one.pilot.press("escape")
+            await one.until(lambda: foot(one) == usual)

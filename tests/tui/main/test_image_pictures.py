@@ -20,7 +20,6 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.picture import PictureView
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.pictures import USUAL_CELL
-from kimi_tui.tui.prompt.image_chips import facts_of
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.display import BriefBlock, ImageBlock
 from kimi_tui.wire.events import ToolCall, ToolResult, ToolStarted, TurnBegin, TurnEnd
@@ -71,7 +70,7 @@ async def show(home: Path, pilot: Pilot[None], theme: str) -> MainScreen:
         return shot.data if facts.sha256 == shot.sha256 else saved(flat(64, 64))
 
     screen.transcript.load_image = load
-    screen.conversation._show(told((facts_of(shot),)).records)  # pyright: ignore[reportPrivateUsage]
+    screen.conversation._show(told((ImageBlock.of(shot),)).records)  # pyright: ignore[reportPrivateUsage]
     screen.bench.views.history_told()
     screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
         screen.conversation.state._replace(
@@ -122,7 +121,7 @@ async def test_an_image_on_a_screen_of_its_own(
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         screen = await show(tmp_path, pilot, "kimi-dark")
-        screen.transcript.post_message(Transcript.ImageOpened(facts_of(a_window())))
+        screen.transcript.post_message(Transcript.ImageOpened(ImageBlock.of(a_window())))
         await pilot.pause()
         view = running.screen.query_one(PictureView)
         while not view._drawing.rows:  # pyright: ignore[reportPrivateUsage]
@@ -147,7 +146,7 @@ async def test_a_terminal_with_graphics_draws_it_itself(
     running = app(tmp_path)
     async with running.run_test(size=(80, 24)) as pilot:
         screen = await show(tmp_path, pilot, "kimi-dark")
-        screen.transcript.post_message(Transcript.ImageOpened(facts_of(a_window())))
+        screen.transcript.post_message(Transcript.ImageOpened(ImageBlock.of(a_window())))
 
         async def until(n: int) -> str:
             while len(drawn) < n:

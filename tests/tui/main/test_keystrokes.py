@@ -14,7 +14,7 @@ from textual import events
 from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
 
 from kimi_tui.projection.blocks import ToolBlock
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.main.commands import rewind
@@ -81,7 +81,7 @@ async def home_again(one: Desk) -> None:
     while one.app.screen is not one.screen:
         await one.pilot.press("escape")
     if one.screen.bench.reading:
-        one.screen.reader.leave()
+        one.screen.viewer.leave()
         await one.until(lambda: not one.screen.bench.reading)
     one.screen.bench.return_to_prompt()
     one.screen.prompt.area.put("")
@@ -214,7 +214,7 @@ async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
         assert chat.has_focus
         one.screen.bench.focus_prompt()
         await one.say("/select")
-        await one.until(lambda: chat.selected_marks is not None)
+        await one.until(lambda: chat.selected_positions is not None)
 
 
 async def test_escape_in_the_chat_goes_back_and_stops_nothing(home: Path) -> None:
@@ -319,7 +319,11 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
         await one.until(lambda: area.text == "up\nto")
         # Twice the same letter is that twice, and a held key acts while it is held; what only moves acts at once.
         acted: list[str] = []
-        monkeypatch.setattr(one.screen, "action_command", acted.append)
+
+        def act(name: str) -> None:
+            acted.append(name)
+
+        monkeypatch.setattr(one.screen, "action_command", act)
         await on_timeline()
         chosen = one.screen.bench.views.timeline.selected
         typed(one, "jkj", before_s=2.0)
@@ -382,7 +386,7 @@ async def test_prose_over_what_is_read_goes_to_the_prompt(home: Path) -> None:
         await one.until(lambda: screen.transcript.has_focus)
         await written("Pin you just")
         screen.bench.start(open_line(screen.parts, 1))
-        await one.until(lambda: screen.reader.has_keys)
+        await one.until(lambda: screen.viewer.has_keys)
         await asyncio.sleep(0.05)  # the keyboard is to be quiet for a moment
         await written("send it")
         screen.bench.start(compare_with_live(screen.parts, 1))
@@ -577,7 +581,7 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
         await one.say("/worldline 1")
         # Esc would drop what still waits for the line to be open.
         await one.until(
-            lambda: one.screen.reader.has_keys and not one.screen.bench.type_ahead.is_holding
+            lambda: one.screen.viewer.has_keys and not one.screen.bench.type_ahead.is_holding
         )
         await one.pilot.press(*"just")
         assert one.screen.bench.reading == 1
@@ -599,13 +603,13 @@ async def test_escape_from_a_world_line_goes_back_to_where_it_was_opened(home: P
         await one.pilot.press("ctrl+t")
         await one.until(lambda: pane.has_keys)
         one.screen.bench.start(open_line(one.screen.parts, 1))
-        await one.until(lambda: one.screen.reader.has_keys)
+        await one.until(lambda: one.screen.viewer.has_keys)
         await one.pilot.press("escape")
         await one.until(lambda: pane.has_keys)
         assert not one.screen.bench.reading
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.prompt.area.has_focus)
         await one.say("/worldline 1")
-        await one.until(lambda: one.screen.reader.has_keys)
+        await one.until(lambda: one.screen.viewer.has_keys)
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.prompt.area.has_focus)

@@ -17,7 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.dialogs.text_screen import SummaryScreen

@@ -25,7 +25,7 @@ from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+from kimi_tui.tui.dialogs.text_screen import figures_screen
 from kimi_tui.tui.first_run.welcome import WelcomeScreen
 from kimi_tui.tui.main.commands.session import JOBS_USE
 from kimi_tui.tui.main.screen import MainScreen
@@ -263,7 +263,7 @@ async def test_long_work(
                 ("2", "exit 1 after 41 s: pytest -q --slow tests/importer"),
                 ("3", "runs for 3.0 s: python -m http.server 8000"),
             ]
-            running.push_screen(StatisticsScreen("Jobs", JOBS_USE, pairs))
+            running.push_screen(figures_screen("Jobs", JOBS_USE, pairs))
         await pilot.pause()
         assert running.export_screenshot() == picture
 

@@ -19,7 +19,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.projection.comparison import WorldLineMessage
-from kimi_tui.soul.rewind import (
+from kimi_tui.soul.rewind_values import (
     END,
     DroppedMessage,
     FilePreview,
@@ -191,7 +191,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         panel = main.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         panel.toll = partial(consequence_rows, found)
-        main.reader.foresee(Prospect(found.target, found.tokens_after))
+        main.viewer.foresee(Prospect(found.target, found.tokens_after))
         await pilot.pause(0.6)
         await darken(running, pilot)
         assert running.export_screenshot() == picture(name="review")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.soul.rewind import FilePreview, FilesPreview
+from kimi_tui.soul.rewind_values import FilePreview, FilesPreview
 from kimi_tui.tui.frame import fit_hints
 from kimi_tui.tui.preview.layout import FilesState, file_keys
 

@@ -16,7 +16,13 @@ from syrupy.assertion import SnapshotAssertion
 from textual.app import App
 from textual.geometry import Offset
 
-from kimi_tui.soul.rewind import DroppedMessage, FilePreview, FilesPreview, RewindPreview, Target
+from kimi_tui.soul.rewind_values import (
+    DroppedMessage,
+    FilePreview,
+    FilesPreview,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.soul.usage import Cost
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.preview import layout

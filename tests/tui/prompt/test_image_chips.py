@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.made_images import flat, noise, saved
 
 from kimi_tui.images import read_image
-from kimi_tui.tui.prompt.image_chips import HELD_BYTES, ImageChips, facts_of, in_text
+from kimi_tui.tui.prompt.image_chips import HELD_BYTES, ImageChips, in_text
 from kimi_tui.wire.display import ImageBlock
 
 SHOT = read_image(saved(flat(1280, 800)), "shot.png")
@@ -41,14 +41,17 @@ def test_what_a_message_of_the_session_shows_is_known_by_its_facts() -> None:
     before, chips = ImageChips(), ImageChips()
     second = read_image(saved(noise(1280, 800)), "shot.png")
     text = f"{before.add(SHOT)} {before.add(second)}"
-    assert chips.with_chips(text, (facts_of(SHOT), facts_of(second))) == text
-    assert [known.facts for known in chips.of(text).values()] == [facts_of(SHOT), facts_of(second)]
+    assert chips.with_chips(text, (ImageBlock.of(SHOT), ImageBlock.of(second))) == text
+    assert [known.facts for known in chips.of(text).values()] == [
+        ImageBlock.of(SHOT),
+        ImageBlock.of(second),
+    ]
     assert chips.lost(text) == []
     assert chips.by_hash(SHOT.sha256) is None
     assert chips.add(SHOT) in text
     assert chips.by_hash(SHOT.sha256) is SHOT
     # Of another program's message, which says nothing of it.
-    other = facts_of(read_image(saved(flat(3, 3)), "a.png"))
+    other = ImageBlock.of(read_image(saved(flat(3, 3)), "a.png"))
     assert chips.with_chips("look", (other,)) == "look\n[image a.png 3x3 ~1]"
     assert chips.with_chips("", (other,)) == "[image a.png 3x3 ~1]"
     # Nor has it a name; and what was no image that could be stored cannot be sent again.

@@ -130,7 +130,7 @@ def test_what_stands_behind_it_is_a_command_only_where_it_is_as_it_came() -> Non
     assert returned.command_behind("hello!/undo") == ""
     assert returned.command_behind("hello /undo\nand go on") == ""
     assert returned.command_behind("hell /undo") == ""
-    returned.said()
+    returned.turn_began()
     assert returned.command_behind("hello /undo") == ""
 
 
@@ -169,7 +169,7 @@ def test_a_message_that_was_sent_does_not_come_again() -> None:
     returned = ReturnedMessages()
     returned.gave(rewind := op("rewind", "a"), "words")
     returned.changed(rewind, "words")
-    returned.said()
+    returned.turn_began()
     assert returned.changed(op("undo", line=1), "") is None
     assert returned.changed(op("redo", line=1), "") is None, "the line that comes back holds it"
 

@@ -13,19 +13,20 @@ import pytest
 from support.chat_server import ChatServer, call, say
 from support.pictures import PictureExtension
 from support.screens import Desk, desk
-from support.story import Teller, whole_story
+from support.story import Teller, moment_at, whole_story
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
 
 from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.projection.replay import ChangedFiles, PlaybackClock, Replay
+from kimi_tui.projection.playback import PlaybackClock
+from kimi_tui.projection.replay import ChangedFiles, Replay
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.metadata import read_state
 from kimi_tui.session.session import Session
-from kimi_tui.session.side_files import read_state
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.record import final_checkpoints
 from kimi_tui.tui.app import KimiApp
@@ -521,7 +522,7 @@ def test_an_event_that_a_reducer_cannot_take_does_not_keep_the_others_from_being
     monkeypatch.setattr(ChangedFiles, "apply", fails)
     replay = Replay(story())
     assert [str(fault) for fault in replay.faults] == ["a fault"]
-    assert replay.at(replay.recording.end).chat.blocks
+    assert moment_at(replay, replay.recording.end).chat.blocks
 
 
 async def test_a_session_in_which_something_cannot_be_shown_is_played_and_that_is_told(

@@ -129,15 +129,12 @@ async def test_what_a_rewind_takes_goes_grey() -> None:
         assert strips[line_of(app, "#10 Shell")] == below
 
 
-async def test_undo_redo_and_keys() -> None:
+async def test_undo_redo_replay_and_keys() -> None:
     app = TimeTravelApp(whole_story().records)
     async with app.run_test(size=(120, 40)) as pilot:
         app.timeline.focus()
-        await press(pilot, "u", "U")
-        assert [type(m) for m in app.posted[-2:]] == [
-            Timeline.UndoPressed,
-            Timeline.RedoPressed,
-        ]
+        await press(pilot, "u", "U", "p")
+        assert app.commands == ["undo", "redo", "replay"]
         await press(pilot, "question_mark")
         assert any("preview a rewind" in row for row in app.rows)
         await press(pilot, "x")

@@ -19,7 +19,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
-from kimi_tui.tui.desktop import amount
+from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.rows import LayoutRoom, Line
 from kimi_tui.tui.transcript.clipboard import RowPosition, code_of, part_of, source_of
 from kimi_tui.tui.transcript.layout import rows_of
@@ -454,5 +454,5 @@ async def test_all_of_a_long_session_is_copied_in_slices() -> None:
         text, words = app.copied[0]
         assert text == expected
         assert text.count("Answer **") == text.count("last of ") == 400
-        assert words == f"Copied {amount(text)}."
+        assert words == f"Copied {text_amount(text)}."
         assert begun < whole / 10

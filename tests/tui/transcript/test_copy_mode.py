@@ -73,7 +73,7 @@ async def test_what_the_cursor_passes_is_copied(keys: str, copied: str | None) -
         else:
             assert texts == ([copied] if copied else [])
         assert not app.transcript.is_copying
-        assert app.transcript.selected_marks is None
+        assert app.transcript.selected_positions is None
 
 
 def test_words_lines_and_wide_characters() -> None:
@@ -143,11 +143,11 @@ async def test_it_stays_with_its_text_while_more_comes(home: Path) -> None:
         typed(one, "vVj")
         await one.until(lambda: view.is_copying)
         await one.sees("characters, lines")
-        first = view.selected_marks
+        first = view.selected_positions
         server.release()
         await one.idle()
         await one.until(lambda: is_drawn(view))
-        assert view.selected_marks == first
+        assert view.selected_positions == first
         await one.pilot.press("pagedown", "pagedown")
         assert not view.follows
         await one.pilot.press("y")
@@ -205,7 +205,7 @@ async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> N
         typed(one, "hey, what is it")
         await one.until(lambda: prompt.text == "hey, what is it")
         assert not view.is_copying
-        assert not view.selected_marks
+        assert not view.selected_positions
         await one.sees("Nothing was done")
 
 

@@ -26,7 +26,7 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.tui import faults, painter, rows
 from kimi_tui.tui.faults import NOTHING
 from kimi_tui.tui.rows import LayoutRoom, Line, plain_rows
-from kimi_tui.tui.transcript import layout, search
+from kimi_tui.tui.transcript import layout, search, tool_card
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.search import Finder, Origin
 from kimi_tui.tui.transcript.viewport import Flow
@@ -101,7 +101,9 @@ def test_every_kind_of_block_is_plain_text_where_its_layout_fails(
     ],
 )  # fmt: skip
 def test_the_rest_of_the_chat_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, name, broken)
+    for module in (layout, tool_card):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, broken)
     flow = Flow(ROOM)
     flow.update(blocks(), 0)
     for index in range(len(flow.views)):

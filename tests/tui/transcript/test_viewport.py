@@ -17,7 +17,7 @@ from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
 from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
-from kimi_tui.tui.transcript.marks import Mark
+from kimi_tui.tui.transcript.text_position import TextPosition
 from kimi_tui.tui.transcript.viewport import KEPT_ROWS, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 
@@ -143,9 +143,9 @@ def test_a_mark_stays_with_its_text_where_its_block_is_exchanged() -> None:
     flow = Flow(ROOM)
     flow.update([block], 0)
     flow.lay_out(0)
-    mark = flow.mark_at(5)
+    mark = flow.position_at(5)
     assert mark is not None
-    flow.marks.append(mark)
+    flow.positions.append(mark)
     flow.update([replace(block, text="zero\n" + block.text)], 0)
     flow.lay_out(0)
     assert "here" in flow.views[0].lines[mark.row].text
@@ -338,8 +338,8 @@ def test_what_went_by_unseen_is_laid_out_in_steps_for_who_wants_all_of_it() -> N
     flow.update([block], 0)
     while flow.behind or not flow.views[0].laid:
         flow.lay_out(0)
-    mark = Mark(1, len(flow.views[0].lines) - 1, 0)
-    flow.marks.append(mark)
+    mark = TextPosition(1, len(flow.views[0].lines) - 1, 0)
+    flow.positions.append(mark)
     assert flow.views[0].late is not None
     steps = flow.whole_in_steps(flow.views[0])
     spent: list[int] = []

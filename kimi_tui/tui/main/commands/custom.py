@@ -88,11 +88,11 @@ class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | No
         self._text = text
 
     def on_mount(self) -> None:
-        """What was typed behind the command's name does not answer."""
+        """Let no key answer that was typed behind the command's name."""
         self.seen.ask()
 
     async def on_key(self, event: events.Key) -> None:
-        """A yes or no, when the question has stood for a while and the letter stands alone."""
+        """Answer yes or no by a letter that was pressed alone, after the question had been on the screen for a while."""
         if not event.is_printable:
             return
         answer = {"y": self._send, "n": self._refuse, "q": self._refuse}.get(event.key)

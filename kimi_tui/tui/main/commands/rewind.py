@@ -17,7 +17,7 @@ from kimi_tui.tui.state import Prospect
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import RewindOutcome, RewindPreview, Target
+    from kimi_tui.soul.rewind_values import RewindOutcome, RewindPreview, Target
     from kimi_tui.tui.dialogs.text_dialog import TextDialog
     from kimi_tui.tui.main.parts import MainParts
     from kimi_tui.tui.preview.layout import PreviewAction, PreviewAnswer
@@ -32,7 +32,7 @@ async def rewind(main: MainParts, argument: str) -> None:
     if found is None:
         tell_no_number(main, argument)
         return
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
 
     await preview(main, Target(found))
 
@@ -44,7 +44,7 @@ async def fork(main: MainParts, argument: str) -> None:
         tell_no_number(main, argument)
         return
     soul = await main.conversation.opened()
-    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.soul.rewind_values import END, Target
     from kimi_tui.tui.preview.layout import FORK, PreviewAnswer
 
     if found is None:
@@ -64,7 +64,7 @@ async def dmail(main: MainParts, argument: str) -> None:
     if not soul.has_dmail:
         main.bench.tell("D-Mails are off: [dmail] enabled is false in the configuration.")
         return
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.preview.layout import DMAIL
 
     await preview(main, Target(found[1], found[0]), DMAIL, text.strip())
@@ -123,7 +123,7 @@ async def _rewind(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
         main.bench.return_to_prompt()
         main.bench.tell(files_said(outcome.files), advice=WAY_BACK)
         return
-    main.reader.return_to_now()
+    main.viewer.return_to_now()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     prompt = main.bench.images.with_chips(outcome.prompt, outcome.images)
     if prompt:
@@ -165,7 +165,7 @@ async def choose(
     """
     from dataclasses import replace
 
-    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.soul.rewind_values import END, Target
     from kimi_tui.tui.preview.layout import (
         COMPACT_FROM,
         COMPACT_TO,
@@ -212,7 +212,7 @@ async def choose(
             typed_at=main.keystrokes.written_at,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
-        with main.reader.foreseen(prospect):
+        with main.viewer.foreseen(prospect):
             answer = await main.bench.ask_of_line(question)
         if answer is None:
             return None
@@ -226,10 +226,10 @@ def _has_files(preview: RewindPreview) -> bool:
 
 
 async def offer_files(main: MainParts) -> None:
-    """Where a conversation begins whose files are not what they were at its end, ask whether they come back."""
+    """Ask whether files are to be restored, where a conversation begins whose files differ from those at its end."""
     from dataclasses import replace
 
-    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.soul.rewind_values import END, Target
     from kimi_tui.tui.preview.layout import BRING, LEAVE
     from kimi_tui.tui.preview.screen import RewindScreen
 
@@ -298,7 +298,7 @@ async def write_dmail(
     else:
         found = await soul.preview_dmail(target.id, "", "person")
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=True)
-        with main.reader.foreseen(prospect):
+        with main.viewer.foreseen(prospect):
             text = await _written(main, dialog)
     if text:
         try:
@@ -311,7 +311,7 @@ async def write_dmail(
 async def send_dmail(
     main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer, text: str
 ) -> None:
-    """Send a D-Mail to the agent's past self, who goes on with it."""
+    """Send a D-Mail to the agent's past self, which continues with it."""
     if soul.running:
         await soul.interrupt()
     outcome = await soul.dmail(target, text, answer.files, answer.chosen)

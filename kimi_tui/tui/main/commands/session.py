@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import FileOutcome, RewindPreview, Target
+    from kimi_tui.soul.rewind_values import FileOutcome, RewindPreview, Target
     from kimi_tui.tools.jobs import Job
     from kimi_tui.tui.main.parts import MainParts
     from kimi_tui.tui.preview.layout import PreviewAnswer
@@ -65,25 +65,25 @@ async def stats(main: MainParts, argument: str) -> None:
     if not figures.turns and not figures.steps:
         main.bench.tell("Nothing was done yet.")
         return
-    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import figures_screen
     from kimi_tui.tui.formatting import statistics_pairs
 
     title = main.conversation.state.title
-    await main.bench.ask(StatisticsScreen("Statistics", title, statistics_pairs(figures)))
+    await main.bench.ask(figures_screen("Statistics", title, statistics_pairs(figures)))
 
 
 async def context(main: MainParts, argument: str) -> None:
     """Show what the window holds, part by part."""
     soul = await main.conversation.opened()
     parts, status = await soul.window_parts(), soul.status
-    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import figures_screen
     from kimi_tui.tui.formatting import percent, tokens, window_pairs
 
     title = (
         f"{tokens(status.used, estimated=status.estimated)} of {tokens(status.limit)} tokens, "
         f"{percent(status.used, status.limit)}; compacts at {tokens(status.trigger)}"
     )
-    await main.bench.ask(StatisticsScreen("Context", title, window_pairs(parts)))
+    await main.bench.ask(figures_screen("Context", title, window_pairs(parts)))
 
 
 async def replay(main: MainParts, argument: str) -> None:
@@ -108,7 +108,7 @@ def model(main: MainParts, argument: str) -> None:
 
 
 async def thinking(main: MainParts, argument: str) -> None:
-    """Have the model think, not think, or think so much, from the next call on; without a word say what holds."""
+    """Set whether and how much the model thinks from the next call on; without a word, show the current setting."""
     await main.conversation.set_thinking(argument)
 
 
@@ -211,7 +211,7 @@ def _granted(words: str) -> str:
 
 
 async def stop(main: MainParts, argument: str) -> None:
-    """Stop what runs."""
+    """Stop the running turn or operation."""
     await (await main.conversation.opened()).interrupt()
 
 
@@ -221,11 +221,6 @@ async def resume(main: MainParts, argument: str) -> None:
         main.bench.tell("The agent is already working.")
         return
     await (await main.conversation.opened()).resume()
-
-
-async def compact(main: MainParts, argument: str) -> None:
-    """Compact now, or when the turn has ended."""
-    await main.conversation.compact(argument)
 
 
 async def clear(main: MainParts, argument: str) -> None:
@@ -244,11 +239,11 @@ async def jobs(main: MainParts, argument: str) -> None:
     if not soul.jobs:
         main.bench.tell("Nothing runs in the background, and nothing did.")
         return
-    from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+    from kimi_tui.tui.dialogs.text_screen import figures_screen
 
     if not verb:
         pairs = [(str(job.id), _job_words(job)) for job in soul.jobs]
-        await main.bench.ask(StatisticsScreen("Jobs", JOBS_USE, pairs))
+        await main.bench.ask(figures_screen("Jobs", JOBS_USE, pairs))
         return
     job = next((one for one in soul.jobs if one.id == int(number[:9])), None)
     if job is None:
@@ -256,7 +251,7 @@ async def jobs(main: MainParts, argument: str) -> None:
     elif verb == "output":
         rows = job.tail.text.rstrip("\n").split("\n")[-_OUTPUT_ROWS:]
         await main.bench.ask(
-            StatisticsScreen(f"Job {job.id}", _job_words(job), [("", row) for row in rows])
+            figures_screen(f"Job {job.id}", _job_words(job), [("", row) for row in rows])
         )
     elif job.ended:
         main.bench.tell(f"Job {job.id} has ended already.")
@@ -352,7 +347,7 @@ async def fork_at(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
 async def export(main: MainParts, argument: str) -> None:
     """Write the conversation as Markdown into a new file; without a name, into one of the work folder named by the session."""
     from kimi_tui.app_paths import expanded, short
-    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.soul.rewind_values import END, Target
 
     soul = await main.conversation.opened()
     text = await soul.markdown(Target(END))

@@ -67,10 +67,10 @@ def copy(main: MainParts, argument: str) -> None:
 
 
 def notices(main: MainParts, argument: str) -> None:
-    """List what was told, to be read again."""
-    from kimi_tui.tui.dialogs.text_screen import NoticesScreen
+    """List the notices of this run."""
+    from kimi_tui.tui.dialogs.text_screen import notices_screen
 
-    app_of(main.bench.screen).push_screen(NoticesScreen(tuple(main.bench.told)))
+    app_of(main.bench.screen).push_screen(notices_screen(main.bench.told))
 
 
 async def palette(main: MainParts, argument: str) -> None:

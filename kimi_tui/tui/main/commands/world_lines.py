@@ -37,7 +37,7 @@ async def read(main: MainParts, argument: str) -> None:
     elif argument or not main.bench.reading:
         tell_no_number(main, argument)
     else:
-        main.reader.leave()
+        main.viewer.leave()
 
 
 async def compare(main: MainParts, argument: str) -> None:
@@ -61,14 +61,14 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
         KeyError: there is no such line; the text is for the user.
     """
     if not world_line:
-        main.reader.leave()
-        main.reader.foresee(None)
+        main.viewer.leave()
+        main.viewer.foresee(None)
         main.bench.read_chat(checkpoint_id)
         return
     from_timeline = main.bench.timeline_pane.has_keys
     main.bench.timeline_pane.close()
     soul = await main.conversation.opened()
-    await main.reader.open(soul, world_line, checkpoint_id, from_timeline=from_timeline)
+    await main.viewer.open(soul, world_line, checkpoint_id, from_timeline=from_timeline)
 
 
 async def compare_with_live(main: MainParts, world_line: int) -> None:
@@ -82,7 +82,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.frame import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
-    from kimi_tui.tui.worldline import newest_words
+    from kimi_tui.tui.world_line_view import newest_words
 
     soul = await main.conversation.opened()
     found = await soul.compare(world_line)
@@ -118,7 +118,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
 async def jump_to_chosen(main: MainParts) -> None:
     """Preview a jump to the line on view: to before the chosen message, or to its end where none is chosen."""
     if main.bench.reading:
-        await _preview_jump(main, main.bench.reading, main.reader.chosen_checkpoint)
+        await _preview_jump(main, main.bench.reading, main.viewer.chosen_checkpoint)
 
 
 async def send_chosen(main: MainParts) -> None:
@@ -128,17 +128,17 @@ async def send_chosen(main: MainParts) -> None:
         return
     soul = await main.conversation.opened()
     messages = await soul.messages(world_line)
-    chosen = main.reader.chosen_message(messages)
-    if chosen is None and main.reader.has_choice:
+    chosen = main.viewer.chosen_message(messages)
+    if chosen is None and main.viewer.has_choice:
         main.bench.tell("This cannot be sent.", advice="Tab chooses another message.")
         return
-    from kimi_tui.tui.worldline import newest_words
+    from kimi_tui.tui.world_line_view import newest_words
 
     await _send_to_now(main, soul, world_line, chosen or newest_words(messages))
 
 
 async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | None) -> None:
-    from kimi_tui.soul.rewind import END, Target
+    from kimi_tui.soul.rewind_values import END, Target
 
     await preview(main, Target(END if checkpoint_id is None else checkpoint_id, world_line))
 
@@ -177,7 +177,7 @@ async def _send_to_now(
     except Exception:
         main.bench.keep(note)  # as a D-Mail's text is
         raise
-    main.reader.return_to_now()
+    main.viewer.return_to_now()
     main.bench.transcript.scroll_to_end()
     send = key_of("send", main.bench.keys)
     main.bench.tell(

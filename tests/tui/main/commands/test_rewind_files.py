@@ -11,7 +11,7 @@ from support.screens import Desk, desk
 from textual.events import Key
 
 from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.replay.source import forked, read
 

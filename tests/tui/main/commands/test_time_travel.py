@@ -14,7 +14,7 @@ from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.rewind import END, Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tui.approval.panel import AWAY
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
@@ -23,7 +23,7 @@ from kimi_tui.tui.main.commands import rewind as rewind_commands
 from kimi_tui.tui.main.commands.rewind import preview
 from kimi_tui.tui.preview.layout import PreviewAnswer
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.tui.worldline import WorldLineTranscript
+from kimi_tui.tui.world_line_view import WorldLineTranscript
 from kimi_tui.wire.events import Notice
 
 

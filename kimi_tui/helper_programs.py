@@ -1,4 +1,4 @@
-"""What a small program prints, such as git or a tool of the desktop: bounded in time and size. Blocks; for a thread."""
+"""Runs a helper program such as git, a clipboard tool or a keyring command: bounded in time and output. Blocks; call it in a thread."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def desktop_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class ProgramOutput(NamedTuple):
-    """The first bytes that were printed, and the exit code; None where there was more, which nobody waited for."""
+class HelperOutput(NamedTuple):
+    """The first bytes of the output, and the exit code; None where the program printed more than was wanted and was ended."""
 
     data: bytes
     code: int | None
 
 
-def program_output(
+def run_helper(
     command: Sequence[str], *, folder: Path, env: Mapping[str, str], timeout_s: float, most: int
-) -> ProgramOutput:
+) -> HelperOutput:
     """Run a program in a session of its own, with nothing to read, and read up to `most` bytes and a piece of what it prints.
 
     What still runs at the end is killed, with all that it started in its session. That may hold the output open when the
@@ -114,7 +114,7 @@ def program_output(
                 printed += piece
             else:
                 code = process.wait(max(0.1, ends_at - time.monotonic()))
-                return ProgramOutput(bytes(printed), code)
+                return HelperOutput(bytes(printed), code)
     finally:
         process.stdout.close()
         if process.returncode is None:
@@ -122,7 +122,7 @@ def program_output(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return ProgramOutput(bytes(printed), None if len(printed) > most else process.returncode)
+    return HelperOutput(bytes(printed), None if len(printed) > most else process.returncode)
 
 
 def _has_ended(pid: int) -> bool:

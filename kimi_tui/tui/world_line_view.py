@@ -85,7 +85,7 @@ class WorldLineTranscript(Transcript):
     ]
 
     class ActionChosen(Message):
-        """A key for this world line was pressed."""
+        """A key that acts on this world line was pressed."""
 
         def __init__(self, action: LineAction) -> None:
             super().__init__()
@@ -103,7 +103,7 @@ class WorldLineTranscript(Transcript):
 
 
 class Banner(Widget):
-    """The banner over a world line that says which it is and what can be done with it."""
+    """The banner over a world line: which one it is, and what can be done with it."""
 
     def __init__(self, info: WorldLineInfo) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class Banner(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """Name and reason, keys, and the edge that goes on, with what happens meanwhile."""
+        """The name and reason of the line, the keys, and news of the live line."""
         glyphs = glyphs_of(self)
         keys = KEYS if self._is_read else GLANCE_KEYS
         now = datetime.now(UTC)
@@ -173,7 +173,7 @@ class WorldLineView(Vertical):
             self.transcript.show_checkpoint(checkpoint_id)
 
     def on_transcript_rebuild_needed(self, event: Transcript.RebuildNeeded) -> None:
-        """This line is read, not lived: nothing is to be read anew."""
+        """Stop the message: a world line that was left needs no rebuild."""
         event.stop()
 
 

@@ -14,7 +14,7 @@ from support.story import whole_story
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ToolBlock, UserBlock
 from kimi_tui.projection.comparison import WorldLineMessage
 from kimi_tui.soul.world_line_reader import WorldLineInfo
-from kimi_tui.tui.worldline import (
+from kimi_tui.tui.world_line_view import (
     WorldLineTranscript,
     WorldLineView,
     message_of,
@@ -31,7 +31,7 @@ async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
     async with still_screen(home) as one:
         view = WorldLineView(LINE, str(home))
         one.screen.bench.line = view
-        one.screen.reader._reading = view  # pyright: ignore[reportPrivateUsage]
+        one.screen.viewer._reading = view  # pyright: ignore[reportPrivateUsage]
         await one.screen.bench.chat_pane.read(view)
         one.screen.bench.focus_prompt()
         await view.show(whole_story().records, -1)

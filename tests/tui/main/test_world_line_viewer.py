@@ -12,10 +12,10 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
 from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.tui.main import reader
+from kimi_tui.tui.main import world_line_viewer
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.tui.worldline import WorldLineTranscript
+from kimi_tui.tui.world_line_view import WorldLineTranscript
 from kimi_tui.wire.events import EventRecord
 
 
@@ -221,11 +221,11 @@ async def test_of_the_lines_that_the_arrows_pass_only_the_newest_is_read(
         raise KeyError(world_line)
 
     monkeypatch.setattr(KimiSoul, "read_line", read_line)
-    monkeypatch.setattr(reader, "GLANCE_DELAY_S", 0)
-    one.screen.reader.glance(soul, 1, -1)
+    monkeypatch.setattr(world_line_viewer, "GLANCE_DELAY_S", 0)
+    one.screen.viewer.glance(soul, 1, -1)
     await one.until(lambda: read == [1])
     for world_line in (2, 3, 4):
-        one.screen.reader.glance(soul, world_line, -1)
+        one.screen.viewer.glance(soul, world_line, -1)
         await one.pilot.pause()
     # No second thread beside the one that reads.
     assert read == [1]

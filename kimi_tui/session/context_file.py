@@ -24,11 +24,11 @@ _DOING = "save the conversation"
 
 
 class ChangedByOthers(Exception):
-    """The file under our name is not as we left it: another program wrote to it, cut it or put another in its place."""
+    """The file at our path is not as we left it: another program wrote to it, cut it or replaced it."""
 
 
-class DurableFile:
-    """A file that only grows, and what of it is where. Appends never raise for the disk's sake: `trouble` says what it refused.
+class ContextFile:
+    """The file `context.jsonl`, which only grows. Appends never raise when the disk refuses them: `trouble` says why.
 
     Appends belong on the event loop, `sync`, `rewrite` and `is_foreign` in a thread; `read` may be called from any.
 
@@ -103,7 +103,7 @@ class DurableFile:
                     self._kept, self._kept_from = whole, 0
 
     def switched(self, identity: Identity, size: int, keep: int, extra: bytes) -> None:
-        """Another file of `size` bytes stands under the name: the first `keep` bytes of this one, then `extra`."""
+        """Note that the file was replaced by one of `size` bytes: the first `keep` bytes of the old one, then `extra`."""
         whole = self._kept_from == 0 and size <= WHOLE_IN_MEMORY_BYTES
         kept = self._kept[:keep] + extra if whole else bytearray()
         self._point_at(size)
@@ -221,7 +221,7 @@ class DurableFile:
         self.trouble = None
 
     def distrust(self, error: OSError, doing: str) -> StorageTrouble:
-        """Count the file as unsafe until it is written anew; `doing` is what `error` refused. Returns the trouble."""
+        """Treat the file as unsafe until it is rewritten; `doing` is what `error` refused. Returns the trouble."""
         self.must_rewrite = True
         return self._failed(doing, error)
 

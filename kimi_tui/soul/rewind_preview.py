@@ -29,7 +29,7 @@ from kimi_tui.soul.messages import (
     is_user_words,
     summary_text,
 )
-from kimi_tui.soul.rewind import END, DroppedMessage, RewindPreview, Target
+from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.segments import (
     Segment,
     call_target,
@@ -119,7 +119,7 @@ async def preview_of(
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:
-    """What there is to say of the end of the live world line: only its files can be brought back."""
+    """The preview for the end of the live world line: only files can be restored."""
     goes = DroppedMessages(conversation, len(conversation.context.checkpoints))
     used = conversation.meter.used
     estimated = conversation.meter.is_estimated
@@ -248,7 +248,8 @@ class DroppedMessages(Sequence[DroppedMessage]):
         self._calls = self._index.calls(self._first)
         self._used = conversation.meter.used
         self.ran_commands = self._index.has_call("Shell", self._first)
-        self._known: dict[int, tuple[DroppedMessage, ...]] = {}
+        self._known: dict[tuple[int, int], DroppedMessage] = {}
+        self._counted = (-1, 0)
         self._stays = frozenset(stays)
         self.n_messages = (
             len(self._kinds) - self._kinds.count(MessageKind.MARKER) - len(self._stays)
@@ -284,7 +285,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         place = len(self) - 1 - place
         number = bisect_right(self._rows, place)
         before = self._rows[number - 1] if number else 0
-        return self._entries(number)[place - before]
+        return self._entry(number, place - before)
 
     async def begun(self) -> Counter[CheckpointKind]:
         """How many checkpoints of each kind go."""
@@ -319,42 +320,46 @@ class DroppedMessages(Sequence[DroppedMessage]):
             return len(self._kinds)
         return self._points[place + 1].message_index - self._first
 
-    def _entries(self, number: int) -> tuple[DroppedMessage, ...]:
-        """The rows of a message, in their order in the context."""
-        known = self._known.get(number)
+    def _entry(self, number: int, row: int) -> DroppedMessage:
+        """One row of a message, in their order in the context: what it says, if it says anything, then its calls."""
+        known = self._known.get((number, row))
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[number] = self._read(number)
+            known = self._known[number, row] = self._read(number, row)
         return known
 
-    def _read(self, number: int) -> tuple[DroppedMessage, ...]:
+    def _read(self, number: int, row: int) -> DroppedMessage:
         message = self._message(number)
         kind, n_calls = self._listed[number], self._calls[number]
-        entries: list[DroppedMessage] = []
-        match kind:
-            case MessageKind.SAID:
-                entries.append(DroppedMessage("user", label_of_message(message)))
-            case MessageKind.DMAIL:
-                entries.append(DroppedMessage("dmail", label_of(dmail_text(message) or "")))
-            case MessageKind.SUMMARY:
-                entries.append(DroppedMessage("summary", label_of(summary_text(message) or "")))
-            case MessageKind.WORDS:
-                entries.append(DroppedMessage("agent", label_of(message.text)))
-            case _:
-                pass
+        order = row - (self._rows[number] - (self._rows[number - 1] if number else 0) - n_calls)
+        if order < 0:
+            match kind:
+                case MessageKind.SAID:
+                    return DroppedMessage("user", label_of_message(message))
+                case MessageKind.DMAIL:
+                    return DroppedMessage("dmail", label_of(dmail_text(message) or ""))
+                case MessageKind.SUMMARY:
+                    return DroppedMessage("summary", label_of(summary_text(message) or ""))
+                case _:
+                    return DroppedMessage("agent", label_of(message.text))
+        n_results = self._n_results(number)
+        has_result = order < n_results
+        failed = has_result and self._kinds[number + 1 + order] == MessageKind.FAILED
+        tokens = self._cost(number + 1 + order, is_only=n_results == 1) if has_result else None
         # Calls that make no sense are counted, and are not in the message.
-        calls = (message.tool_calls or [])[:n_calls]
-        following = self._kinds[number + 1 : number + 1 + n_calls]
-        n_results = len(following) - len(following.lstrip(_RESULTS))
-        for order in range(n_calls):
-            at = number + 1 + order
-            failed = order < n_results and following[order] == MessageKind.FAILED
-            tokens = self._cost(at, is_only=n_results == 1) if order < n_results else None
-            call = calls[order] if order < len(calls) else None
-            target, name = ("", "") if call is None else (call_target(call), call.function.name)
-            entries.append(DroppedMessage("tool", target, name, failed, tokens))
-        return tuple(entries)
+        calls = message.tool_calls or []
+        if order >= len(calls):
+            return DroppedMessage("tool", "", "", failed, tokens)
+        call = calls[order]
+        return DroppedMessage("tool", call_target(call), call.function.name, failed, tokens)
+
+    def _n_results(self, number: int) -> int:
+        """How many results follow the calls of a message."""
+        if self._counted[0] != number:
+            following = self._kinds[number + 1 : number + 1 + self._calls[number]]
+            self._counted = (number, len(following) - len(following.lstrip(_RESULTS)))
+        return self._counted[1]
 
     def _cost(self, at: int, *, is_only: bool) -> int:
         """What a result cost; `is_only`: no other one follows its call."""

@@ -17,7 +17,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.usage import statistics, with_journal
-from kimi_tui.tui.dialogs.text_screen import StatisticsScreen
+from kimi_tui.tui.dialogs.text_screen import TextScreen
 from kimi_tui.tui.formatting import statistics_pairs
 
 
@@ -188,7 +188,7 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
         server.script(read, say("Answer 0.", usage=(2_000, 20)))
         await turn(one, "First", "Answer 0.")
         await one.say("/stats")
-        await one.until(lambda: isinstance(one.app.screen, StatisticsScreen))
+        await one.until(lambda: isinstance(one.app.screen, TextScreen))
         shown = await one.sees("Read 1 (1 failed)")
         assert "1, with 2 steps" in shown
         assert "3.0k input" in shown

@@ -25,7 +25,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul import runtime
 from kimi_tui.soul.rebuilt_history import end_of_context
 from kimi_tui.soul.record import end_of_record, read_records
-from kimi_tui.soul.rewind import Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
@@ -344,7 +344,7 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     if then == "undo":
         await soul.undo()
     elif then == "jump":
-        await soul.jump(3)
+        await soul.rewind(Target(END, 3))
     elif then == "compaction":
         await soul.compact("")
     if then != "nothing":

@@ -16,10 +16,12 @@ from support.soul import Stage, stage
 from kimi_tui.llm.message import FunctionCall, Message, ToolCall
 from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
-from kimi_tui.session.schema import message_line
+from kimi_tui.session.schema import Checkpoint, message_line
 from kimi_tui.soul import dmail, tasks, token_meter
+from kimi_tui.soul import rewind_preview as preview_module
+from kimi_tui.soul import segments as segments_module
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
-from kimi_tui.soul.rewind import DroppedMessage, Target
+from kimi_tui.soul.rewind_values import DroppedMessage, Target
 from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
@@ -168,7 +170,7 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
         turn = asyncio.create_task(on.soul.run("go"))
         await on.server.at_gate.wait()
         assert on.soul.running
-        on.session.context._cache.cut(0)
+        on.session.context._cache.clear()
         read = counted(monkeypatch, context_index, "parse_message")
         estimated = counted(monkeypatch, token_meter, "message_tokens")
         for target in (Target(0), Target(4), Target(2_000)):
@@ -301,10 +303,30 @@ async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
         await on.session.context.append([answer, *results])
         monkeypatch.setattr(ContextIndex, "kinds", kinds)
         preview = await on.soul.preview(Target(0))
+        # Of the calls those in sight are read.
+        targets = counted(monkeypatch, preview_module, "call_target")
+        assert [row.kind for row in preview.goes[:5]] == ["tool"] * 5
+        assert len(targets) == 5
         looked_at = 0
         rows = list(preview.goes)
         assert sum(row.kind == "tool" and row.tokens is not None for row in rows) == n_calls
         assert looked_at < 20 * n_calls
+
+
+async def test_the_label_of_a_step_reads_as_many_calls_as_it_has_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    targets = counted(monkeypatch, segments_module, "call_target")
+    made = [
+        ToolCall(id=f"c{n}", function=FunctionCall(name="Glob", arguments='{"pattern": "*"}'))
+        for n in range(9 * segments_module.MAX_LABEL)
+    ]
+    answer = Message(role="assistant", content=[], tool_calls=made)
+    step = segments_module.Segment(Checkpoint(0, "u", "", 0, 0), (answer,))
+    label = step.label
+    assert len(label) == segments_module.MAX_LABEL
+    assert label.startswith("Glob *, Glob *, ")
+    assert len(targets) <= segments_module.MAX_LABEL
 
 
 async def test_what_was_spent_is_counted_in_slices_when_a_session_is_opened(

@@ -28,7 +28,7 @@ from kimi_tui.commands.console import (
 from kimi_tui.commands.sessions import chosen_session, engine
 from kimi_tui.soul.checkpoint_table import shown_lines, shown_timeline
 from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.rewind import (
+from kimi_tui.soul.rewind_values import (
     END,
     FileOutcome,
     FilesChoice,
@@ -220,7 +220,7 @@ async def _undo(soul: KimiSoul) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An operation in figures. `applied` is false where it was only looked at."""
+    """What an operation did, in figures. `applied` is false where it was only previewed."""
 
     checkpoint_id: int
     messages_dropped: int
@@ -240,7 +240,7 @@ class Result:
         return tuple(one.path for one in self.files if one.fate not in ("conflict", "skip"))
 
     def facts(self) -> dict[str, object]:
-        """What scripts read."""
+        """The JSON object of the operation, for scripts."""
         return {
             "checkpoint_id": self.checkpoint_id if self.checkpoint_id >= 0 else None,
             "messages_dropped": self.messages_dropped,

@@ -9,7 +9,7 @@ import pytest
 from kimi_tui.projection.world_lines import LiveLineActivity, news_after
 from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.glyphs import ASCII, UNICODE
-from kimi_tui.tui.worldline import (
+from kimi_tui.tui.world_line_view import (
     banner_spans,
     left_when,
     left_words,

@@ -1,16 +1,16 @@
-"""Names for checkpoints, pins on messages, and the summary of a compaction to be read and edited."""
+"""Bookmarks and pins: names for checkpoints and world lines, and messages that no compaction or D-Mail drops."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.main.commands.rewind import name_of, preview
-from kimi_tui.tui.main.commands.session import WAY_BACK, tell_no_number
+from kimi_tui.tui.main.commands.rewind import name_of
+from kimi_tui.tui.main.commands.session import tell_no_number
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.main.parts import MainParts
 
 NAME_CHARS = 60
@@ -27,7 +27,7 @@ async def bookmark(main: MainParts, argument: str) -> None:
     if name.strip():
         await _keep_name(main, soul, uid, name)
         return
-    from kimi_tui.soul.rewind import Target
+    from kimi_tui.soul.rewind_values import Target
 
     await name_checkpoint(main, Target(checkpoint_id), uid)
 
@@ -81,11 +81,6 @@ async def pin(main: MainParts, argument: str) -> None:
         await pin_message(main, found[1])
 
 
-async def summary(main: MainParts, argument: str) -> None:
-    """Read the newest summary."""
-    await read_summary(main, "")
-
-
 def _live_checkpoint(main: MainParts, text: str) -> tuple[int, str] | None:
     """The checkpoint of the live line that a text names, with its uid; where there is none, that is said."""
     checkpoint_id = number(text)
@@ -123,7 +118,7 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
 async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> None:
     await soul.bookmark(uid, " ".join(name.split())[:NAME_CHARS])
     main.bench.views.mark(soul.bookmarks, soul.pins)
-    main.reader.tell_news()
+    main.viewer.tell_news()
 
 
 async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> None:
@@ -136,51 +131,3 @@ async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> Non
         main.bench.tell("Pinned: neither a compaction nor a D-Mail drops it.")
     else:
         main.bench.tell("No longer pinned.")
-
-
-async def read_summary(main: MainParts, uid: str) -> None:
-    """Show a summary of the live line, then do what is chosen there; without a uid the newest one.
-
-    Raises:
-        SoulBusy: the agent works.
-    """
-    from kimi_tui.soul.rewind import Target
-    from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen
-
-    soul = await main.conversation.opened()
-    found = [one for one in await soul.messages() if one.kind == "summary"]
-    here = next((one for one in found if one.uid == uid), None) if uid else None
-    here = here or (found[-1] if found else None)
-    if here is None:
-        main.bench.tell("Nothing was compacted on the live line.")
-        return
-    point = main.bench.views.live_point(here.checkpoint_id)
-    before = point.before if point is not None else 0
-    after = before + (point.saved or 0) if point is not None and before else 0
-    is_guess = point is not None and not point.saved_measured
-    shown = Summary(here.checkpoint_id, here.text, before, after, here is found[-1], is_guess)
-    answer = await main.bench.ask(SummaryScreen(shown))
-    if answer == "edit":
-        await _edit(main, soul, here.text)
-    elif answer == "undo":
-        main.bench.tell(await soul.undo())
-    elif answer == "rewind":
-        await preview(main, Target(here.checkpoint_id))
-
-
-async def _edit(main: MainParts, soul: KimiSoul, text: str) -> None:
-    from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
-
-    question = TextQuestion(
-        title="Edit the summary",
-        question="What should the agent know of what came before?",
-        consequence="Your text takes the place of the summary; undo brings the one before back.",
-        text=text,
-        verb="keep",
-        kind="compaction",
-    )
-    written = await main.bench.ask(TextDialog(question))
-    if written and written != text.strip():
-        await soul.edit_summary(written)
-        main.bench.return_to_prompt()
-        main.bench.tell("The summary is yours now.", advice=WAY_BACK)

@@ -1,5 +1,5 @@
-"""What in a text looks like a key: known forms of access keys, private keys, addresses with a password, and long values that are
-called a key, token, secret or password.
+"""Finds credentials in a text: API keys of known forms, private keys, addresses with a password, and long values that are called
+a key, token, secret or password. All of them are named "key" below.
 
 Each form has letters that it cannot be without; a pattern is only tried where these stand, and takes a bounded stretch from there.
 """
@@ -203,14 +203,14 @@ def words_of_keys(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in words if is_key(found[0])]
 
 
-def count_words(keys: list[tuple[int, int]]) -> str:
-    """How many there are."""
+def count_in_words(keys: list[tuple[int, int]]) -> str:
+    """`1 key`, `3 keys`: the number of credentials that were found, in words."""
     return "1 possible key" if len(keys) == 1 else f"{len(keys)} possible keys"
 
 
 def with_count(brief: str, keys: list[tuple[int, int]]) -> str:
     """A brief fact, with how many there are behind it."""
-    return f"{brief} · {count_words(keys)}" if brief else count_words(keys)
+    return f"{brief} · {count_in_words(keys)}" if brief else count_in_words(keys)
 
 
 def without_keys(text: str, keys: list[tuple[int, int]]) -> str:

@@ -1,4 +1,4 @@
-"""What a rewind is asked with and answers: `Target`, `RewindPreview`, `RewindOutcome`, and the files beside them.
+"""The values of a rewind: its `Target`, its `RewindPreview`, its `RewindOutcome`, and what becomes of the files.
 
 Plain values that import nothing, for the screens; `preview` computes them and `operations` carries a rewind out.
 """

@@ -1,4 +1,4 @@
-"""Small files beside a session's context: what it is called (`state.json`), and its bookmarks and pins (`marks.json`).
+"""The metadata of a session beside its context: its title (`state.json`), and its bookmarks and pins (`marks.json`).
 
 A damaged one counts as empty and is kept aside; keys of other versions stay. They are never needed to go on working.
 """

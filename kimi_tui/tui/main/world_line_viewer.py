@@ -1,5 +1,5 @@
-"""What is on view in the place of now: a world line, read or glanced at from the timeline, while the live line goes on behind
-it; and what a rewind would leave, in chat and gauge.
+"""Shows another state in the place of the live line: a world line in the place of the chat, read or glanced at from the timeline;
+and in chat and gauge what a rewind would leave. The live line goes on behind it.
 
 What a world line is drawn with is imported when one is shown.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LiveLineActivity
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineInfo
-    from kimi_tui.tui.worldline import WorldLineView
+    from kimi_tui.tui.world_line_view import WorldLineView
     from kimi_tui.wire.events import EventRecord
 
 
@@ -38,8 +38,8 @@ GLANCE_DELAY_S = 0.1
 """How long a row of a world line is selected before that line is read: the arrows may only pass it."""
 
 
-class Reader:
-    """Shows a world line in the place of the chat, or what going somewhere would leave, and returns to now.
+class WorldLineViewer:
+    """Shows a world line in the place of the chat, or what a rewind or jump would leave, and returns to the live line.
 
     Args:
         bench: where it is shown.
@@ -192,10 +192,10 @@ class Reader:
     async def _put(self, info: WorldLineInfo, glance: Literal["", "coming"] = "") -> WorldLineView:
         """Put a line in the place of the chat."""
         from kimi_tui.projection.world_lines import LiveLineActivity
-        from kimi_tui.tui.worldline import WorldLineView
+        from kimi_tui.tui.world_line_view import WorldLineView
 
         bench = self._bench
-        add_sheets(bench.screen, "worldline")
+        add_sheets(bench.screen, "world_line")
         self._take_away()
         self._glance = glance
         reading = self._reading = WorldLineView(info, bench.transcript.work_dir)
@@ -223,7 +223,7 @@ class Reader:
         self._focus()
 
     def hear(self, records: Sequence[EventRecord]) -> None:
-        """Something happened on the live line meanwhile."""
+        """Take in events of the live line while another line is shown."""
         if self._reading is not None and self._news is not None:
             from kimi_tui.projection.world_lines import news_after
 
@@ -235,7 +235,7 @@ class Reader:
         """Have the banner say what the line is called now, and what happens on the live one."""
         bench = self._bench
         if self._reading is not None and self._news is not None:
-            from kimi_tui.tui.worldline import news_spans
+            from kimi_tui.tui.world_line_view import news_spans
 
             name = bench.views.timeline.model.line_name(self._reading.info.n)
             state, glyphs = self._conversation.state, glyphs_of(bench.screen)
@@ -297,7 +297,7 @@ class Reader:
         """The chosen one of the messages of this line; None where none is chosen, or it is none of them."""
         if self._reading is None:
             return None
-        from kimi_tui.tui.worldline import message_of
+        from kimi_tui.tui.world_line_view import message_of
 
         transcript = self._reading.transcript
         return message_of(transcript.chosen, transcript.blocks, messages)
@@ -310,7 +310,7 @@ class Reader:
         self.foresee(prospect)
 
     def look_away(self) -> None:
-        """No row is looked at on the timeline any more, where that has not the keys."""
+        """Show no prospect of a rewind any more, unless the timeline has the keys."""
         if self._looked is not None and not self._bench.timeline_pane.has_keys:
             self._bench.views.timeline.look_away()
 

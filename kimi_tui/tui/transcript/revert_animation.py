@@ -20,7 +20,7 @@ SHORT_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Motion:
+class RevertAnimation:
     """The rows that go, from row `start` on. `kept` of them (the D-Mail) stay bright to the end.
 
     The rows `staying` are not undone: what the user said or pinned.
@@ -95,9 +95,9 @@ def _without_first(spans: Sequence[Span]) -> tuple[Span, ...]:
     return (shorter, *rest) if shorter.text else tuple(rest)
 
 
-def motion_of(
+def revert_animation_of(
     flow: Flow, first: int, top: int, height: int, remains: Sequence[Block]
-) -> Motion | None:
+) -> RevertAnimation | None:
     """The motion of what still stands in `flow` from block `first` on; None where nothing of it is visible.
 
     Args:
@@ -125,7 +125,7 @@ def motion_of(
             if first or after:
                 after.append(BLANK)
             after.extend(rows_of(block, flow.room))
-    return Motion(
+    return RevertAnimation(
         start,
         tuple(rows),
         kept if is_dmail else 0,

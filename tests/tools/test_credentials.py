@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kimi_tui.tools.key_text import (
+from kimi_tui.tools.credentials import (
     LEFT_OUT,
     find_keys,
     is_key,

@@ -1,6 +1,6 @@
 """Places in the text of the transcript that stay with their text while rows come, go and are wrapped anew.
 
-A place (`Mark`) is a character of a row of a block. When the rows of the block change, it moves to where the same text
+A place (`TextPosition`) is a character of a row of a block. When the rows of the block change, it moves to where the same text
 stands now. No widget here.
 """
 
@@ -18,7 +18,7 @@ _EDGES = " ▌["
 
 
 @dataclass(eq=False, repr=False)  # as little as possible: it is made before the first paint
-class Mark:
+class TextPosition:
     """A position in the text of the transcript that survives changes of its rows.
 
     Attributes:

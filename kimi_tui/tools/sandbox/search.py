@@ -1,0 +1,215 @@
+"""A search in the sandbox: its program reads what is searched, files of rules for that, and itself, and can do nothing else.
+
+It writes nothing, begins no process, has no sockets and no network, in every mode. What is searched is opened from the folder in
+which the program starts, without following links, and what may be read hangs on that: under another name, or behind a
+link that is put on its way, it reaches nothing else. With Landlock and in bubblewrap a process of this program confines itself
+and becomes the one that searches (`confine.begin_search`); on macOS `sandbox-exec` does that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kimi_tui.app_paths import home_of, own_places
+from kimi_tui.filesystem import read_regular
+from kimi_tui.tools.sandbox.policy import outermost, secrets_outside
+from kimi_tui.tools.sandbox.sandbox import Sandbox, literals, quoted
+
+_BEGIN = """import os, sys
+sys.path.append(sys.argv[1])
+try:
+    import confine
+    confine.begin_search(sys.argv[2:])
+finally:
+    # Any other code may be one of the program that searches.
+    os._exit(126)
+"""
+_LIBRARIES = (
+    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store"),
+    "/etc/ld.so.cache",
+)
+_MACOS_LIBRARIES = ("/usr/lib", "/System", "/private/var/db/dyld", "/opt/homebrew", "/usr/local")
+_MACOS_DEVICES = ("/", "/dev/null", "/dev/random", "/dev/urandom")
+_RULES = (".gitignore", ".ignore", ".rgignore", ".git/info/exclude")
+_RULES_BYTES = 1 << 20
+_SETTING = "excludesfile"
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search reads.
+
+    Attributes:
+        folder: where its program starts; absolute, without links.
+        root: the file or folder that is searched, from there; none where nothing is.
+        rules: the descriptor of a file that it reads too; negative for none.
+        shut: what holds secrets below what is searched and is not read, relative to that.
+    """
+
+    folder: str
+    root: str | None = None
+    rules: int = -1
+    shut: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The path of what is searched."""
+        return os.path.normpath(os.path.join(self.folder, self.root or "."))
+
+
+def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -> list[str]:
+    """The arguments that start a program in the sandbox, in the folder where it starts. Reads folders: for a thread.
+
+    Args:
+        sandbox: of this machine.
+        argv: the program, by its whole path, and its arguments.
+        searched: what it may read.
+    """
+    program, *rest = argv
+    run = list(_of_program(program))
+    read = [] if searched.root is None else list(_rules_around(searched.path))
+    if sandbox.backend == "macos":
+        return [sandbox.program, "-p", macos_search_profile(searched, run, read), *argv]
+    words = [f"parent:{os.getpid()}", *(f"read:{path}" for path in read)]
+    words += [] if searched.root is None else [f"search:{searched.root}"]
+    words += [f"given:{searched.rules}"] if searched.rules >= 0 else []
+    if sandbox.backend == "bwrap":
+        words.append("level:filter")
+        own = _bwrap_arguments(searched, program, run, read)
+        argv = [sandbox.program, *own, "--", os.path.realpath(program), *rest]
+    else:
+        words += ["level:landlock", *(f"run:{path}" for path in run)]
+        words += [f"shut:{path}" for path in searched.shut]
+    # Where `confine` lies, which is not imported here: it would take as long as all of this.
+    folder = os.path.dirname(os.path.abspath(__file__))
+    how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder, str(len(words))]
+    return [*how, *words, *argv]
+
+
+def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What is known to hold secrets below a folder (a path without links), relative to it. Lists folders: for a thread."""
+    home = os.path.realpath(home_of(environ) or "/")
+    places = [*map(str, own_places(environ)), *secrets_outside(home)]
+    top = f"{str(folder).rstrip('/')}/"
+    real = {path for place in places for path in (place, os.path.realpath(place))}
+    return tuple(path[len(top) :] for path in outermost(real) if path.startswith(top))
+
+
+def _of_program(program: str) -> Iterator[str]:
+    """What a program is, and what it may load."""
+    real = os.path.realpath(program)
+    yield real
+    yield from _LIBRARIES
+    # Of a package manager in a folder of its own.
+    yield os.path.join(os.path.dirname(os.path.dirname(real)), "lib")
+
+
+def _rules_around(path: str) -> Iterator[str]:
+    """The files of rules in the folders above what is searched, and in repositories there."""
+    for folder in map(str, (Path(path), *Path(path).parents)):
+        for name in _RULES:
+            rules = os.path.join(folder, name)
+            if os.path.isfile(rules) and not os.path.islink(rules):
+                yield rules
+
+
+def _bwrap_arguments(
+    searched: Searched, program: str, run: Sequence[str], read: Sequence[str]
+) -> list[str]:
+    from kimi_tui.tools.sandbox.confine import FILTER_FD, SEARCHED_FD
+
+    arguments: list[str] = []
+    if searched.root is not None:
+        arguments += ["--ro-bind-fd", str(SEARCHED_FD), searched.path]
+    for path in searched.shut:
+        place = os.path.join(searched.path, path)
+        if os.path.islink(place):
+            # What it leads to is shut by its own path.
+            continue
+        if os.path.isdir(place):
+            arguments += ["--perms", "000", "--tmpfs", place, "--remount-ro", place]
+        elif os.path.exists(place):
+            arguments += ["--ro-bind", os.devnull, place]
+    arguments += ["--dev", "/dev", "--proc", "/proc"]
+    for path in run:
+        arguments += ["--ro-bind-try", path, path]
+    for at, path in enumerate(read, FILTER_FD + 1):
+        if not path.startswith(f"{searched.path.rstrip('/')}/"):
+            arguments += ["--ro-bind-fd", str(at), path]
+    arguments += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    arguments += ["--cap-drop", "ALL"]
+    if os.geteuid() == 0:
+        # It reads what root could read, and there is nothing that it could write.
+        arguments += ["--cap-add", "CAP_DAC_READ_SEARCH"]
+    else:
+        arguments += ["--unshare-user-try"]
+    arguments += ["--new-session", "--die-with-parent", "--seccomp", str(FILTER_FD)]
+    return [*arguments, "--chdir", searched.folder]
+
+
+def macos_search_profile(searched: Searched, run: Sequence[str], read: Sequence[str]) -> str:
+    """The same as a profile for `sandbox-exec`; later rules win."""
+    found = [*_MACOS_LIBRARIES, *run, *([searched.path] if searched.root is not None else [])]
+    lines = [
+        "(version 1)",
+        "(allow default)",
+        "(deny file-write*)",
+        "(deny network*)",
+        "(deny process-fork)",
+        "(deny mach-lookup)",
+        "(deny mach-priv-task-port)",
+        "(deny appleevent-send)",
+        "(deny lsopen)",
+        "(deny job-creation)",
+        "(deny signal)",
+        "(deny process-info*)",
+        "(allow process-info* (target same-sandbox))",
+        "(deny file-read*)",
+        "(allow file-read-metadata)",
+        f'(allow file-read* {literals([*_MACOS_DEVICES, *read])} (subpath "/dev/fd"))',
+        *(f"(allow file-read* (subpath {quoted(path)}))" for path in found),
+    ]
+    for path in searched.shut:
+        place = quoted(os.path.join(searched.path, path))
+        lines += [
+            f"(deny file-read* (subpath {place}))",
+            f"(allow file-read-metadata (subpath {place}))",
+        ]
+    return "\n".join(lines)
+
+
+# -- what git leaves out everywhere ---------------------------------------------------------------------
+
+
+def rules_everywhere(environ: Mapping[str, str]) -> bytes:
+    """The rules that git follows in every folder of the user, which a confined program cannot look up; empty for none.
+
+    They are in the file that the first of git's settings names that names one, else in the usual one.
+    """
+    home = home_of(environ)
+    settings = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
+    places = [os.path.join(home, ".gitconfig")] if home else []
+    places += [os.path.join(settings, "git", "config")] if settings else []
+    for place in (*places, "/etc/gitconfig"):
+        if named := _named_in(_text(place)):
+            return _text(named.replace("~", home))
+    return _text(os.path.join(settings, "git", "ignore")) if settings else b""
+
+
+def _named_in(text: bytes) -> str:
+    for line in text.split(b"\n"):
+        key, _, value = line.partition(b"=")
+        if key.strip().lower() == _SETTING.encode():
+            return os.fsdecode(value.strip().strip(b'"').strip())
+    return ""
+
+
+def _text(path: str) -> bytes:
+    try:
+        return read_regular(Path(path), _RULES_BYTES, links=True)
+    except OSError:
+        return b""

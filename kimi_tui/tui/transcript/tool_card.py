@@ -1,0 +1,434 @@
+"""The card of a tool call as rows: its title with the facts at the right, and below it a diff, a list, images or the output.
+
+`tool_card` makes all rows of one; `title_text` is the title without any layout, for the search.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from kimi_tui.foreign_text import clean, expand_tabs, one_line, shown_name
+from kimi_tui.projection.blocks import (
+    ToolBlock,
+    ToolState,
+)
+from kimi_tui.projection.tool_calls import (
+    argument,
+    changed_words,
+    iter_arguments,
+    todo_summary,
+)
+from kimi_tui.tui.diff import band_rows, change_counts, common_indent
+from kimi_tui.tui.formatting import (
+    change,
+    cut,
+    duration,
+    path,
+    spans_width,
+)
+from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.rows import (
+    FACT_GAP,
+    HANGING,
+    HIT_FOLD,
+    LINE_LIMIT,
+    MARGIN,
+    RIGHT,
+    CardFact,
+    LayoutRoom,
+    Line,
+    Span,
+    cells,
+    chop,
+    fold_mark,
+    image_rows,
+    number_span,
+    paragraph,
+    pin_of,
+    prose_width,
+    title_row,
+    wrap,
+)
+from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
+
+TAIL_ROWS = 3
+DIFF_ROWS = 12
+UNFOLDED_ROWS = 1_000
+ANSWER_ROWS = 24
+"""Rows of questions and answers that a folded card shows: four of each are no more, unless they are very long."""
+_WHY_CHARS = 200
+"""Characters of a line in which a reason begins."""
+_SAYS_WHY = re.compile(
+    r"^\s*(?:FAILED|ERROR|FATAL|error(?:\[\w+\])?:|fatal:|panic:|E  +\S|[\w.]*(?:Error|Exception)\b:|npm ERR!)"
+)
+NAME_WIDTH = 6
+NARROW = 70
+SMALLEST_TARGET = 12
+
+
+def tool_card(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """All rows of a tool card."""
+    body = body_rows(block, room)
+    first = next(body, None)
+    yield _title(block, room, foldable=first is not None or has_more(block))
+    if first is not None:
+        yield first
+        yield from body
+
+
+def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
+    match state:
+        case "done":
+            return Span(glyphs.done, "ok")
+        case "failed":
+            return Span(glyphs.failed, "error")
+        case "stopped" | "rejected" | "unsent" | "recalled":
+            return Span(glyphs.stopped, "quiet")
+        case "running" | "waiting":
+            return Span(glyphs.running, "accent")
+        case "writing":
+            return Span(glyphs.pending, "quiet")
+
+
+def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
+    number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
+    is_dmail = block.tool == "SendDMail"
+    ink = "quiet" if block.state in {"unsent", "recalled"} else "dmail" if is_dmail else "tool"
+    name = cut(block.name, max(NAME_WIDTH, room.width // 3), room.glyphs.cut)
+    head = [
+        Span("  "),
+        Span(room.glyphs.dmail, ink) if is_dmail else _state_glyph(block.state, room.glyphs),
+        Span(" "),
+        Span(name, ink),
+    ]
+    if block.target or block.display:
+        head.append(
+            Span(" " * max(1, NAME_WIDTH - cells(name)) if cells(name) <= NAME_WIDTH else " ")
+        )
+        if is_dmail:
+            head.append(Span(" "))
+    facts = _facts(block)
+    target = _target(block)
+    if room.width < NARROW and facts:
+        best = min(fact.rank for fact in facts)
+        facts = [fact for fact in facts if fact.rank == best]
+    wanted = min(cells(target), max(SMALLEST_TARGET, room.width // 4))
+    while facts and _free(room, head, facts, number) < wanted:
+        worst = max(facts, key=_rank)
+        if worst.rank <= 1:
+            break
+        facts.remove(worst)
+    free = _free(room, head, facts, number)
+    is_path = block.tool in {"ReadFile", "WriteFile", "StrReplaceFile"}
+    shown = path(target, free, room.glyphs.cut) if is_path else cut(target, free, room.glyphs.cut)
+    return title_row(room, [*head, Span(shown)], facts, number, hit=HIT_FOLD if foldable else "")
+
+
+def title_text(block: ToolBlock) -> str:
+    """All that the card's first row may say."""
+    facts = " ".join(span.text for fact in _facts(block) for span in fact.spans)
+    return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
+
+
+def _rank(fact: CardFact) -> int:
+    return fact.rank
+
+
+def _free(
+    room: LayoutRoom, head: Sequence[Span], facts: Sequence[CardFact], number: Span | None
+) -> int:
+    taken = sum(spans_width(fact.spans) + FACT_GAP for fact in facts)
+    taken += FACT_GAP + max(3, cells(number.text)) if number is not None else 0
+    return max(1, room.width - RIGHT - spans_width(head) - taken)
+
+
+def _target(block: ToolBlock) -> str:
+    for shown in block.display:
+        if isinstance(shown, TodoBlock):
+            done = sum(1 for item in shown.items if item.status == "done")
+            return todo_summary(done, len(shown.items))
+        if isinstance(shown, DiffBlock) and not block.target:
+            return shown_name(shown.path)
+    return block.target
+
+
+def _facts(block: ToolBlock) -> list[CardFact]:
+    """Result, time, tokens: in this order, with what may go first ranked highest."""
+    out: list[CardFact] = []
+    failed = block.state == "failed"
+    if block.state == "waiting":
+        out.append(CardFact((Span("waits for you", "accent"),), 0))
+    elif block.state == "rejected":
+        out.append(CardFact((Span("you said no", "ink"),), 0))
+    elif block.state == "stopped":
+        out.append(CardFact((Span("stopped by you", "ink"),), 0))
+    elif block.state == "unsent":
+        out.append(CardFact((Span("not sent", "ink"),), 0))
+    elif block.state == "recalled":
+        out.append(CardFact((Span("taken back", "ink"),), 0))
+    brief = ""
+    seconds = 0.0
+    shell: ShellBlock | None = None
+    added = removed = 0
+    has_diff = has_list = False
+    for shown in block.display:
+        match shown:
+            case ShellBlock():
+                shell = shown
+                seconds = shown.duration_s
+            case DiffBlock():
+                has_diff = True
+                added += shown.added
+                removed += shown.removed
+            case BriefBlock(text):
+                brief = one_line(text)
+            case TodoBlock():
+                # The target says it already.
+                has_list = True
+            case ImageBlock():
+                # Named below it, with its size.
+                pass
+    if shell is not None and shell.exit_code is not None:
+        style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
+        out.append(CardFact((Span(f"exit {shell.exit_code}", style),), rank))
+        _, _, more = brief.partition(" · ")
+        if more:
+            out.append(CardFact((Span(more, style),), 0 if more != "sandbox" else 4))
+    elif has_diff and not failed:
+        counts = change_counts(added, removed, UNICODE, blank="ink") or [("+0", "ok")]
+        out.append(CardFact(tuple(Span(*one) for one in counts), 1))
+    elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
+        out.append(CardFact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
+    elif failed:
+        out.append(CardFact((Span("failed", "error"),), 0))
+    if block.state == "stopped":
+        seconds = seconds or block.duration_s
+    # What was refused has not run: the time is the one that the user took.
+    if block.state != "rejected" and (seconds or shell is not None or block.duration_s >= 2):
+        out.append(CardFact((Span(duration(seconds or block.duration_s), "quiet"),), 5))
+    if block.tokens:
+        out.append(
+            CardFact((Span(change(block.tokens, estimated=block.tokens_estimated), "quiet"),), 2)
+        )
+    return out
+
+
+def has_more(block: ToolBlock) -> bool:
+    """Whether unfolding would show something."""
+    return bool(block.output.strip()) and block.tool not in {"SetTodoList", "AskUserQuestion"}
+
+
+def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """The rows under the card's first one."""
+    if block.tool == "SendDMail":
+        yield from _dmail_rows(block, room)
+        return
+    if block.tool == "ExitPlanMode":
+        yield from _plan_rows(block, room)
+        return
+    is_empty = True
+    for shown in block.display:
+        if isinstance(shown, TodoBlock) and (not room.low or block.unfolded):
+            rows = _todo(shown, room)
+        elif isinstance(shown, DiffBlock) and block.state != "failed":
+            rows = _diff(shown, room, unfolded=block.unfolded)
+        elif isinstance(shown, ImageBlock):
+            rows = image_rows([shown], room, (Span(" " * HANGING),))
+        else:
+            continue
+        for row in rows:
+            is_empty = False
+            yield row
+    if is_empty:
+        yield from _said(block, room)
+    if words := changed_words(block):
+        named = f"{words}: {', '.join(block.changed)}"
+        named += f" {room.glyphs.cut}" if len(block.changed) < block.n_changed else ""
+        shown = cut(named, room.width - HANGING - RIGHT, room.glyphs.cut)
+        yield Line((Span(" " * HANGING), Span(shown, "quiet")), hit=HIT_FOLD, margin=HANGING)
+
+
+def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """What the tool gave back, or gives back while it runs."""
+    if not block.over:
+        return _tail(list(block.live_output), block.live_count, TAIL_ROWS, room, block)
+    if block.tool == "Shell":
+        keep = TAIL_ROWS if block.state == "failed" else 1
+        if room.lowest:
+            keep = 1
+        if block.state in {"stopped", "rejected"}:
+            keep = 0
+        return _output(block, keep, room)
+    if block.state == "failed":
+        return _output(block, TAIL_ROWS, room)
+    if block.tool == "AskUserQuestion":
+        return _answers(block, room)
+    return _output(block, 0, room)
+
+
+def _answers(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """What was asked and answered, whole: what was chosen stands at the end of its line."""
+    lead = Span(" " * HANGING)
+    width = prose_width(room.width)
+    asked = [one_line(question) for question in iter_arguments(block.arguments, "question")]
+    rows: list[Line] = []
+    for line in clean(block.output).strip().split("\n", UNFOLDED_ROWS)[:UNFOLDED_ROWS]:
+        question = next((one for one in asked if line.startswith(f"{one} ")), "")
+        spans = [Span(question, "quiet"), Span(line[len(question) : LINE_LIMIT], "ink")]
+        wrapped = wrap([span for span in spans if span.text], width)
+        last = len(wrapped) - 1
+        rows += [
+            Line((lead, *row), hit=HIT_FOLD, soft=index < last, margin=HANGING)
+            for index, row in enumerate(wrapped)
+        ]
+    shown = rows[: UNFOLDED_ROWS if block.unfolded else ANSWER_ROWS]
+    yield from shown
+    if len(rows) > len(shown):
+        mark = Span(fold_mark(len(rows) - len(shown)))
+        yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
+
+
+def _output(block: ToolBlock, keep: int, room: LayoutRoom) -> Iterator[Line]:
+    if not keep and not block.unfolded:
+        return iter(())
+    text = clean(block.output).strip("\n")
+    if not text.strip() and block.state == "failed":
+        text = clean(block.message).strip()
+    lines = text.split("\n") if text else []
+    if not block.unfolded:
+        # A blank last line says nothing.
+        lines = [line for line in lines if line.strip()] if keep < len(lines) else lines
+    return _tail(lines, len(lines), keep, room, block)
+
+
+def _tail(
+    lines: list[str], count: int, keep: int, room: LayoutRoom, block: ToolBlock
+) -> Iterator[Line]:
+    if block.unfolded:
+        return _unfolded(lines, count, room, block)
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+        count -= 1
+    return iter(_last_rows(lines[-keep:] if keep else [], count, room, block))
+
+
+def _unfolded(lines: list[str], count: int, room: LayoutRoom, block: ToolBlock) -> Iterator[Line]:
+    indent = Span(" " * HANGING)
+    wide = room.width - HANGING - RIGHT
+    shown = lines[:UNFOLDED_ROWS]
+    for line in shown:
+        says_why = block.state == "failed" and _SAYS_WHY.match(line[:_WHY_CHARS])
+        parts = chop([Span(expand_tabs(line[:LINE_LIMIT]), "error" if says_why else "quiet")], wide)
+        last = len(parts) - 1
+        for index, part in enumerate(parts):
+            chopped = 0 if index < last else None
+            yield Line((indent, *part), margin=HANGING, chopped=chopped)
+    if count > len(shown):
+        more = Span(f"{fold_mark(count - len(shown))} more", "quiet")
+        yield Line((indent, more), margin=HANGING)
+
+
+def _last_rows(shown: list[str], count: int, room: LayoutRoom, block: ToolBlock) -> list[Line]:
+    indent = Span(" " * HANGING)
+    wide = room.width - HANGING - RIGHT
+    hidden = count - len(shown)
+    why = (
+        next((line for line in reversed(shown) if _SAYS_WHY.match(line[:_WHY_CHARS])), None)
+        if block.state == "failed"
+        else None
+    )
+    rows = [
+        Line(
+            (
+                indent,
+                Span(
+                    cut(expand_tabs(line[:LINE_LIMIT]), wide, room.glyphs.cut),
+                    "error" if line is why else "quiet",
+                ),
+            ),
+            hit=HIT_FOLD,
+            margin=HANGING,
+        )
+        for line in shown
+    ]
+    if hidden > 0 and rows:
+        mark = Span(f"   {fold_mark(hidden)}", "ink" if block.over else "quiet")
+        if spans_width(rows[-1].spans) + cells(mark.text) <= room.width - RIGHT:
+            rows[-1] = rows[-1]._replace(spans=(*rows[-1].spans, mark))
+        else:
+            rows.append(
+                Line((indent, Span(mark.text.strip(), "ink")), hit=HIT_FOLD, margin=HANGING)
+            )
+    return rows
+
+
+def _todo(todo: TodoBlock, room: LayoutRoom) -> list[Line]:
+    rows: list[Line] = []
+    for item in todo.items:
+        match item.status:
+            case "done":
+                mark, style = Span(room.glyphs.done, "ok"), "quiet"
+            case "in_progress":
+                mark, style = Span(room.glyphs.running, "accent"), "strong"
+            case "pending":
+                mark, style = Span(room.glyphs.pending, "quiet"), "ink"
+        indent = Span(" " * HANGING)
+        rows += paragraph(
+            one_line(item.title) or " ",
+            style,
+            prose_width(room.width) - 4,
+            (indent, mark, Span(" ")),
+            (indent, Span("  ")),
+            hit=HIT_FOLD,
+            margin=HANGING,
+        )
+    return rows
+
+
+def presented(block: ToolBlock) -> str:
+    """What a call puts before the user in its arguments: a D-Mail, or a plan, which they may have changed; else nothing."""
+    if block.tool == "SendDMail":
+        return argument(block.arguments, "message")
+    if block.tool != "ExitPlanMode":
+        return ""
+    was_changed = block.state == "done" and block.output
+    return block.output if was_changed else argument(block.arguments, "plan")
+
+
+def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
+    width, lead = prose_width(room.width), (Span(" " * MARGIN),)
+    rows = paragraph(clean(presented(block)).strip(), "ink", width, lead)
+    if block.state == "rejected" and block.message:
+        rows += paragraph(f"You: {block.message}", "quiet", width, lead)
+    return rows
+
+
+def _plan_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """The plan as it was presented, or as the user changed it; folded only its beginning."""
+    lines = clean(presented(block)).strip().split("\n")
+    lead = Span(" " * HANGING)
+    shown = lines if block.unfolded else lines[:DIFF_ROWS]
+    for line in shown[:UNFOLDED_ROWS]:
+        if not line.strip():
+            yield Line((lead,), margin=HANGING)
+            continue
+        rows = paragraph(line[:LINE_LIMIT], "ink", prose_width(room.width), (lead,))
+        yield from (row._replace(hit=HIT_FOLD) for row in rows)
+    if len(lines) > len(shown):
+        mark = Span(fold_mark(len(lines) - len(shown)))
+        yield Line((lead, mark), hit=HIT_FOLD, margin=HANGING)
+
+
+def _diff(diff: DiffBlock, room: LayoutRoom, *, unfolded: bool) -> Iterator[Line]:
+    lines = diff.lines
+    limit = len(lines) if unfolded else DIFF_ROWS
+    if room.lowest and not unfolded:
+        lines = tuple(line for line in lines if line.sign != " ")
+    shown = lines[:limit]
+    dedent = common_indent(diff.lines)
+    for line in shown:
+        yield from band_rows(line, dedent, room.width - RIGHT, room.glyphs)
+    hidden = max(len(lines), diff.added + diff.removed) - len(shown)
+    if hidden > 0:
+        yield Line((Span(" " * HANGING), Span(fold_mark(hidden))), hit=HIT_FOLD, margin=HANGING)

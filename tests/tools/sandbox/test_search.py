@@ -1,0 +1,347 @@
+"""A search reads what it searches and does nothing else, whatever stands in the place of its program."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, chdir
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from support.covered import search_sandbox
+
+from kimi_tui.tools.grep import wheel_rg
+from kimi_tui.tools.sandbox import search
+from kimi_tui.tools.sandbox.policy import SandboxSettings
+from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.sandbox.search import Searched, confined_search, rules_everywhere
+from kimi_tui.tools.supervisor import alive_below
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent.parent
+
+
+def is_within_reach(path: Path) -> bool:
+    """Whether everybody can run a program."""
+    return all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents)
+
+
+@pytest.fixture(params=["landlock", "bwrap"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    return search_sandbox(request.param)
+
+
+class World:
+    """What attempts are made on: files, a process and ears of the user that makes them."""
+
+    def __init__(self, base: Path, user: int, held: ExitStack) -> None:
+        self.base, self.work, self.home = base, base / "work", base / "home"
+        self._others = user != os.geteuid()
+        self._as: dict[str, Any] = {"user": user, "group": user, "extra_groups": []}
+        self._as = self._as if self._others else {}
+        mine = ("own", "gone", "moved", "deep/own", "shut/key")
+        for path in (
+            *(self.work / one for one in mine),
+            *(base / "out/file", base / "out/beside", self.home / ".ssh/id", base / "tmp/x"),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a key\n")
+        os.mkfifo(self.work / "pipe")
+        (self.work / "root").symlink_to("/proc/self/root")
+        (self.work / "link").symlink_to(self.home / ".ssh")
+        (self.work / "linked").symlink_to(self.home / ".ssh/id")
+        shutil.copy(HERE / "searcher.py", base / "searcher.py")
+        name = f"key-{uuid4().hex}"
+        shm = Path("/dev/shm") / name
+        shm.touch()
+        held.callback(shm.unlink, missing_ok=True)
+        key = int.from_bytes(os.urandom(3), "big") | 0x6C000000
+        segment = ctypes.CDLL(None).shmget(key, 64, 0o1666)
+        held.callback(ctypes.CDLL(None).shmctl, segment, 0, None)
+        victim = subprocess.Popen(["/bin/sleep", "600"], env={"TOKEN": name}, **self._as)
+        held.callback(victim.wait)
+        held.callback(victim.kill)
+        for folder in (self.work, base / "out"):
+            with chdir(folder):
+                self._listen(held, socket.AF_UNIX, "sock")
+        self._listen(held, socket.AF_UNIX, f"\0{name}")
+        port = self._listen(held, socket.AF_INET, ("127.0.0.1", 0))
+        rules = held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        rules.write(b"a key\n")
+        rules.flush()
+        self.rules = rules.fileno()
+        os.fchmod(self.rules, 0o666)
+        for path in (base, shm, *base.rglob("*")):
+            os.chown(path, user, user if self._others else -1, follow_symlinks=False)
+        self.told: dict[str, Any] = {
+            "out": str(base / "out"),
+            "work": str(self.work),
+            "home": str(self.home),
+            "shm": str(shm),
+            "tmp": str(base / "tmp"),
+            "victim": victim.pid,
+            "port": port,
+            "rules": self.rules,
+            "segment": key,
+            "abstract": name,
+        }
+
+    def _listen(self, held: ExitStack, family: int, address: object) -> int:
+        ear = held.enter_context(socket.socket(family))
+        ear.bind(address)  # pyright: ignore[reportArgumentType]
+        ear.listen(64)
+        return ear.getsockname()[1] if family == socket.AF_INET else 0
+
+    def got_out(self, sandbox: Sandbox | None) -> set[str]:
+        """Which attempts a program gets away with that is run as one that searches the work folder."""
+        python = Path(sys.executable).resolve()
+        if self._others and not is_within_reach(python):
+            python = Path("/usr/bin/python3")
+            if not python.exists():
+                pytest.skip("no interpreter is within reach of another user")
+        argv = [str(python), "-I", "-S", str(self.base / "searcher.py"), json.dumps(self.told)]
+        searched = Searched(str(self.work), ".", self.rules, ("shut",))
+        with pytest.MonkeyPatch.context() as patch:
+            # What it is made of may be read, as that of another program.
+            made_of = [*search._LIBRARIES, str(self.base / "searcher.py")]  # pyright: ignore[reportPrivateUsage]
+            made_of += [] if python == Path("/usr/bin/python3") else [sys.base_prefix]
+            patch.setattr(search, "_LIBRARIES", made_of)
+            patch.setattr(sys, "executable", str(python))
+            argv = argv if sandbox is None else confined_search(sandbox, argv, searched)
+        said = self._run(argv)
+        assert said.stdout, said.stderr
+        return {one for line in said.stdout.splitlines() for one in json.loads(line)}
+
+    def _run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv,
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            pass_fds=(self.rules,),
+            start_new_session=True,
+            timeout=50,
+            check=False,
+            **self._as,
+        )
+
+
+@pytest.fixture(params=["root", "another"] if os.geteuid() == 0 else ["this one"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Of root, and of a user without any rights; of that one alone where the tests run as one."""
+    user = 0x5A000000 + int.from_bytes(os.urandom(3), "big")
+    user = user if request.param == "another" else os.geteuid()
+    base = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-search-"))
+    try:
+        with ExitStack() as held:
+            yield World(base, user, held)
+    finally:
+        shutil.rmtree(base)
+
+
+def test_every_attempt_gets_out_where_nothing_holds_it(world: World) -> None:
+    source = (HERE / "searcher.py").read_text()
+    names = source.partition("ATTEMPTS = {")[2].partition("\n}\n")[0].split("\n    ")[1:]
+    assert {name.split('"')[1] for name in names} - world.got_out(None) == set()
+
+
+def test_no_attempt_gets_out_of_the_sandbox(world: World, sandbox: Sandbox) -> None:
+    assert world.got_out(sandbox) == set()
+
+
+# -- rg itself ------------------------------------------------------------------------------------------
+
+
+class Folder:
+    """A folder that is searched, and a key outside."""
+
+    def __init__(self, base: Path) -> None:
+        self.work, self.key = base / "work", base / "home/.ssh/id"
+        for path in (self.work / "own.txt", self.key):
+            path.parent.mkdir(parents=True)
+        (self.work / "own.txt").write_text("needle\n")
+        self.key.write_text("needle in a key\n")
+
+    def rg(self, sandbox: Sandbox | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """What rg, run by these arguments, says of the folder."""
+        argv = [wheel_rg() or "rg", *arguments]
+        if sandbox is not None:
+            argv = confined_search(sandbox, argv, Searched(str(self.work), "."))
+        return subprocess.run(
+            argv,
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+
+@pytest.fixture
+def folder() -> Iterator[Folder]:
+    base = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-search-"))
+    yield Folder(base)
+    shutil.rmtree(base)
+
+
+def test_a_preprocessor_is_not_run(folder: Folder, sandbox: Sandbox) -> None:
+    script = folder.work / "pre"
+    script.write_text(f"#!/bin/sh\ntouch {folder.key.parent}/ran\ncat {folder.key}\n")
+    script.chmod(0o755)
+    assert "needle in a key" in folder.rg(None, f"--pre={script}", "needle", "./own.txt").stdout
+    (folder.key.parent / "ran").unlink()
+    said = folder.rg(sandbox, f"--pre={script}", "needle", "./own.txt")
+    assert "key" not in said.stdout
+    assert not (folder.key.parent / "ran").exists()
+    # Nor one that lies where programs are.
+    assert "key" not in folder.rg(sandbox, "--pre=/bin/cat", "needle", f"{folder.key}").stdout
+
+
+@pytest.mark.parametrize("name", [".ignore", ".rgignore", ".gitignore"])
+def test_rules_that_are_a_link_to_a_key_are_not_read(
+    name: str, folder: Folder, sandbox: Sandbox
+) -> None:
+    folder.key.write_text("{secret\n")
+    for place in (folder.work, folder.work.parent):
+        (place / name).symlink_to(folder.key)
+        told = ("--no-require-git", "needle", ".")
+        assert "secret" in folder.rg(None, *told).stderr
+        said = folder.rg(sandbox, *told)
+        assert "secret" not in said.stdout + said.stderr
+        (place / name).unlink()
+
+
+@pytest.mark.parametrize("target", ["/proc/self/root{}", "{}", "../home/.ssh/id"])
+def test_links_that_are_followed_lead_nowhere(
+    target: str, folder: Folder, sandbox: Sandbox
+) -> None:
+    (folder.work / "link").symlink_to(target.format(folder.key))
+    assert "in a key" in folder.rg(None, "--follow", "needle", ".").stdout
+    said = folder.rg(sandbox, "--follow", "needle", ".")
+    assert said.stdout == "./own.txt:needle\n"
+
+
+def test_a_program_with_libraries_starts(folder: Folder, sandbox: Sandbox) -> None:
+    argv = confined_search(sandbox, ["/bin/cat", "own.txt"], Searched(str(folder.work), "."))
+    said = subprocess.run(argv, cwd=folder.work, capture_output=True, timeout=50, check=False)
+    assert (said.stdout, said.stderr) == (b"needle\n", b"")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_it_ends_with_the_program(folder: Folder, sandbox: Sandbox, *, begun: bool) -> None:
+    """Whatever ended that, also before it was begun."""
+    argv = confined_search(sandbox, ["/bin/sleep", "600"], Searched(str(folder.work), "."))
+    argv = ["parent:{}" if word == f"parent:{os.getpid()}" else word for word in argv]
+    parent = (
+        "import os, subprocess, sys; "
+        "argv = [word.replace('parent:{}', f'parent:{os.getpid()}') for word in sys.argv[1:]]; "
+        "print(subprocess.Popen(argv).pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent, *argv],
+        cwd=folder.work,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        # Bubblewrap has others below it.
+        all_of_it = [child]
+        while begun and "sleep" not in map(name_of, all_of_it):
+            assert process.poll() is None
+            all_of_it = [child, *alive_below(child)]
+        held = [os.pidfd_open(pid) for pid in all_of_it]
+        process.kill()
+    for descriptor in held:
+        waiter = select.poll()
+        waiter.register(descriptor, select.POLLIN)
+        assert waiter.poll(50_000)
+        os.close(descriptor)
+
+
+def name_of(pid: int) -> str:
+    """The name of a process, empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def test_what_is_a_link_by_now_is_not_searched(folder: Folder, sandbox: Sandbox) -> None:
+    (folder.work / "sub").symlink_to(folder.key.parent)
+    argv = [wheel_rg() or "rg", "needle", "./sub"]
+    argv = confined_search(sandbox, argv, Searched(str(folder.work), "./sub"))
+    said = subprocess.run(
+        argv, cwd=folder.work, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (said.returncode, said.stdout) == (126, "")
+    assert said.stderr == "./sub: Too many levels of symbolic links\n"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [".gitconfig", ".config/git/config", ".config/git/ignore", "xdg/git/config", "xdg/git/ignore"],
+)
+def test_what_git_leaves_out_everywhere_is_what_rg_leaves_out(kept: str, tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    for path in (home / kept, home / "mine", *(work / f"{n}" for n in range(3))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1\n")
+    if kept.endswith("config"):
+        (home / kept).write_text('[core]\n  ExcludesFile = "~/mine"\n[user]\n  name = x\n')
+    environ = {"HOME": str(home)}
+    if kept.startswith("xdg"):
+        environ["XDG_CONFIG_HOME"] = str(home / "xdg")
+    listed = subprocess.run(
+        [wheel_rg() or "rg", "--files", "--no-require-git"],
+        cwd=work,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(listed.stdout.split()) == ["0", "2"]
+    assert rules_everywhere(environ) == b"1\n"
+    assert rules_everywhere({"HOME": str(work), "XDG_CONFIG_HOME": ""}) == b""
+
+
+# -- the other programs that confine --------------------------------------------------------------------
+
+
+def test_the_profile_for_macos(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").touch()
+    sandbox = Sandbox("macos", SandboxSettings(), {}, "/usr/bin/sandbox-exec")
+    work = tmp_path / 'a "quoted" folder'
+    work.mkdir()
+    searched = Searched(str(work), ".", shut=(".ssh",))
+    program, option, profile, *argv = confined_search(sandbox, ["/opt/rg", "x"], searched)
+    assert (program, option, argv) == ("/usr/bin/sandbox-exec", "-p", ["/opt/rg", "x"])
+    lines = profile.split("\n")
+    assert lines[:5] == [
+        *("(version 1)", "(allow default)", "(deny file-write*)", "(deny network*)"),
+        "(deny process-fork)",
+    ]
+    named = str(work).replace('"', '\\"')
+    order = [
+        "(deny file-read*)",
+        f'(allow file-read* (subpath "{named}"))',
+        f'(deny file-read* (subpath "{named}/.ssh"))',
+    ]
+    places = [lines.index(line) for line in order]
+    assert places == sorted(places)
+    assert f'(literal "{tmp_path}/.gitignore")' in profile
+    assert not any(line.startswith("(allow file-write") for line in lines)
+    assert all(line.count("(") == line.count(")") for line in lines)
