@@ -244,7 +244,7 @@ def long_blocks() -> list[Block]:
     thought = ThoughtBlock(2, unfolded=True, open=False)
     thought.stream.add(LONG_LINES)
     tool = ToolBlock(3, tool="Shell", state="done", unfolded=True)
-    tool.output = (LONG_LINE[:4_000] + "\n") * 900
+    tool.output = (LONG_LINE[:4_000] + "\n") * 300
     answer = AgentBlock(4, open=False)
     answer.stream.add(f"See [one].\n\n{LONG_LINES}\n\n{LONG_LINE}\n\n[one]: https://a.b")
     pinned = AgentBlock(5, open=False, pinned=True, checkpoint=3)
