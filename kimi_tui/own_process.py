@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 
 _PR_SET_DUMPABLE = 4
 _M_MMAP_THRESHOLD = -3
@@ -86,6 +88,19 @@ class GarbageCollector:
             gc.freeze()
             self._has_frozen = True
         gc.enable()
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Suspend the garbage collection while this context is entered: of what one event makes by the thousands nearly all stays."""
+        if not gc.isenabled():
+            yield
+            return
+        gc.disable()
+        try:
+            yield
+        finally:
+            if not self._is_held:
+                gc.enable()
 
 
 COLLECTOR = GarbageCollector()

@@ -131,3 +131,21 @@ def test_what_was_not_held_is_not_released() -> None:
     own_process.GarbageCollector().release(own_process.LONG)
     assert not gc.isenabled()
     assert not gc.get_freeze_count()
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_a_pause_ends_with_its_work_but_not_before_a_session_is_read() -> None:
+    collector = own_process.GarbageCollector()
+    collector.begin()
+    with collector.paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError), collector.paused():
+        _ = 1 / 0
+    assert gc.isenabled()
+    with collector.paused():
+        collector.hold()
+    assert not gc.isenabled()
+    with collector.paused():
+        collector.release()
+    assert gc.isenabled()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.faults import Callbacks, Report, go_on
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class Feed:
         self._waiting += self._subscription.drain()
         until = time.perf_counter() + (HISTORY_SLICE_S if self._in_history else SLICE_S)
         while time.perf_counter() < until and (chunk := self._chunk()):
-            self._attempt(partial(self._show, chunk))
+            with COLLECTOR.paused():
+                self._attempt(partial(self._show, chunk))
         if self._in_history and not self._history_left:
             self._catch_up(until)
         self._drawn_at = time.perf_counter()
