@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from support.chat_server import ChatServerThread, call, gate, say
 from support.program import Program
 from support.terminal import Terminal
@@ -34,14 +33,12 @@ def _asked(program: Program, server: ChatServerThread) -> Terminal:
     return terminal
 
 
-@pytest.mark.parametrize("keys", [("y",), ("1", "enter"), ("down", "enter")])
 def test_no_key_answers_a_question_that_has_not_arrived(
-    configured: Program, server: ChatServerThread, keys: tuple[str, ...]
+    configured: Program, server: ChatServerThread
 ) -> None:
     terminal = _asked(configured, server)
-    for key in keys:
-        terminal.key(key)
-        time.sleep(QUIET)
+    terminal.key("y")
+    time.sleep(QUIET)
     assert not (configured.work / "ran").exists()
     terminal.go_on()
     terminal.wait_for("Run this command?")
@@ -50,3 +47,32 @@ def test_no_key_answers_a_question_that_has_not_arrived(
     terminal.type("y")
     terminal.wait_for("Well.")
     assert (configured.work / "ran").exists()
+
+
+def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(say("One."), say("Two."))
+    terminal = configured.start(size=(80, 24))
+    terminal.answers = True
+    terminal.wait_for("›")
+    for words, answer in (("first", "One."), ("/dmail 0", "")):
+        terminal.type(words)
+        terminal.wait_for(f"› {words}")
+        if answer:
+            terminal.key("enter")
+            terminal.wait_for(answer)
+            terminal.wait_for("Enter send")
+    terminal.wait_quiet(0.1)
+    terminal.hold()
+    terminal.key("enter")
+    time.sleep(QUIET)
+    terminal.type("word")
+    for _ in range(3):
+        time.sleep(QUIET)
+        terminal.key("enter")
+    time.sleep(QUIET)
+    n_asked = len(server.requests)
+    terminal.go_on()
+    terminal.wait_for("What should the agent have known there?")
+    assert n_asked == 1

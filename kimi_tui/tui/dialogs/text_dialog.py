@@ -209,8 +209,9 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             again = f"Enter again: {self._question.verb} what stands here?"
             self._say(again if self._is_doubtful else f"{TOO_EARLY.capitalize()}.", "$warn")
             self._is_doubtful = False
-            # Held down, it does not answer either.
-            self._shown_at = max(self._shown_at or 0.0, self.area.key_at)
+            # Held down, it does not answer either; pressed before this could be seen, it starts no wait.
+            if self._shown_at is not None:
+                self._shown_at = max(self._shown_at, self.area.key_at)
         elif self._question.low and words_of_keys(event.text):
             self._say(KEY_REFUSED, "$kind-error")
         elif self._refusal is not None and (why := self._refusal(event.text.strip())):
