@@ -83,7 +83,6 @@ from kimi_tui.tui.terminal_input import (
     TerminalGone,
     TerminalInput,
     guess_light,
-    when_written,
 )
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -318,14 +317,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(InputResumed)
     @on(events.AppFocus)
     def _void_keys(self) -> None:
-        """Keys that come now may have been pressed while nobody looked, and a click may only bring the window to the front.
-
-        Behind a stop all is drawn anew, which takes its time over a slow line.
-        """
-        self._wake_screens()
-        self.call_after_refresh(when_written, self, self._wake_screens)
-
-    def _wake_screens(self) -> None:
+        """Keys that come now may have been pressed while nobody looked, and a click may only bring the window to the front."""
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen | AnswersOnce):
                 screen.woken()
@@ -639,6 +631,7 @@ class KimiApp(App[None], inherit_bindings=False):
     def _woken(self) -> None:
         """After a suspension the terminal's screen is empty, and Textual draws only what has changed."""
         self.refresh(layout=True)
+        self._void_keys()  # until that is on the terminal
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw all of it where the window is as large as before: it was another size for a moment, and shows what that left."""

@@ -38,7 +38,7 @@ from textual.widgets import Input, TextArea
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.hidden_keys import KeyCover, address_and_key
 from kimi_tui.tui.screens import AnswersOnce, app_of
-from kimi_tui.tui.terminal_input import when_written
+from kimi_tui.tui.terminal_input import PaintWatch
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -494,14 +494,15 @@ class SeenQuestion:
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
+        self._paint = PaintWatch(screen, self._painted)
         self._quiet: QuietKeyboard | None = None
-        self._letters = LetterRun(screen, lambda _: self.begin_anew())
+        self._letters = LetterRun(screen, lambda _: self._painted())
 
     def ask(self) -> None:
-        """Start the wait: the screen is mounted, or asks something from now on."""
+        """Start the wait: the screen is mounted, asks something from now on, or is to be looked at again."""
         self._quiet = None
         self._letters.drop()
-        self._screen.call_after_refresh(when_written, self._screen, self._painted)
+        self._paint.begin()
 
     def _painted(self) -> None:
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
@@ -538,12 +539,6 @@ class SeenQuestion:
             await letters.settle()
         return True
 
-    def begin_anew(self) -> None:
-        """Restart the wait: what comes now may have been typed while the program was stopped, or meant for something else."""
-        self._letters.drop()
-        if self._quiet is not None:
-            self._painted()
-
 
 class LetterAnswerScreen(AnswersOnce[ScreenResultType]):
     """A screen with a question that letters answer. `AnswersOnce` says where this stands among the base classes."""
@@ -555,7 +550,7 @@ class LetterAnswerScreen(AnswersOnce[ScreenResultType]):
 
     def woken(self) -> None:
         """Restart the wait: the question is on the screen again."""
-        self.seen.begin_anew()
+        self.seen.ask()
 
 
 # --- what is typed behind a key that opens something, and on screens of fields and lists

@@ -655,20 +655,45 @@ def _driver_of(node: MessagePump) -> TerminalInput | None:
     return driver if isinstance(driver, TerminalInput) else None
 
 
-def when_written(node: MessagePump, then: Callable[[], None]) -> None:
-    """Call this as soon as all that was drawn is on the terminal, as far as that can be known: from then on it can be seen."""
-    driver = _driver_of(node)
-    _when_arrived(node, 0 if driver is None else driver.mark_written(), then)
-
-
 def has_arrived(node: MessagePump, mark: int) -> bool:
     """Whether what was drawn before a mark of the terminal is on it, as far as that can be known."""
     driver = _driver_of(node)
     return driver is None or driver.has_arrived(mark)
 
 
-def _when_arrived(node: MessagePump, mark: int, then: Callable[[], None]) -> None:
-    if has_arrived(node, mark):
-        then()
-    else:
-        node.set_timer(_WRITTEN_S, partial(_when_arrived, node, mark, then))
+class PaintWatch:
+    """Tells when what a widget or screen shows has been painted by the terminal: from then on it can be seen.
+
+    Args:
+        node: the widget or screen.
+        painted: called then, once for each `begin`, unless that was followed by another one.
+
+    Attributes:
+        waits: whether something has not been painted yet.
+    """
+
+    def __init__(self, node: MessagePump, painted: Callable[[], object] = lambda: None) -> None:
+        self._node = node
+        self._painted = painted
+        self._n_begun = 0
+        self.waits = False
+
+    def begin(self) -> None:
+        """Wait for what is to be drawn next, or is drawn already, as far as it can be known whether it was painted."""
+        self._n_begun += 1
+        self.waits = True
+        self._node.call_after_refresh(self._drawn, self._n_begun)
+
+    def _drawn(self, begun: int) -> None:
+        if begun == self._n_begun:
+            driver = _driver_of(self._node)
+            self._look(begun, 0 if driver is None else driver.mark_written())
+
+    def _look(self, begun: int, mark: int) -> None:
+        if begun != self._n_begun:
+            return
+        if has_arrived(self._node, mark):
+            self.waits = False
+            self._painted()
+        else:
+            self._node.set_timer(_WRITTEN_S, partial(self._look, begun, mark))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 from support.chat_server import ChatServerThread, call, gate, say
@@ -19,7 +21,6 @@ def _asked(program: Program, server: ChatServerThread) -> Terminal:
     server.script(gate(0, call("Shell", {"command": "echo > ran"})), say("Well."))
     # Little is drawn, so that the system holds all of it: the program has written it.
     terminal = program.start(size=(80, 24))
-    terminal.answers = True
     terminal.wait_for("›")
     terminal.type("go")
     terminal.wait_for("› go")
@@ -49,12 +50,34 @@ def test_no_key_answers_a_question_that_has_not_arrived(
     assert (configured.work / "ran").exists()
 
 
+def test_no_key_answers_behind_a_stop_before_the_question_is_drawn_again(
+    configured: Program, server: ChatServerThread
+) -> None:
+    terminal = _asked(configured, server)
+    terminal.go_on()
+    terminal.wait_for("Run this command?")
+    time.sleep(QUIET)
+    os.kill(terminal.pid, signal.SIGSTOP)
+    terminal.hold()
+    os.kill(terminal.pid, signal.SIGCONT)
+    for _ in range(3):
+        time.sleep(QUIET)
+        terminal.key("y")
+    time.sleep(QUIET)
+    assert not (configured.work / "ran").exists()
+    terminal.go_on()
+    terminal.wait_quiet(QUIET)
+    assert not (configured.work / "ran").exists()
+    terminal.key("y")
+    terminal.wait_for("Well.")
+    assert (configured.work / "ran").exists()
+
+
 def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
     configured: Program, server: ChatServerThread
 ) -> None:
     server.script(say("One."), say("Two."))
     terminal = configured.start(size=(80, 24))
-    terminal.answers = True
     terminal.wait_for("›")
     for words, answer in (("first", "One."), ("/dmail 0", "")):
         terminal.type(words)

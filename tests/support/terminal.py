@@ -84,7 +84,7 @@ class Terminal:
         self._ended = False
         self._reads = threading.Event()
         self._reads.set()
-        self.answers = False
+        self.answers = True
         """Whether it answers that it is in order when it is asked, as most terminals do."""
 
         self._master, slave = os.openpty()

@@ -52,7 +52,7 @@ from kimi_tui.tui.keyboard import (
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.terminal_input import when_written
+from kimi_tui.tui.terminal_input import PaintWatch
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 EDGE = 1
@@ -455,7 +455,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._passed = [key for name in PASSED for key in keys_of(name, keys)]
         self._choices = choices(request)
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
-        self._is_painted = False
+        self._paint = PaintWatch(self, self.wait_anew)
         self._awaited: Timer | None = None
         """Looks whether the keyboard is quiet by now."""
         self._chosen: int | None = None
@@ -475,8 +475,9 @@ class ApprovalPanel(Widget, can_focus=True):
         """Where a click does what, as it was drawn last."""
         self._placed_at = 0.0
         """When that could be seen."""
-        self._turned, self._turn_seen = 0, 0
-        """How often other rows were drawn to be read, and up to which time they could be seen."""
+        self._placing = PaintWatch(self, self._see_places)
+        self._turning = PaintWatch(self)
+        """Waits for other rows that were drawn to be read."""
         self._clicked_at = float("inf")
         """When the click was read that is on its way."""
         self._writing: Writing | None = None
@@ -495,11 +496,11 @@ class ApprovalPanel(Widget, can_focus=True):
         if self._takes_keys:
             self.focus()
         self._await_quiet()
-        self.call_after_refresh(when_written, self, self._painted)
+        self._paint.begin()
 
-    def _painted(self) -> None:
-        """Start the half second before which no key counts: the question can be seen now."""
-        self._is_painted = True
+    def woken(self) -> None:
+        """Let no key count before the question is on the terminal, and half a second after that."""
+        self._paint.begin()
         self.wait_anew()
 
     @property
@@ -537,12 +538,14 @@ class ApprovalPanel(Widget, can_focus=True):
     def armed(self) -> bool:
         """Whether a key would count now."""
         return (
-            self.has_focus and self._is_painted and self._quiet.remaining_s(time.monotonic()) == 0.0
+            self.has_focus
+            and not self._paint.waits
+            and self._quiet.remaining_s(time.monotonic()) == 0.0
         )
 
     def _accepts(self, at: float) -> bool:
         """Whether what was pressed then counts; shows when something will where it does not."""
-        if self._quiet.accepts(at) and self._is_painted:
+        if self._quiet.accepts(at) and not self._paint.waits:
             return True
         self._await_quiet()
         return False
@@ -707,12 +710,8 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _turn_to(self) -> None:
         """Draw other rows to be read: they have been read by nobody before they arrive."""
-        self._turned += 1
         self.refresh()
-        self.call_after_refresh(when_written, self, partial(self._see_turn, self._turned))
-
-    def _see_turn(self, turned: int) -> None:
-        self._turn_seen = max(self._turn_seen, turned)
+        self._turning.begin()
 
     def _decide(self, choice: Choice) -> None:
         match choice.then:
@@ -764,7 +763,7 @@ class ApprovalPanel(Widget, can_focus=True):
             return False
         if not choice.says:
             return True  # it is left to the agent
-        if self._turn_seen < self._turned:
+        if self._turning.waits:
             return False
         at = self._choices.index(choice)
         self._to_show = at
@@ -776,7 +775,7 @@ class ApprovalPanel(Widget, can_focus=True):
         Who jumped to the end may say yes all the same, when they have been told.
         """
         detail = self._detail
-        if self._turn_seen < self._turned:
+        if self._turning.waits:
             self.wait_anew()
             self.post_message(self.TooEarly())
             return False
@@ -874,14 +873,13 @@ class ApprovalPanel(Widget, can_focus=True):
         places = (self.region.y, self._writing, *self._clicks)
         if places != self._places:
             self._places, self._placed_at = places, float("inf")
-            self.call_after_refresh(when_written, self, partial(self._see_places, places))
+            self._placing.begin()
         edge = Content.styled(glyphs_of(self).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)
 
-    def _see_places(self, places: tuple[object, ...]) -> None:
-        if places == self._places:
-            self._placed_at = time.monotonic()
+    def _see_places(self) -> None:
+        self._placed_at = time.monotonic()
 
     def _lines(self, width: int) -> list[Content]:
         """The rows without their edge; notes what a click on each of them does."""

@@ -23,7 +23,7 @@ from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
-from kimi_tui.tui.terminal_input import when_written
+from kimi_tui.tui.terminal_input import PaintWatch
 
 Kind = Literal["", "dmail", "compaction"]
 AROUND = 8
@@ -128,6 +128,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._refusal = refusal
         self._drafting = drafting
         self._is_drafting = False
+        self._paint = PaintWatch(self, self._shown)
         self._shown_at: float | None = None
         self._is_doubtful = False
         """Whether something was written before anyone could have read what for: Enter is asked for twice."""
@@ -162,15 +163,15 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self.area.put(self._question.text)
         self.area.focus()
         self._show_keys()
-        self.call_after_refresh(when_written, self, self._shown)
+        self._paint.begin()
 
     def _shown(self) -> None:
         self._shown_at = time.monotonic()
 
     def woken(self) -> None:
-        """Discard what was typed while the program was stopped."""
-        if self._shown_at is not None:
-            self._shown()
+        """Let nothing count that was typed before the dialog is on the terminal again."""
+        self._shown_at = None
+        self._paint.begin()
 
     @property
     def _comes_early(self) -> bool:

@@ -344,7 +344,7 @@ class MainScreen(Screen[None]):
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
         if (panel := self.bench.question) is not None:
-            panel.wait_anew()
+            panel.woken()
 
     @on(Conversation.StateChanged)
     def _state_changed(self, event: Conversation.StateChanged) -> None:

@@ -42,7 +42,7 @@ from kimi_tui.tui.preview.layout import (
 )
 from kimi_tui.tui.rows import plain_rows
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
-from kimi_tui.tui.terminal_input import when_written
+from kimi_tui.tui.terminal_input import PaintWatch
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 
 if TYPE_CHECKING:
@@ -216,10 +216,17 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         super().__init__()
         self._write = write
         self._is_asked_for = is_asked_for
+        self._paint = PaintWatch(self, self._painted)
         self._quiet: QuietKeyboard | None = None
+        self._seen_at = float("inf")
+        """Since when this can be seen, in monotonic time."""
+        self._key_at = 0.0
+        """When the newest key was read, in monotonic time."""
         self._letters = LetterRun(self, self._write_over, typed_at)
         self._is_looked_at = False
         """Whether the user has moved about in it."""
+        self._is_again = False
+        """Whether something was asked here before, or this is to be looked at once more: then a click must wait, too."""
         self._is_second = False
         """Whether what is asked follows from an answer: a key that comes early is no prose then, but meant for that."""
         self._state = layout.PreviewState(
@@ -237,23 +244,22 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def on_mount(self) -> None:
         """Let no key answer that was typed before the preview was on the screen."""
-        self.call_after_refresh(when_written, self, self._painted)
+        self._paint.begin()
 
     def _painted(self) -> None:
-        self._sheet.painted_at = time.monotonic()
-        self._quiet = QuietKeyboard(self._sheet.painted_at, 0.0, self.QUIET_S)
-        if self._is_second:
-            self._sheet.painted_at += self.QUIET_S  # a second click is as early as a second Enter
+        now = time.monotonic()
+        self._seen_at, self._quiet = now, QuietKeyboard(now, 0.0, self.QUIET_S)
+        # A second click is as early as a second Enter.
+        self._sheet.painted_at = now + self.QUIET_S if self._is_again else now
         if self._letters.waits:
             self._letters.wait(self._letters.SETTLE_S)
 
     def woken(self) -> None:
-        """Restart the wait before a key counts: the preview is on the screen again."""
+        """Let no key or click count before the preview is on the terminal again, and half a second after that."""
         self._letters.drop()
-        self._is_looked_at = self._is_asked_for = False
-        if self._quiet is not None:
-            self._painted()
-            self._sheet.painted_at += self.QUIET_S
+        self._quiet, self._is_asked_for, self._is_looked_at = None, False, False
+        self._is_again, self._sheet.painted_at = True, float("inf")
+        self._paint.begin()
 
     @property
     def armed(self) -> bool:
@@ -272,6 +278,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             self._sheet.border_subtitle = Content(f"That {what} came too early: press it again")
         return is_early
 
+    def _look(self, at: float) -> None:
+        """Note that the user moves about by a key that was read at a monotonic time: what it was read before they had not seen."""
+        self._is_looked_at = self._quiet is not None and at >= self._seen_at
+
     def _show(self) -> None:
         self._sheet.border_title = Content(layout.frame_title(self._state))
         self._sheet.border_subtitle = ""
@@ -280,7 +290,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def action_move(self, step: int) -> None:
         """Choose another action, or scroll what goes where that is shown."""
-        state, self._is_looked_at = self._state, self._quiet is not None
+        state = self._state
+        self._look(self._key_at)
         if state.files is not None and state.files.focused:
             state.files.move(step)
         elif state.details:
@@ -300,7 +311,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def action_details(self) -> None:
         """Give the arrows to the files, then to what goes, then back to the choices."""
-        state, self._is_looked_at = self._state, self._quiet is not None
+        state = self._state
+        self._look(self._key_at)
         files = state.files if state.files is not None and state.files.can_focus else None
         if files is not None and not files.focused and not state.details:
             files.focused = True
@@ -344,12 +356,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def _ask_anew(self) -> None:
         """Another question stands here from now on: what is pressed right behind the answer to the one before is none to it."""
-        self._letters.drop()
-        self._quiet, self._is_asked_for, self._is_second = None, False, True
-        self._is_looked_at = False
-        self._sheet.painted_at = float("inf")
+        self._is_second = True
+        self.woken()
         self._show()
-        self.call_after_refresh(when_written, self, self._painted)
 
     def _wait_for_files(self, pending: PreviewAction) -> None:
         """Ask whether the files come along with a fork or a D-Mail."""
@@ -382,6 +391,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     async def on_key(self, event: events.Key) -> None:
         """Answer by a letter that was pressed alone, or by Enter if it was pressed when the question could be seen."""
         letter, letters = event.character if event.is_printable else None, self._letters
+        self._key_at = event.time
         if letters.waits and letter is not None and not letters.follows(event.time):
             await letters.settle()
         if not self.is_current and not letters.is_prose(event.time):
@@ -412,7 +422,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         row = None if index is not None else row_of_digit(letter, len(self._state.actions))
         act: Act | None = None
         if row is not None:
-            act = partial(self._point_at, row)
+            act = partial(self._point_at, row, at)
         elif letter in LETTERS or moves:
             act = partial(self._settled, index)
         if not letters.take(letter, at, act, moves=moves):
@@ -431,9 +441,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if index is not None:
             self._answer(index)
 
-    def _point_at(self, row: int, _: int) -> None:
-        """Choose the row of a digit; Enter answers with it."""
-        state, self._is_looked_at = self._state, self._quiet is not None
+    def _point_at(self, row: int, at: float, _: int) -> None:
+        """Choose the row of a digit that was read at a monotonic time; Enter answers with it."""
+        state = self._state
+        self._look(at)
         if state.files is not None:
             state.files.focused = state.files.whole = False
         state.details, state.selected = False, row

@@ -209,7 +209,7 @@ class Desk(App[None]):
 
     def wait_out(self) -> None:
         """Let the quiet half second be over, without waiting for it."""
-        self.panel._is_painted = True  # pyright: ignore[reportPrivateUsage]
+        self.panel._paint.waits = False  # pyright: ignore[reportPrivateUsage]
         self.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
 
     def text(self) -> str:
@@ -274,7 +274,7 @@ async def test_prose_that_begins_with_an_answer_is_none() -> None:
     for asked, prose in kinds:
         desk = Desk(asked)
         async with desk.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda: desk.panel._is_painted)  # noqa: B023  # pyright: ignore[reportPrivateUsage]
+            await until(pilot, lambda: not desk.panel._paint.waits)  # noqa: B023  # pyright: ignore[reportPrivateUsage]
             desk.wait_out()
             for words in prose:
                 typed(desk, words)
@@ -296,7 +296,7 @@ async def test_prose_that_begins_with_an_answer_is_none() -> None:
 async def test_a_letter_answers_when_it_has_settled() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: desk.panel._is_painted)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: not desk.panel._paint.waits)  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
         # One that is held is one, and answers when it is let go.
         typed(desk, "nnnn")
@@ -332,7 +332,7 @@ async def test_a_letter_answers_when_it_has_settled() -> None:
 async def test_a_letter_that_was_held_from_before_answers_nothing() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: desk.panel._is_painted)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: not desk.panel._paint.waits)  # pyright: ignore[reportPrivateUsage]
         # Half a second was over at the tenth of these.
         desk.panel._quiet = QuietKeyboard(time.monotonic() - 1.0, 0.0)  # pyright: ignore[reportPrivateUsage]
         typed(desk, "y" * 20)
@@ -386,7 +386,7 @@ async def test_a_digit_leads_to_no_yes_before_the_end_was_on_the_screen() -> Non
 async def test_a_digit_that_begins_a_word_chooses_nothing() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: desk.panel._is_painted)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: not desk.panel._paint.waits)  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
         typed(desk, "2 files")
         await until(pilot, lambda: "".join(desk.written) == "2 files")

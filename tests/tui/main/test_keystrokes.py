@@ -558,15 +558,30 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
         assert one.app.screen is shown
         await one.sees("That Enter came too early: press it again")
         assert facts(one, server) == before
-        await one.until(lambda: shown._quiet is not None)  # pyright: ignore[reportPrivateUsage]
+
+        def can_be_seen() -> bool:
+            return shown._quiet is not None  # pyright: ignore[reportPrivateUsage]
+
+        await one.until(can_be_seen)
         # Who was away has to look again, whatever they saw before.
         await one.pilot.press("down", "up")
         for back in (InputResumed(), events.AppFocus()):
             one.app.post_message(back)
             await one.pilot.press("enter")
             assert one.app.screen is shown
+            await one.until(can_be_seen)
         assert facts(one, server) == before
-        # Who has moved about in it has seen it.
+        # Who has moved about in it has seen it, but not by keys that were read before it could be seen.
+        early = events.Key("down", None)
+        one.app.post_message(InputResumed())
+        await one.until(lambda: not can_be_seen())
+        await one.until(can_be_seen)
+        one.app.post_message(early)
+        await one.sees("▌ n  Fork into a new session")
+        await one.pilot.press("enter")
+        assert one.app.screen is shown
+        assert facts(one, server) == before
+        await one.pilot.press("up")
         await one.pilot.press("down", "up", "enter")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
 
