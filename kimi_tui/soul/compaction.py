@@ -429,7 +429,7 @@ class Compactor:
                 span=span,
             )
         finally:
-            # Nobody else holds those that went.
+            # Nobody else holds those that went: the variables of `_compact`, a function for that reason, have ended with it.
             await let_go(messages)
 
     async def _compact(

@@ -242,11 +242,20 @@ def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
     return rg
 
 
+def rg_begin(rg: str, rules: int) -> list[str]:
+    """How every run of `rg` over files begins: nothing of the user's settings counts, a NUL ends each path.
+
+    Args:
+        rg: the program.
+        rules: the descriptor of a file that `write_rules` filled.
+    """
+    argv = [rg, "--no-config", "--no-messages", "--no-ignore-messages", "--no-require-git"]
+    return [*argv, "--no-ignore-global", "--null", f"--ignore-file=/dev/fd/{rules}"]
+
+
 def _argv(rg: str, query: _Query, rules: int) -> list[str]:
-    argv = [rg, "--no-config", "--no-messages", "--no-ignore-messages", "--color=never"]
     # Without mapping a file that is cut meanwhile kills nobody.
-    argv += ["--no-require-git", "--no-ignore-global"]
-    argv += ["--no-mmap", "--sort=path", "--null", "--no-heading"]
+    argv = [*rg_begin(rg, rules), "--color=never", "--no-mmap", "--sort=path", "--no-heading"]
     argv += ["--with-filename", "--line-number", "--max-columns=2000", "--max-columns-preview"]
     # By line, so that what was found before a limit is not lost in a buffer. Paths alone would stand on no line.
     argv += ["--line-buffered", "--context-separator=\\x00"]
@@ -259,7 +268,6 @@ def _argv(rg: str, query: _Query, rules: int) -> list[str]:
         argv.append("--ignore-case")
     if query.multiline:
         argv += ["--multiline", "--multiline-dotall"]
-    argv.append(f"--ignore-file=/dev/fd/{rules}")
     if query.type:
         argv.append(f"--type={query.type}")
     return [*argv, f"--regexp={_across_bytes(query.pattern)}", "--", query.root]
