@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -39,6 +40,8 @@ _NOT_FOR_PYTE = re.compile(
 # An escape sequence that this chunk did not finish.
 _UNFINISHED = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?)?\Z")
 _LONGEST_SEQUENCE_BYTES = 65_536
+_LOOK_S = 0.05
+"""How often it is looked whether it still reads, where there is nothing to read."""
 
 
 class ScreenTimeout(AssertionError):
@@ -82,6 +85,8 @@ class Terminal:
         self._held_back = b""
         self._last_byte_at = time.monotonic()
         self._ended = False
+        self._reading = threading.Lock()
+        """Held while it reads."""
         self._reads = threading.Event()
         self._reads.set()
         self.answers = True
@@ -125,9 +130,14 @@ class Terminal:
         while True:
             self._reads.wait()
             try:
-                data = os.read(self._master, 65_536)
-            except OSError:
-                data = b""
+                if not select.select([self._master], [], [], _LOOK_S)[0]:
+                    continue
+                with self._reading:
+                    if not self._reads.is_set():
+                        continue
+                    data = os.read(self._master, 65_536)
+            except (OSError, ValueError):
+                data = b""  # ended, or the window was closed
             with self._changed:
                 if not data:
                     self._ended = True
@@ -336,7 +346,8 @@ class Terminal:
 
     def hold(self) -> None:
         """Read nothing more, as a line that stands still: what the program writes from now on stays on its way."""
-        self._reads.clear()
+        with self._reading:
+            self._reads.clear()
 
     def go_on(self) -> None:
         """Read again."""
