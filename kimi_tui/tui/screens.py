@@ -55,13 +55,27 @@ class AnswersOnce(Screen[ScreenResultType]):
     HELP_TITLE: ClassVar[str] = ""
     """What stands in the help over its keys. With it the key of the help opens that; without it is the screen's own."""
 
+    _was_covered = False
+    """Whether another screen stands over this one, or did when this was shown last."""
+
     @property
     def armed(self) -> bool:
         """Whether an answer would count now."""
         return True
 
     def woken(self) -> None:
-        """Called when the program goes on after it was stopped: what was typed meanwhile must answer nothing."""
+        """Called when this is drawn again, behind a stop of the program or when what stood over it is closed: what was typed
+        before it can be seen must answer nothing."""
+
+    def on_screen_suspend(self) -> None:
+        """Note that another screen stands over this one."""
+        self._was_covered = True
+
+    def on_screen_resume(self) -> None:
+        """Let this be looked at again, if something stood over it."""
+        if self._was_covered:
+            self._was_covered = False
+            self.woken()
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""

@@ -20,7 +20,6 @@ import signal
 import sys
 import time
 from codecs import getincrementaldecoder
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -180,7 +179,13 @@ _STATUS_ANSWERS = frozenset({"\x1b[0n", "\x1b[3n"})
 FIRST_ANSWER_S = 1.0
 """For how long a terminal that was just taken may think about its first answer; one that gives none is not waited for."""
 LONGEST_ANSWER_S = 60.0
-"""After which a terminal that has answered before is taken for one that does not."""
+LAST_ANSWER_S = 5.0
+"""A terminal that has answered before, and owes an answer for so long (`LONGEST_ANSWER_S`), is taken for one that does not
+when it gives none for this long behind a key either: behind a broken line keys come at once when it is whole again, and the
+answers with them."""
+
+MOST_LOST = 8
+"""Of so many answers at most it is minded that they may be lost, or come late."""
 
 _OTHER_ANSWER = re.compile(
     r"\x1b(?:\](?:\d{1,4};|[lL])[^\x07\x1b]{0,8192}+(?:\x07|\x1b\\)|[P_^X][^\x1b]{0,8192}+\x1b\\)"
@@ -354,6 +359,10 @@ class GraphicsAnswerFilter:
 class Arrivals:
     """Whether what was written has arrived at a terminal that answers: it is asked behind it, and answers in turn.
 
+    An answer does not say what it is to. One that is lost, as to another program that had the terminal meanwhile, is made up
+    for by a further question: what was written before a question has arrived when there are more answers than were asked for
+    before it.
+
     Args:
         ask: sends the question.
         now: in monotonic time, when the terminal was taken; it is asked at once, so that it is known whether it answers.
@@ -362,53 +371,69 @@ class Arrivals:
     def __init__(self, ask: Callable[[], None], now: float) -> None:
         self._ask = ask
         self._began_at = now
-        self._asked_at: deque[float] = deque([now])
-        """When the questions were asked that have no answer yet."""
-        self._n_asked = 1
-        self._answers: bool | None = None
-        """Whether the terminal does; None before that is known."""
-        ask()
+        self._n_asked = 0
+        self._n_answered = 0
+        """Written in the thread that reads alone."""
+        self._n_lost = 0
+        """How many of the questions may have lost their answers."""
+        self._answers = False
+        """Whether the terminal is known to."""
+        self._silent_since = now
+        """Since when it owes an answer and has given none."""
+        self._key_at = float("inf")
+        """When the first key was read after that had lasted too long; infinite for none."""
+        self._ask_behind(now)
 
     def begin_again(self, now: float) -> None:
-        """Ask anew behind a stop: what was asked before may have been answered to another program.
+        """Ask anew behind a stop: what was asked before may have been answered to another program, or is answered yet.
 
         A terminal that never answered is not given its first second again.
         """
-        self._asked_at.clear()
+        n_owed = self._n_asked - self._n_answered
+        if not self._answers or n_owed > MOST_LOST:
+            self._n_asked, n_owed = self._n_answered, 0
+        self._n_lost = n_owed
         self._ask_behind(now)
 
     def mark(self, now: float) -> int:
         """Ask behind what has been written; what `has_arrived` is to be asked about. 0 where the terminal does not answer."""
-        if not self._may_answer(now):
-            return 0
-        self._ask_behind(now)
-        return self._n_asked
+        return self._ask_behind(now) if self._may_answer(now) else 0
 
-    def _ask_behind(self, now: float) -> None:
-        self._n_asked += 1
-        self._asked_at.append(now)
-        self._ask()
+    def _ask_behind(self, now: float) -> int:
+        """Ask as often as it takes to have one answer more than is owed by then; returns the number of that answer."""
+        n_owed = self._n_asked - self._n_answered
+        self._n_lost = min(self._n_lost, n_owed)
+        if n_owed == self._n_lost:
+            self._silent_since = now
+        n_questions, mark = 1 + self._n_lost, self._n_asked + 1
+        self._n_asked += n_questions
+        for _ in range(n_questions):
+            self._ask()
+        return mark
 
     def has_arrived(self, mark: int, now: float) -> bool | None:
         """Whether the terminal has come to what was written before a mark; None where it does not say."""
         if not mark or not self._may_answer(now):
             return None
-        return mark <= self._n_asked - len(self._asked_at)
+        return mark <= self._n_answered
 
-    def answered(self) -> None:
-        """The terminal has answered the oldest question. Called in the thread that reads."""
-        self._answers = True
-        with suppress(IndexError):
-            self._asked_at.popleft()
+    def answered(self, now: float) -> None:
+        """Note an answer of the terminal. Called in the thread that reads."""
+        self._answers, self._silent_since, self._key_at = True, now, float("inf")
+        self._n_answered = min(self._n_answered + 1, self._n_asked)
+
+    def key_read(self, now: float) -> None:
+        """Note a key: the line is no dead one. Called in the thread that reads."""
+        if now - self._silent_since > LONGEST_ANSWER_S:
+            self._key_at = min(self._key_at, now)
 
     def _may_answer(self, now: float) -> bool:
-        if self._answers is None:
-            return now - self._began_at < FIRST_ANSWER_S
-        with suppress(IndexError):
-            if now - self._asked_at[0] > LONGEST_ANSWER_S:
-                self._answers = False
-                self._asked_at.clear()
-        return self._answers
+        n_owed = self._n_asked - self._n_answered
+        if self._answers and n_owed > self._n_lost and now - self._key_at > LAST_ANSWER_S:
+            # It may be another one, or have lost an answer: it is asked once more as one that was just taken.
+            self._answers, self._began_at = False, now
+            self.begin_again(now)
+        return self._answers or now - self._began_at < FIRST_ANSWER_S
 
 
 class TerminalGone(Message):
@@ -508,6 +533,8 @@ class TerminalInput(LinuxDriver):
         """Hand on what was read."""
         if isinstance(message, events.Key):
             self._key_read(message.key)
+            if self._arrivals is not None and message.key != Keys.Ignore:
+                self._arrivals.key_read(time.monotonic())
         super().process_message(message)
 
     def start_application_mode(self) -> None:
@@ -519,7 +546,8 @@ class TerminalInput(LinuxDriver):
         self._answers = BackgroundAnswers()
         super().start_application_mode()
         if self._arrivals is None:
-            self._arrivals = Arrivals(partial(self.write, _STATUS_QUESTION), time.monotonic())
+            # Looked up each time: while another program has the terminal, nothing is written.
+            self._arrivals = Arrivals(lambda: self.write(_STATUS_QUESTION), time.monotonic())
         else:
             self._arrivals.begin_again(time.monotonic())
         # Textual reads the size where the signal is handled, which the next signal interrupts: of two sizes close behind
@@ -577,7 +605,7 @@ class TerminalInput(LinuxDriver):
 
     def _has_answered(self) -> None:
         if self._arrivals is not None:
-            self._arrivals.answered()
+            self._arrivals.answered(time.monotonic())
 
     def ask_for_graphics(self, told: Callable[[Graphics], object]) -> None:
         """Ask the terminal what it draws by itself.
@@ -669,19 +697,24 @@ class PaintWatch:
         painted: called then, once for each `begin`, unless that was followed by another one.
 
     Attributes:
-        waits: whether something has not been painted yet.
+        seen_at: since when it can be seen, in monotonic time; infinite before that is known.
     """
 
     def __init__(self, node: MessagePump, painted: Callable[[], object] = lambda: None) -> None:
         self._node = node
         self._painted = painted
         self._n_begun = 0
-        self.waits = False
+        self.seen_at = float("inf")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not been painted yet, as far as that can be known."""
+        return self.seen_at == float("inf")
 
     def begin(self) -> None:
         """Wait for what is to be drawn next, or is drawn already, as far as it can be known whether it was painted."""
         self._n_begun += 1
-        self.waits = True
+        self.seen_at = float("inf")
         self._node.call_after_refresh(self._drawn, self._n_begun)
 
     def _drawn(self, begun: int) -> None:
@@ -693,7 +726,7 @@ class PaintWatch:
         if begun != self._n_begun:
             return
         if has_arrived(self._node, mark):
-            self.waits = False
+            self.seen_at = time.monotonic()
             self._painted()
         else:
             self._node.set_timer(_WRITTEN_S, partial(self._look, begun, mark))

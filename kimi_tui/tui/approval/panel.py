@@ -473,11 +473,14 @@ class ApprovalPanel(Widget, can_focus=True):
         self._clicks: dict[int, Callable[[int], None]] = {}
         self._places: tuple[object, ...] = ()
         """Where a click does what, as it was drawn last."""
-        self._placed_at = 0.0
-        """When that could be seen."""
-        self._placing = PaintWatch(self, self._see_places)
+        self._placing = PaintWatch(self)
+        """Waits for that to be seen."""
         self._turning = PaintWatch(self)
         """Waits for other rows that were drawn to be read."""
+        self._opening = PaintWatch(self)
+        """Waits for the field that was opened."""
+        self._pressed_at = 0.0
+        """When the key or click was read that is handled, in monotonic time."""
         self._clicked_at = float("inf")
         """When the click was read that is on its way."""
         self._writing: Writing | None = None
@@ -495,8 +498,8 @@ class ApprovalPanel(Widget, can_focus=True):
         """Take the keys; show when they begin to count."""
         if self._takes_keys:
             self.focus()
-        self._await_quiet()
-        self._paint.begin()
+        self._turning.begin()
+        self.woken()
 
     def woken(self) -> None:
         """Let no key count before the question is on the terminal, and half a second after that."""
@@ -545,6 +548,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _accepts(self, at: float) -> bool:
         """Whether what was pressed then counts; shows when something will where it does not."""
+        self._pressed_at = at
         if self._quiet.accepts(at) and not self._paint.waits:
             return True
         self._await_quiet()
@@ -685,7 +689,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._letters.drop()
         self._clicked_at = event.time
         # First: one that comes early begins the wait anew.
-        return not self._accepts(event.time) or event.time < self._placed_at
+        return not self._accepts(event.time) or event.time < self._placing.seen_at
 
     def on_click(self, event: events.Click) -> None:
         """Give the answer that was clicked, under the same conditions as by a key."""
@@ -763,7 +767,7 @@ class ApprovalPanel(Widget, can_focus=True):
             return False
         if not choice.says:
             return True  # it is left to the agent
-        if self._turning.waits:
+        if self._pressed_at < self._turning.seen_at:
             return False
         at = self._choices.index(choice)
         self._to_show = at
@@ -775,7 +779,7 @@ class ApprovalPanel(Widget, can_focus=True):
         Who jumped to the end may say yes all the same, when they have been told.
         """
         detail = self._detail
-        if self._turning.waits:
+        if self._pressed_at < self._turning.seen_at:
             self.wait_anew()
             self.post_message(self.TooEarly())
             return False
@@ -816,6 +820,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._field.display = True
         self._field.focus()
         self._place_field()
+        self._opening.begin()
 
     def _leave_field(self) -> None:
         """Back to the answers; what was written is kept for the next time."""
@@ -829,7 +834,10 @@ class ApprovalPanel(Widget, can_focus=True):
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
         event.stop()
-        self._hand_over()
+        if self._field.key_at < max(self._opening.seen_at, self._paint.seen_at):
+            self.post_message(self.TooEarly())
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         text = clean(self._field.text).strip()
@@ -872,14 +880,11 @@ class ApprovalPanel(Widget, can_focus=True):
             self._detail.note_shown()
         places = (self.region.y, self._writing, *self._clicks)
         if places != self._places:
-            self._places, self._placed_at = places, float("inf")
+            self._places = places
             self._placing.begin()
         edge = Content.styled(glyphs_of(self).edge, "$accent")
         lines += [Content("")] * (self.size.height - len(lines))
         return Content("\n").join(edge + line for line in lines)
-
-    def _see_places(self) -> None:
-        self._placed_at = time.monotonic()
 
     def _lines(self, width: int) -> list[Content]:
         """The rows without their edge; notes what a click on each of them does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ClassVar, Literal, NamedTuple
@@ -129,7 +128,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._drafting = drafting
         self._is_drafting = False
         self._paint = PaintWatch(self, self._shown)
-        self._shown_at: float | None = None
+        self._waits_since = float("inf")
+        """Since when it can be seen, or the newest Enter came too early, in monotonic time; infinite before it can be seen."""
         self._is_doubtful = False
         """Whether something was written before anyone could have read what for: Enter is asked for twice."""
         self.area = PromptArea(
@@ -166,11 +166,11 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._paint.begin()
 
     def _shown(self) -> None:
-        self._shown_at = time.monotonic()
+        self._waits_since = self._paint.seen_at
 
     def woken(self) -> None:
         """Let nothing count that was typed before the dialog is on the terminal again."""
-        self._shown_at = None
+        self._waits_since = float("inf")
         self._paint.begin()
 
     @property
@@ -178,7 +178,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         """Whether the newest key was read before anyone could have read what it is about; time travel alone waits so."""
         if not (self.QUIET_S and self._question.kind):
             return False
-        return self._shown_at is None or self.area.key_at - self._shown_at < self.QUIET_S
+        return self.area.key_at - self._waits_since < self.QUIET_S
 
     @on(PromptArea.Changed)
     def _written(self) -> None:
@@ -211,8 +211,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             self._say(again if self._is_doubtful else f"{TOO_EARLY.capitalize()}.", "$warn")
             self._is_doubtful = False
             # Held down, it does not answer either; pressed before this could be seen, it starts no wait.
-            if self._shown_at is not None:
-                self._shown_at = max(self._shown_at, self.area.key_at)
+            self._waits_since = max(self._waits_since, self.area.key_at)
         elif self._question.low and words_of_keys(event.text):
             self._say(KEY_REFUSED, "$kind-error")
         elif self._refusal is not None and (why := self._refusal(event.text.strip())):

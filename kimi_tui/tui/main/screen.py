@@ -49,6 +49,7 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.state import MainState
+from kimi_tui.tui.terminal_input import PaintWatch
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -161,6 +162,9 @@ class MainScreen(Screen[None]):
         self._is_looking = False
         """Whether the branch is being looked at."""
         self._warned_at = -WARNED_S
+        """When it was said last what would be lost by leaving, in monotonic time."""
+        self._warning: PaintWatch | None = None
+        """Waits for that to be seen; None where it was said long ago or never, or may be forgotten."""
         self._says_above = False
         """Whether something was ever said over the prompt."""
         self._escaped_at = 0.0
@@ -279,10 +283,13 @@ class MainScreen(Screen[None]):
         """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
-        now, jobs = time.monotonic(), self.conversation.state.jobs
-        if not (words or jobs) or now - self._warned_at < WARNED_S:
+        now, jobs, warning = time.monotonic(), self.conversation.state.jobs, self._warning
+        if not (words or jobs) or self._was_warned(now):
             return True
-        self._warned_at = now
+        if warning is not None and warning.waits and now - self._warned_at < WARNED_S:
+            return False  # it is on its way to the terminal
+        self._warned_at, self._warning = now, PaintWatch(self)
+        self._warning.begin()
         if words:
             self.bench.tell(
                 words, level="error", advice="Do it again to leave without what is not saved."
@@ -295,6 +302,14 @@ class MainScreen(Screen[None]):
                 advice="Do it again to end it all; /jobs lists them.",
             )
         return False
+
+    def _was_warned(self, now: float) -> bool:
+        """Whether the user has seen a moment ago what would be lost by leaving."""
+        warning = self._warning
+        if warning is None or not 0 <= now - warning.seen_at < WARNED_S:
+            return False
+        # What was pressed before it could be seen comes behind no warning; a click comes behind no key of its own.
+        return not self._warned_at < self.bench.last_key_at() < warning.seen_at
 
     # --- commands
 
@@ -343,6 +358,7 @@ class MainScreen(Screen[None]):
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
+        self._warning = None
         if (panel := self.bench.question) is not None:
             panel.woken()
 

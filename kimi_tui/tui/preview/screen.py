@@ -171,7 +171,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     """The screen that previews a rewind. Its result is the chosen action, or None if it was closed.
 
     Arrows with Enter and the mouse answer at once; a letter when no other has followed it. Letters that come in a run
-    are prose, as is one that answers in no preview: the user writes, and so has turned the question down.
+    are prose, as is one that answers in no preview: the user writes, and so has turned the question down. One that was read
+    before this could be seen only chooses its row.
 
     Args:
         preview: what the engine says would go.
@@ -218,11 +219,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._is_asked_for = is_asked_for
         self._paint = PaintWatch(self, self._painted)
         self._quiet: QuietKeyboard | None = None
-        self._seen_at = float("inf")
-        """Since when this can be seen, in monotonic time."""
         self._key_at = 0.0
         """When the newest key was read, in monotonic time."""
         self._letters = LetterRun(self, self._write_over, typed_at)
+        self._has_early_letter = False
+        """Whether the newest letter was read before this could be seen, or is held down since."""
         self._is_looked_at = False
         """Whether the user has moved about in it."""
         self._is_again = False
@@ -247,10 +248,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._paint.begin()
 
     def _painted(self) -> None:
-        now = time.monotonic()
-        self._seen_at, self._quiet = now, QuietKeyboard(now, 0.0, self.QUIET_S)
+        seen_at = self._paint.seen_at
+        self._quiet = QuietKeyboard(seen_at, 0.0, self.QUIET_S)
         # A second click is as early as a second Enter.
-        self._sheet.painted_at = now + self.QUIET_S if self._is_again else now
+        self._sheet.painted_at = seen_at + self.QUIET_S if self._is_again else seen_at
         if self._letters.waits:
             self._letters.wait(self._letters.SETTLE_S)
 
@@ -274,13 +275,15 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             return False
         is_early = self._quiet is None or not self._quiet.accepts(event.time)
         if is_early and (event.key == "enter" or self._is_second):
-            what = "Enter" if event.key == "enter" else "key"
-            self._sheet.border_subtitle = Content(f"That {what} came too early: press it again")
+            self._tell_early("Enter" if event.key == "enter" else "key")
         return is_early
+
+    def _tell_early(self, what: str) -> None:
+        self._sheet.border_subtitle = Content(f"That {what} came too early: press it again")
 
     def _look(self, at: float) -> None:
         """Note that the user moves about by a key that was read at a monotonic time: what it was read before they had not seen."""
-        self._is_looked_at = self._quiet is not None and at >= self._seen_at
+        self._is_looked_at = at >= self._paint.seen_at
 
     def _show(self) -> None:
         self._sheet.border_title = Content(layout.frame_title(self._state))
@@ -419,6 +422,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         """Take a letter as part of an answer or of prose; False where it only moves about."""
         index = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
         letters, moves = self._letters, letter in _MOVES and index is None
+        is_held = self._has_early_letter and letters.follows(at)
+        self._has_early_letter = is_held or (bool(self.QUIET_S) and at < self._paint.seen_at)
         row = None if index is not None else row_of_digit(letter, len(self._state.actions))
         act: Act | None = None
         if row is not None:
@@ -437,8 +442,12 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return True
 
     def _settled(self, index: int | None, _: int) -> None:
-        """Answer by a letter, unless it was meant for another preview."""
-        if index is not None:
+        """Answer by a letter, unless it was meant for another preview; one that came early has chosen its row, and no more."""
+        if index is None:
+            return
+        if self._has_early_letter:
+            self._tell_early("key")
+        else:
             self._answer(index)
 
     def _point_at(self, row: int, at: float, _: int) -> None:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
 
 import pytest
 from hypothesis import given
@@ -209,7 +208,8 @@ class Desk(App[None]):
 
     def wait_out(self) -> None:
         """Let the quiet half second be over, without waiting for it."""
-        self.panel._paint.waits = False  # pyright: ignore[reportPrivateUsage]
+        for watch in (self.panel._paint, self.panel._turning):  # pyright: ignore[reportPrivateUsage]
+            watch.seen_at = 0.0
         self.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
 
     def text(self) -> str:
@@ -218,8 +218,13 @@ class Desk(App[None]):
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Keys, one after another."""
-    await pilot.press(*keys)
+    """Keys, one after another; behind one that opens the field when that can be seen."""
+    assert isinstance(pilot.app, Desk)
+    panel = pilot.app.panel
+    for key in keys:
+        await pilot.press(key)
+        if field(pilot.app).display:
+            await until(pilot, lambda: not panel._opening.waits)  # pyright: ignore[reportPrivateUsage]
     await pilot.pause()
 
 
@@ -397,7 +402,7 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
     desk = Desk(request())
     async with desk.run_test(size=(80, 24)) as pilot:
         y = next(y for y, row in enumerate(desk.text().split("\n")) if "Yes, once" in row)
-        await until(pilot, lambda: desk.panel._placed_at < inf)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: not desk.panel._placing.waits)  # pyright: ignore[reportPrivateUsage]
         click = events.MouseUp(None, 8, y, 0, 0, 1, False, False, False)
         assert desk.panel.voids(click)
         await until(pilot, lambda: desk.panel.armed)
@@ -412,7 +417,7 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
         await pilot.resize_terminal(80, 40)
         await until(pilot, lambda: row_of(desk, "Yes, once") != y)
         # From when that could be seen.
-        await until(pilot, lambda: desk.panel._placed_at < inf)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: not desk.panel._placing.waits)  # pyright: ignore[reportPrivateUsage]
         moved = events.MouseUp(None, 8, row_of(desk, "Yes, once"), 0, 0, 1, False, False, False)
         assert not desk.panel.voids(moved)
         moved.time = click.time

@@ -518,8 +518,19 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         await a_conversation(one, server)
         before = facts(one, server)
         shown = await a_preview(one)
-        # Typed behind what opened it, before it could be seen: it is kept, and chosen by then.
+        # Typed behind what opened it, before it could be seen: it chooses its row, and answers nothing.
         typed(one, "d", before_s=1.0)
+        await one.sees("That key came too early: press it again")
+        await one.sees("▌ d  Send a D-Mail here")
+        # Nor does one that is held down since.
+        watch = shown._paint  # pyright: ignore[reportPrivateUsage]
+        await one.until(lambda: not watch.waits)
+        typed(one, "rr", gap_s=0.2, before_s=time.monotonic() - watch.seen_at - 0.1)
+        await one.sees("▌ r  Rewind the conversation")
+        await one.sees("That key came too early: press it again")
+        assert one.app.screen is shown
+        assert facts(one, server) == before
+        typed(one, "d")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("escape")
         # A held key is one letter; Enter behind a letter waits for another.
@@ -574,8 +585,8 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
         # Who has moved about in it has seen it, but not by keys that were read before it could be seen.
         early = events.Key("down", None)
         one.app.post_message(InputResumed())
-        await one.until(lambda: not can_be_seen())
-        await one.until(can_be_seen)
+        watch = shown._paint  # pyright: ignore[reportPrivateUsage]
+        await one.until(lambda: not watch.waits and watch.seen_at > early.time)
         one.app.post_message(early)
         await one.sees("▌ n  Fork into a new session")
         await one.pilot.press("enter")
