@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
-from kimi_tui.projection.row_figures import Changed, RowFigures
+from kimi_tui.projection.checkpoint_tokens import Changed, CheckpointTokens
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -227,7 +227,7 @@ class TimelineModel:
         self.used = 0
         # A record does not tell what was estimated before its first turn.
         self.estimated = True
-        self._figures = RowFigures()
+        self._figures = CheckpointTokens()
         # The lines that D-Mails and compactions left, by the uids of their checkpoints.
         self._left_by: dict[str, LeftLine[Checkpoint]] = {}
         self.limit = 0

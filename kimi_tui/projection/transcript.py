@@ -30,7 +30,7 @@ from kimi_tui.projection.blocks import (
     both,
     copied,
 )
-from kimi_tui.projection.row_figures import Changed, RowFigures
+from kimi_tui.projection.checkpoint_tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.display import DiffBlock
@@ -144,7 +144,7 @@ class Reverts:
             blocks.forget_point()
         return both(Change(first, gone, gone_at=first), self._recount())
 
-    def resized(self, changed: Changed, figures: RowFigures) -> Change:
+    def resized(self, changed: Changed, figures: CheckpointTokens) -> Change:
         """What D-Mails and compactions left is another number of tokens now: their cards say it."""
         change = NOTHING
         for uid, more in changed.ends:
@@ -585,7 +585,7 @@ class TranscriptModel:
         self._calls = ToolCalls(self._list)
         self._reverts = Reverts(self._list)
         self._steps = StepTokens()
-        self._figures = RowFigures()
+        self._figures = CheckpointTokens()
         self._has_switched = False
         """An undo, redo or jump was the last thing that happened."""
         self._spare: CheckpointCreated | None = None

@@ -33,7 +33,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import estimate, message_tokens, text_tokens
-from kimi_tui.projection.row_figures import Figure
+from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.errors import StorageTrouble
@@ -782,7 +782,7 @@ class Compactor:
                     point,
                     summary_kind if is_summary else kind,
                     "" if is_summary else label,
-                    Figure(point.tokens, measured=False)
+                    TokenFigure(point.tokens, measured=False)
                     if point.tokens
                     else conversation.figure_before(point),
                     was=names[point.uid].was,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kimi_tui.projection.row_figures import Figure
+from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
 from kimi_tui.session.context_index import WorldLineContent
@@ -349,13 +349,13 @@ class Operations:
         index = await asyncio.to_thread(self.session.world_lines.index, left.n)
         return index.checkpoints
 
-    async def _figure_at(self, target: Target) -> Figure:
+    async def _figure_at(self, target: Target) -> TokenFigure:
         """The tokens of what precedes a checkpoint of another world line."""
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
         return await asyncio.to_thread(self.conversation.figure_before, point, line)
 
-    async def _refresh(self, reverted: Reverted, figure: Figure | None = None) -> None:
+    async def _refresh(self, reverted: Reverted, figure: TokenFigure | None = None) -> None:
         """Compute anew what depends on the context; `figure` is of all that it holds now."""
         if reverted.entry.stored:
             self.session.world_lines.remember(reverted.entry.n, reverted.left)
@@ -384,9 +384,9 @@ class Operations:
         )
 
 
-def _held(left: JournalEntry) -> Figure | None:
+def _held(left: JournalEntry) -> TokenFigure | None:
     """What the window held when an operation left the line; None where the journal does not say."""
-    return Figure(left.tokens_before, measured=False) if left.tokens_before else None
+    return TokenFigure(left.tokens_before, measured=False) if left.tokens_before else None
 
 
 def _named(entry: JournalEntry) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
+from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.projection.comparison import MessageKind, WorldLineMessage
-from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
@@ -146,7 +146,7 @@ class RecordedFacts:
         records: all of it; none where that need not be known.
     """
 
-    def __init__(self, figures: RowFigures, records: Sequence[EventRecord] = ()) -> None:
+    def __init__(self, figures: CheckpointTokens, records: Sequence[EventRecord] = ()) -> None:
         self._pieces = records_by_checkpoint(records)
         self._dmails: dict[str, DMailOrigin] = {}
         sent = DMailCuts()
@@ -173,7 +173,7 @@ class WorldLineReader:
 
     session: Session
     files: FileHistory
-    figures: RowFigures
+    figures: CheckpointTokens
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number."""

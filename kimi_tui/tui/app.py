@@ -40,12 +40,12 @@ from kimi_tui.tui.desktop import (
     TRUE_COLOUR,
     Attention,
     asks_tmux,
-    fitting,
-    hand_to_desktop,
+    clipboard_advice,
+    clipboard_part,
+    copy_to_desktop,
     has_desktop,
-    hindrance,
     text_amount,
-    through_tmux,
+    tmux_clipboard_sequence,
     tmux_option,
 )
 from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, use_sure_timers
@@ -125,10 +125,10 @@ class KimiApp(App[None], inherit_bindings=False):
         glyphs: the signs in use.
         attention: what the terminal shows besides the screen.
         images: what stands in prompts for images; a message may go from one session to another.
-        parting_words: one line to print once the terminal is restored; empty for none.
-        kept_words: another one, on what of the demo is kept.
-        not_kept: what was written and could not be kept, with the reason.
-        way_back: another one, on how to go on with the session.
+        exit_message: one line to print once the terminal is restored; empty for none.
+        demo_notice: another one, on what of the demo is kept.
+        unsent_text: what was written and could not be kept, with the reason.
+        resume_hint: another one, on how to go on with the session.
     """
 
     TITLE = "kimi-tui"
@@ -166,10 +166,10 @@ class KimiApp(App[None], inherit_bindings=False):
         # Textual loads the styles of every screen but the first.
         super().__init__(css_path=[*sheets("app"), *self._first_sheets()])
         self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
-        self.parting_words = ""
-        self.kept_words = ""
-        self.not_kept = ""
-        self.way_back = ""
+        self.exit_message = ""
+        self.demo_notice = ""
+        self.unsent_text = ""
+        self.resume_hint = ""
         self.attention = Attention(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
@@ -183,7 +183,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.images = ImageChips()
         self._graphics: Graphics | None = None
         """What the terminal draws by itself; None before it was asked."""
-        self._hindrance: str | None = None
+        self._clipboard_advice: str | None = None
         """What may keep copies from the clipboard; None before the first one."""
         self._reported: set[tuple[str, str, int]] = set()
         self.set_class(launch.config.glyphs == "ascii", "-ascii")
@@ -415,14 +415,11 @@ class KimiApp(App[None], inherit_bindings=False):
             text: that.
             words: a sentence on what it is; by itself how much it is.
         """
-        taken = fitting(text)
+        taken = clipboard_part(text)
         super().copy_to_clipboard(taken)
         if asks_tmux(os.environ):
-            import base64
-
             # For the terminal behind it, where tmux hands things on but keeps no clipboard.
-            data = base64.b64encode(taken.encode("utf-8", "replace")).decode()
-            self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
+            self._write(tmux_clipboard_sequence(taken, os.environ))
         words = words or f"Copied {text_amount(text)}."
         if has_desktop(os.environ):
             work = partial(self._copy_on_desktop, text, taken, words)
@@ -432,28 +429,28 @@ class KimiApp(App[None], inherit_bindings=False):
 
     async def _copy_on_desktop(self, text: str, taken: str, words: str) -> None:
         environ, folders = dict(os.environ), self._work_dirs()
-        if await asyncio.to_thread(hand_to_desktop, text, environ, folders):
+        if await asyncio.to_thread(copy_to_desktop, text, environ, folders):
             self._tell(words)
         else:
             self._say_copied(text, taken, words)
 
     def _say_copied(self, text: str, taken: str, words: str) -> None:
-        if taken != text or (self._hindrance is None and asks_tmux(os.environ)):
+        if taken != text or (self._clipboard_advice is None and asks_tmux(os.environ)):
             work = partial(self._tell_copied, text, taken, words)
             self.run_worker(reported(self, work), name="tell what was copied")
             return
-        if self._hindrance is None:
-            self._hindrance = hindrance(os.environ)
-        self._tell(words, advice=self._hindrance)
+        if self._clipboard_advice is None:
+            self._clipboard_advice = clipboard_advice(os.environ)
+        self._tell(words, advice=self._clipboard_advice)
 
     async def _tell_copied(self, text: str, taken: str, words: str) -> None:
         """Say what was copied; of what is too long for terminals, also where all of it is."""
-        if self._hindrance is None:
+        if self._clipboard_advice is None:
             asks = asks_tmux(os.environ)
             environ, folders = dict(os.environ), self._work_dirs()
             option = await asyncio.to_thread(tmux_option, environ, folders) if asks else ""
-            self._hindrance = hindrance(os.environ, option)
-        advice = self._hindrance
+            self._clipboard_advice = clipboard_advice(os.environ, option)
+        advice = self._clipboard_advice
         if taken != text:
             words = f"Copied the first {text_amount(taken)} of {text_amount(text)}: terminals take no more."
             advice = f"{await self._keep_copied(text)} {advice}".strip()
@@ -674,7 +671,7 @@ class KimiApp(App[None], inherit_bindings=False):
             keeping = threading.Thread(target=self._keep_what_is_left, daemon=True)
             keeping.start()
             keeping.join(KEEPING_S)
-        self.say_goodbye()
+        self.print_exit_messages()
         sys.stderr.flush()
 
     def _keep_what_is_left(self) -> None:
@@ -682,18 +679,18 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen in self._open_screens:
             with suppress(Exception):
                 screen.conversation.keep_at_once()
-                self.not_kept = screen.conversation.not_kept or self.not_kept
-                self.way_back = screen.conversation.way_back or self.way_back
-        if self._return_code is None and not self.parting_words:
+                self.unsent_text = screen.conversation.unsent_text or self.unsent_text
+                self.resume_hint = screen.conversation.resume_hint or self.resume_hint
+        if self._return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
-            self.parting_words = "it did not answer, and was ended"
+            self.exit_message = "it did not answer, and was ended"
             with suppress(Exception):
                 path = log_file()
                 log_hang(path, self._secrets)
-                self.parting_words += f"; what it was at is in {short(path)}"
+                self.exit_message += f"; what it was at is in {short(path)}"
 
-    def broke_off(self, error: BaseException) -> bool:
+    def log_interrupt(self, error: BaseException) -> bool:
         """Log an error that ends a program by its kind, as KeyboardInterrupt does, and have a line on it said.
 
         Returns:
@@ -706,25 +703,25 @@ class KimiApp(App[None], inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.parting_words = f"ended by {name}; where it came from is in {short(path)}"
+        self.exit_message = f"ended by {name}; where it came from is in {short(path)}"
         return True
 
-    def say_goodbye(self) -> None:
+    def print_exit_messages(self) -> None:
         """Print, once, what is worth knowing after the end; the terminal must be as it was."""
         if self._has_said_goodbye:
             return
         self._has_said_goodbye = True
-        for words in (self.parting_words, self.not_kept, self.kept_words, self.way_back):
+        for words in (self.exit_message, self.unsent_text, self.demo_notice, self.resume_hint):
             if words:
                 print(f"kimi-tui: {words}", file=sys.__stderr__)
 
     async def _end(
         self, screen: MainScreen, *, clean: bool = True, goes_on: Demo | None = None
     ) -> None:
-        self.parting_words = await screen.end(clean=clean, goes_on=goes_on) or self.parting_words
-        self.kept_words = screen.conversation.kept or self.kept_words
-        self.not_kept = screen.conversation.not_kept or self.not_kept
-        self.way_back = screen.conversation.way_back or self.way_back
+        self.exit_message = await screen.end(clean=clean, goes_on=goes_on) or self.exit_message
+        self.demo_notice = screen.conversation.kept or self.demo_notice
+        self.unsent_text = screen.conversation.unsent_text or self.unsent_text
+        self.resume_hint = screen.conversation.resume_hint or self.resume_hint
 
     def _settle(self) -> None:
         COLLECTOR.begin()
@@ -804,7 +801,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(OpeningFailed)
     def _opening_failed(self, event: OpeningFailed) -> None:
-        self.parting_words = event.words
+        self.exit_message = event.words
         self.exit(return_code=event.code)
 
     def action_suspend_unless_written(self) -> None:
@@ -839,7 +836,7 @@ class KimiApp(App[None], inherit_bindings=False):
             return
         for screen in self._open_screens:
             await self._end(screen)
-        self.exit(return_code=1 if self.parting_words else 0)
+        self.exit(return_code=1 if self.exit_message else 0)
 
     def action_quit_if_again(self) -> None:
         """Say that the key quits when it comes again; a second one while that is said does."""
@@ -914,7 +911,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._return_code = self._return_code or 1
         is_saved = not any(screen.conversation.state.unsaved for screen in self._open_screens)
         what = "your session is saved" if is_saved else "the disk did not take all of your session"
-        self.parting_words = f"crashed; {what}, and the reason is in {short(path)}"
+        self.exit_message = f"crashed; {what}, and the reason is in {short(path)}"
         self._close_messages_no_wait()
 
 

@@ -63,7 +63,7 @@ def text_amount(text: str, language: str = "") -> str:
     return f"{size} of {language}" if language else size
 
 
-def fitting(text: str) -> str:
+def clipboard_part(text: str) -> str:
     """What terminals take of a text that is copied: all of it, or its first lines; of a long line its beginning too."""
     data = text[:CLIPBOARD_BYTES].encode("utf-8", "replace")
     if len(text) <= CLIPBOARD_BYTES and len(data) <= CLIPBOARD_BYTES:
@@ -131,7 +131,7 @@ def _run_apart(
     )
 
 
-def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
+def copy_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
     """Put a text into the desktop's clipboard; whether that was done. Runs a process: meant for a thread."""
     command = clipboard_command(environ, work_dirs)
     if command is None:
@@ -277,7 +277,7 @@ def asks_tmux(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("TMUX"))
 
 
-def hindrance(environ: Mapping[str, str], tmux_option: str = "") -> str:
+def clipboard_advice(environ: Mapping[str, str], tmux_option: str = "") -> str:
     """What keeps a copy from arriving where it is wanted, and what to do then; empty where nothing is known to.
 
     Programs hand text to the clipboard with the sequence OSC 52, which goes to the terminal that shows them.
@@ -388,7 +388,7 @@ def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Pa
     return ended.returncode == 0 or command[0].endswith("explorer.exe")
 
 
-Way = Literal["bell", "osc9", "osc777", "osc99", "off"]
+NotificationMethod = Literal["bell", "osc9", "osc777", "osc99", "off"]
 
 TITLE_CELLS = 80
 WORDS_CELLS = 120
@@ -400,7 +400,7 @@ _WORKS, _RESTS = f"\x1b]9;4;3;0{_END}", f"\x1b]9;4;0;0{_END}"
 _VTE_WITH_PROGRESS = 7900
 
 
-def way_of(how: str, environ: Mapping[str, str]) -> Way:
+def notification_method(how: str, environ: Mapping[str, str]) -> NotificationMethod:
     """How a terminal tells its user something: the way that is configured, or the best that it is known to take."""
     if how != "auto":
         return how  # pyright: ignore[reportReturnType] - checked where the file is read
@@ -439,7 +439,22 @@ def through_tmux(sequence: str, environ: Mapping[str, str]) -> str:
     return f"\x1bPtmux;{doubled}{_END}"
 
 
-def notification(way: Way, words: str, environ: Mapping[str, str]) -> str:
+def tmux_clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
+    """The sequence (OSC 52) that copies a text to the clipboard of the terminal behind tmux.
+
+    Textual writes the same one for tmux itself, which passes it on only where it keeps a clipboard of its own.
+
+    Args:
+        text: what `clipboard_part` leaves of a copy.
+        environ: the environment of the program.
+    """
+    import base64
+
+    data = base64.b64encode(text.encode("utf-8", "replace")).decode()
+    return through_tmux(f"\x1b]52;c;{data}\a", environ)
+
+
+def notification(way: NotificationMethod, words: str, environ: Mapping[str, str]) -> str:
     """The bytes that tell the user these words."""
     # A semicolon parts the fields of OSC 777 and 99.
     said = cut(one_line(words), WORDS_CELLS).replace(";", ",")
@@ -474,7 +489,7 @@ class Attention:
         self._write = write
         self._settings = settings
         self._environ = environ
-        self._way: Way = way_of(settings.how, environ)
+        self._way: NotificationMethod = notification_method(settings.how, environ)
         self._draws_progress = draws_progress(environ)
         self._title: str | None = None
         self._works = False

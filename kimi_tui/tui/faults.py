@@ -209,7 +209,7 @@ def drained(work: Generator[None, None, T]) -> T:
             return end.value
 
 
-def go_on(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
+def run_until(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
     """Take steps until a time of `time.perf_counter`, and `at_least` so many; returns whether there may be more."""
     for count, _ in enumerate(steps, 1):
         if count >= at_least and time.perf_counter() >= until:
@@ -232,7 +232,7 @@ async def in_slices(work: Generator[None, None, T], slice_s: float) -> T:
     is_pending, under_way = True, steps()
     while is_pending:
         await asyncio.sleep(0)
-        is_pending = go_on(under_way, time.perf_counter() + slice_s)
+        is_pending = run_until(under_way, time.perf_counter() + slice_s)
     await asyncio.sleep(0)
     return returned[0]
 

@@ -364,7 +364,7 @@ class TimelinePane(NoticingPane):
         super().__init__(id="timeline-pane")
         self._timeline: Timeline | None = None
 
-    def furnish(self, timeline: Timeline) -> None:
+    def mount_timeline(self, timeline: Timeline) -> None:
         """Mount the timeline in the pane."""
         self._timeline = timeline
         self.border_title = "Timeline"
@@ -440,8 +440,8 @@ class SessionFrame:
     Attributes:
         header: the first row.
         chat_pane: with the transcript.
-        timeline_pane: empty until `furnish`.
-        views: None until `furnish`.
+        timeline_pane: empty until `mount_views`.
+        views: None until `mount_views`.
     """
 
     def __init__(
@@ -470,7 +470,7 @@ class SessionFrame:
         yield Container(self.chat_pane, self.timeline_pane, id="body")
         yield self._gauge_row
 
-    def furnish(self, *style_sheets: str, broken: Report | None = None) -> Views:
+    def mount_views(self, *style_sheets: str, broken: Report | None = None) -> Views:
         """Put timeline and gauge in their places.
 
         Args:
@@ -481,7 +481,7 @@ class SessionFrame:
 
         add_sheets(self._screen, "timeline", "gauge", *style_sheets)
         views = self.views = Views(self._transcript, broken)
-        self.timeline_pane.furnish(views.timeline)
+        self.timeline_pane.mount_timeline(views.timeline)
         self._gauge_row.mount(views.gauge)
         self.fit(app_of(self._screen).size)
         return views

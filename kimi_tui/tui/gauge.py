@@ -99,7 +99,7 @@ class Gauge(Widget):
     """The width of the timeline beside the chat, 0 where it is not there: the figures stand under it."""
     viewed: reactive[int | None] = reactive[int | None](None)
     """How full the window was at another moment, which is shown with how full it is now beside it; None for now."""
-    foreseen: reactive[tuple[int, bool] | None] = reactive[tuple[int, bool] | None](None)
+    prospect: reactive[tuple[int, bool] | None] = reactive[tuple[int, bool] | None](None)
     """What would be left in the window after a rewind, and whether that is an estimate: shown beside what is in it now."""
     aside: reactive[str] = reactive("")
     """What is said beside the figures, where there is room, in place of the forecast."""
@@ -219,8 +219,8 @@ class Gauge(Widget):
         status, shown, aside = self.model.status, self.shown, self.aside
         freed_bar, freed_figure = self._freed_bar, self._freed_figure
         before = None
-        if self.foreseen is not None:
-            before, (after, is_guess) = status, self.foreseen
+        if self.prospect is not None:
+            before, (after, is_guess) = status, self.prospect
             shown, status = float(after), status._replace(used=after, estimated=is_guess)
             freed_bar = FreedTokens("rewind", before.used, after)
         elif self.viewed is not None:
@@ -229,7 +229,7 @@ class Gauge(Widget):
             freed_bar = freed_figure = None
         bar = bar_spans(status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color)
         if before is not None:
-            figures = foreseen_spans(status, before, places.figures_width, glyphs)
+            figures = prospect_spans(status, before, places.figures_width, glyphs)
         else:
             figures = figure_spans(
                 status,
@@ -342,7 +342,7 @@ def figure_spans(
     return sides(spans, (), width)
 
 
-def foreseen_spans(
+def prospect_spans(
     status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
 ) -> list[StyledText]:
     """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.

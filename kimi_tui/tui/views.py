@@ -102,14 +102,14 @@ class Views:
         self.timeline.changed(motion=False)
         self._transcript.pins = pins
 
-    def foresee(self, prospect: Prospect | None) -> None:
+    def show_prospect(self, prospect: Prospect | None) -> None:
         """Have the chat grey what would go, and the gauge say what is in the window then; None for now."""
         if prospect is None:
-            self.gauge.foreseen = None
+            self.gauge.prospect = None
             self._transcript.show_dropped(None)
             return
         target, used, is_guess, words_stay = prospect
-        self.gauge.foreseen = None if used is None else (used, is_guess)
+        self.gauge.prospect = None if used is None else (used, is_guess)
         going = -1 if target.world_line else target.id
         self._transcript.show_dropped(going, words_stay=words_stay)
 

@@ -27,7 +27,13 @@ from kimi_tui.tools.process import word_set
 from kimi_tui.tools.sandbox.program import package_folder, program_places
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
-from kimi_tui.workspace.protected_names import PASSED_OVER, folded, known_links, links_in, remember
+from kimi_tui.workspace.protected_names import (
+    PASSED_OVER,
+    folded,
+    known_links,
+    links_in,
+    remember_link,
+)
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000
@@ -547,7 +553,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, lis
             path = os.path.join(folder, name)
             followed, end = ([], path) if is_folder else links_to(path)
             if followed:
-                remember(work, path)
+                remember_link(work, path)
             inside = [path] if end == path else _inside(end, work)
             if is_secret:
                 links += followed

@@ -55,7 +55,7 @@ class ApprovalSlot:
         bench.question = None
         if self._foresees:
             self._foresees = False
-            self._viewer.foresee(None)
+            self._viewer.show_prospect(None)
         if oldest is not None:
             # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
             going = shown or prompt
@@ -104,4 +104,4 @@ class ApprovalSlot:
         if not bench.timeline_pane.has_keys:
             self._foresees = True
             target, left = Target(request.checkpoint_id), found.tokens_after
-            self._viewer.foresee(Prospect(target, left, found.estimated, words_stay=True))
+            self._viewer.show_prospect(Prospect(target, left, found.estimated, words_stay=True))

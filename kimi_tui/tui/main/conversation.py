@@ -65,8 +65,8 @@ class Conversation:
         follow_ups: what waits for the end of the turn, oldest first.
         drafts: keeps what was written and not sent; None before the session is open.
         kept: after the end, a sentence on what of the demo is kept; empty for nothing.
-        not_kept: after the end, what was written and not sent, with the reason, where it could not be kept.
-        way_back: after the end, how to go on with the session; empty where nothing was said in it.
+        unsent_text: after the end, what was written and not sent, with the reason, where it could not be kept.
+        resume_hint: after the end, how to go on with the session; empty where nothing was said in it.
     """
 
     class EventsShown(Message, bubble=False):
@@ -130,8 +130,8 @@ class Conversation:
         self._since: list[EventRecord] | None = None
         """What was told while the history is read again; None while it is not."""
         self.kept = ""
-        self.not_kept = ""
-        self.way_back = ""
+        self.unsent_text = ""
+        self.resume_hint = ""
         self._began_early = False
         """Enter was pressed before there was anything to send: the demo says that it begins so."""
         self._session_id = ""
@@ -388,7 +388,7 @@ class Conversation:
         self.stop_feed()
         COLLECTOR.release()
         if self._session_id and not self.launch.demo:
-            self.way_back = way_back(self.state.title, self._session_id)
+            self.resume_hint = resume_hint(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
         if self.drafts is not None:
@@ -397,7 +397,7 @@ class Conversation:
             from kimi_tui.tui.main.drafts import words_not_kept
 
             early = [queued.text for queued in self._early]
-            self.not_kept = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
+            self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -414,9 +414,9 @@ class Conversation:
         if self.drafts is not None:
             self.drafts.keep_at_once()
         early = [queued.text for queued in self._early]
-        self.not_kept = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
+        self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
         if self._session_id and self.soul is not None:
-            self.way_back = way_back(self.state.title, self._session_id)
+            self.resume_hint = resume_hint(self.state.title, self._session_id)
 
     async def _release(self) -> str:
         """Stop what runs, save and let go of the engine; returns a sentence on what could not be saved."""
@@ -429,7 +429,7 @@ class Conversation:
                 await soul.aclose()
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
-                self.way_back = ""  # there is nothing to go on with
+                self.resume_hint = ""  # there is nothing to go on with
         await self._bench.tasks.close()
         return lost
 
@@ -942,7 +942,7 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
     )
 
 
-def way_back(title: str, session_id: str) -> str:
+def resume_hint(title: str, session_id: str) -> str:
     """How to go on with a session, in one line."""
     from kimi_tui.foreign_text import one_line
     from kimi_tui.tui.formatting import cut

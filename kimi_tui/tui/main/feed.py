@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.tui.faults import Callbacks, Report, go_on
+from kimi_tui.tui.faults import Callbacks, Report, run_until
 
 if TYPE_CHECKING:
     import asyncio
@@ -128,7 +128,7 @@ class Feed:
         """Finish showing the history; where that fails, it counts as shown all the same."""
         try:
             self._settling = self._settling or self._settle()
-            if go_on(self._settling, until):
+            if run_until(self._settling, until):
                 return
         except Exception as error:
             self._report(error)

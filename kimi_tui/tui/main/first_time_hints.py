@@ -98,7 +98,7 @@ class FirstTimeHints:
         """Read which were shown."""
         self._seen = await asyncio.to_thread(read_seen, self._file)
 
-    def hear(self, event: wire.Event) -> None:
+    def apply(self, event: wire.Event) -> None:
         """Give the hint that belongs to an event, if such a thing happens for the first time."""
         match event:
             case wire.ContextReverted(reason="dmail", author="agent"):

@@ -121,7 +121,7 @@ class PromptModes:
         if self._conversation.state.running:
             self._conversation.follow_up(text)
         else:
-            bench.remember(text)
+            bench.add_to_history(text)
             bench.transcript.scroll_to_end()
             self._conversation.run_command(command, told=told)
 
@@ -142,7 +142,7 @@ class PromptModes:
             bench.keep(text)
             return
         self._to_note = ""
-        bench.remember(text)
+        bench.add_to_history(text)
         bench.start(self._write_note(path, note))
 
     async def _write_note(self, path: Path, note: str) -> None:
@@ -186,7 +186,7 @@ class PromptModes:
             bench.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
         else:
             if not text.strip() and (draft := bench.prompt.area.message).strip():
-                bench.remember(draft)
+                bench.add_to_history(draft)
                 bench.tell("The file was empty, and so the prompt is. Up brings the draft back.")
             bench.prompt.area.put(text)
         bench.focus_prompt()

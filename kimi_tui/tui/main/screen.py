@@ -321,7 +321,7 @@ class MainScreen(Screen[None]):
 
         for record in shown.records:
             if self.first_time_hints is not None:
-                self.first_time_hints.hear(record.event)
+                self.first_time_hints.apply(record.event)
             match record.event:
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
@@ -339,7 +339,7 @@ class MainScreen(Screen[None]):
                     self._follow_branch()
                 case _:
                     pass
-        self.viewer.hear(shown.records)
+        self.viewer.apply(shown.records)
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
@@ -458,7 +458,7 @@ class MainScreen(Screen[None]):
             self._say_unknown(parsed)
             self.bench.keep(text)
         else:
-            self.bench.remember(text)
+            self.bench.add_to_history(text)
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
@@ -523,7 +523,7 @@ class MainScreen(Screen[None]):
             self.bench.keep(text)
             return
         if argument or not command.needs_argument:
-            self.bench.remember(text)
+            self.bench.add_to_history(text)
             self._learn_uses((text,))
         self.action_command(command.name, argument)
 
@@ -540,7 +540,7 @@ class MainScreen(Screen[None]):
     def _typed(self, event: PromptArea.Changed) -> None:
         """A slash opens the menu of commands; whoever writes will want an answer drawn."""
         self.transcript.warm_up()
-        self.viewer.look_away()
+        self.viewer.hide_prospect()
         area = self.prompt.area
         self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
@@ -660,7 +660,7 @@ class MainScreen(Screen[None]):
             self.post_message(QuitChosen())
             return
         if event.stops and not self.conversation.stop() and self.prompt.area.text:
-            self.bench.remember(self.prompt.area.take())
+            self.bench.add_to_history(self.prompt.area.take())
         self._quits_at = time.monotonic()
         self.bench.tell(f"{event.key} again quits.", topic=QUIT)
         self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
@@ -753,9 +753,9 @@ class MainScreen(Screen[None]):
         """Preview a rewind to a row."""
         self.bench.start(rewind.preview(self.parts, event.target), opens=True)
 
-    def on_timeline_looked(self, event: Timeline.Looked) -> None:
+    def on_timeline_row_highlighted(self, event: Timeline.RowHighlighted) -> None:
         """Chat and gauge show what a rewind to the selected row would take and leave."""
-        self.viewer.look(event.prospect)
+        self.viewer.show_selected_prospect(event.prospect)
 
     def on_timeline_row_acted(self, event: Timeline.RowActed) -> None:
         """A key acts on a row; an `id` of -1 is a whole line."""
@@ -797,7 +797,7 @@ class MainScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """What was over this screen is gone, and with it what a click on the timeline showed."""
         self.transcript.uncovered()
-        self.viewer.look_away()
+        self.viewer.hide_prospect()
         self.woken()
 
     def on_screen_suspend(self) -> None:
@@ -836,7 +836,7 @@ class MainScreen(Screen[None]):
             if not self.bench.end_search():
                 self.bench.leave_chat()
             return
-        self.viewer.look_away()
+        self.viewer.hide_prospect()
         if self.conversation.stop() or self.viewer.leave(back=True):
             return
         if self.bench.end_search():

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 OPENING = "Opening the session"
 READING = "Reading the session"
-TOLD_LIMIT = 200
+NOTICES_LIMIT = 200
 """Notices that are kept to be read again."""
 
 
@@ -115,7 +115,7 @@ class Workbench:
         self.footer = Footer()
         self.type_ahead = TypeAhead(screen, self.hand_on)
         self.tasks = Callbacks(self._tell_failure)
-        self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
+        self.notices: deque[Notice] = deque(maxlen=NOTICES_LIMIT)
         self.returned = ReturnedMessages()
         self.question: ApprovalPanel | None = None
         self.line: WorldLineView | None = None
@@ -142,7 +142,7 @@ class Workbench:
         """Chat, timeline and gauge. The latter two are imported and put in their places when they are first needed."""
         views = self.frame.views
         if views is None:
-            views = self.frame.furnish("approval", broken=self._view_broken)
+            views = self.frame.mount_views("approval", broken=self._view_broken)
             views.timeline.reading = READING if self.transcript.reading else ""
         return views
 
@@ -176,7 +176,7 @@ class Workbench:
             # It would cover what is said in the chat; what stays until solved is there afterwards.
             here, there = there, here
         there.solve()
-        self.told.append(here.tell(text, **details))
+        self.notices.append(here.tell(text, **details))
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -255,7 +255,7 @@ class Workbench:
 
     # --- what is put into the prompt
 
-    def remember(self, text: str) -> None:
+    def add_to_history(self, text: str) -> None:
         """Keep a message for the arrows, here and in the file; what the demo says is no one's own."""
         past = self.prompt.area.past
         if past is not None and text.strip():
@@ -271,7 +271,7 @@ class Workbench:
     def keep(self, text: str) -> None:
         """Put what was not done back into the prompt; where something was typed meanwhile, Up brings it back."""
         if self.prompt.area.text:
-            self.remember(text)
+            self.add_to_history(text)
         else:
             self.prompt.area.put_sent(text)
 
@@ -288,7 +288,7 @@ class Workbench:
         if not draft.text:
             return
         if self.prompt.area.text:
-            self.remember(draft.text)
+            self.add_to_history(draft.text)
         else:
             self.prompt.area.put_draft(draft)
 
@@ -297,7 +297,7 @@ class Workbench:
 
         A draft that stood there can be had back with Up.
         """
-        self.remember(self.prompt.area.message)
+        self.add_to_history(self.prompt.area.message)
         self.prompt.area.put_sent(text)
         if change is not None:
             self.returned.gave(change, self.prompt.area.message)

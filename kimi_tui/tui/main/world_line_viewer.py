@@ -63,9 +63,9 @@ class WorldLineViewer:
         self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
         """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
         self._news: LiveLineActivity | None = None
-        self._looked: Prospect | None = None
-        """What going to the selected row of the timeline would leave, as it told last; None while none is looked at."""
-        self._foreseen: Prospect | None = None
+        self._selected_prospect: Prospect | None = None
+        """What going to the selected row of the timeline would leave, as the timeline last posted it; None while no row is selected."""
+        self._prospect: Prospect | None = None
         """What chat and gauge show."""
 
     @property
@@ -151,7 +151,7 @@ class WorldLineViewer:
         except KeyError:
             return  # why it cannot be read is said to whoever opens it
         if self._bench.reading or self._wanted[0] != world_line:
-            return  # one was opened meanwhile, or another is looked at
+            return  # one was opened meanwhile, or another is selected
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
@@ -222,7 +222,7 @@ class WorldLineViewer:
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         self._focus()
 
-    def hear(self, records: Sequence[EventRecord]) -> None:
+    def apply(self, records: Sequence[EventRecord]) -> None:
         """Take in events of the live line while another line is shown."""
         if self._reading is not None and self._news is not None:
             from kimi_tui.projection.world_lines import news_after
@@ -304,41 +304,43 @@ class WorldLineViewer:
 
     # --- what a rewind would leave
 
-    def look(self, prospect: Prospect | None) -> None:
-        """Show what going to the row that is looked at on the timeline would leave; None for now."""
-        self._looked = prospect
-        self.foresee(prospect)
+    def show_selected_prospect(self, prospect: Prospect | None) -> None:
+        """Show the state that going to the selected row of the timeline would leave; None returns to the present."""
+        self._selected_prospect = prospect
+        self.show_prospect(prospect)
 
-    def look_away(self) -> None:
-        """Show no prospect of a rewind any more, unless the timeline has the keys."""
-        if self._looked is not None and not self._bench.timeline_pane.has_keys:
-            self._bench.views.timeline.look_away()
+    def hide_prospect(self) -> None:
+        """Have the timeline end its prospect of a rewind, unless it has the keyboard focus."""
+        if self._selected_prospect is not None and not self._bench.timeline_pane.has_keys:
+            self._bench.views.timeline.hide_prospect()
 
     @contextmanager
-    def foreseen(self, prospect: Prospect) -> Generator[None]:
-        """In this context chat and gauge show what going there would take and leave.
+    def showing_prospect(self, prospect: Prospect) -> Generator[None]:
+        """Context in which chat and gauge show a prospect: what going to a checkpoint would drop and leave.
 
-        While the timeline has the keys they go on to follow its selected row, but for a D-Mail: the timeline does not know
-        what that would take.
+        While the timeline has the keyboard focus they go on to follow its selected row, except for a D-Mail: the timeline
+        does not know what that would drop.
         """
-        looked, on_timeline = self._looked, self._bench.timeline_pane.has_keys
+        selected, on_timeline = self._selected_prospect, self._bench.timeline_pane.has_keys
         if on_timeline and not prospect.words_stay:
             yield
             return
-        if prospect != self._foreseen:
-            self.foresee(prospect)
+        if prospect != self._prospect:
+            self.show_prospect(prospect)
         try:
             yield
         finally:
             # The timeline may have let go of it meanwhile, and the screen may be gone.
             if self._bench.frame.views is not None:
-                self.foresee(looked if on_timeline and looked is self._looked else None)
+                self.show_prospect(
+                    selected if on_timeline and selected is self._selected_prospect else None
+                )
 
-    def foresee(self, prospect: Prospect | None) -> None:
-        """Show what would be left of the conversation in chat and gauge, and a world line in place of the chat; None for now."""
-        if prospect is not None or self._foreseen is not None:
-            self._bench.views.foresee(prospect)
-        self._foreseen = prospect
+    def show_prospect(self, prospect: Prospect | None) -> None:
+        """Show a prospect in chat and gauge, that of another world line in place of the chat; None returns to the present."""
+        if prospect is not None or self._prospect is not None:
+            self._bench.views.show_prospect(prospect)
+        self._prospect = prospect
         soul = self._conversation.soul
         if prospect is not None and prospect.target.world_line and soul is not None:
             self.glance(soul, prospect.target.world_line, prospect.target.id)

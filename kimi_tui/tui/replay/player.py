@@ -218,11 +218,13 @@ class Player:
         self._scrubber.moved(head.id if head is not None else None)
         if self._files is not None:
             self._files_list.files = self._files.files
-        timeline.foresee(replay.upcoming.after(self._position, recording.next_cut(self._position)))
+        timeline.show_upcoming(
+            replay.upcoming.after(self._position, recording.next_cut(self._position))
+        )
         n_steps = replay.upcoming.n_steps(self._position)
         if n_steps:
             at = f"at #{head.id}" if head is not None else "at the beginning"
-            timeline.entitle(f"{at}, of {counted(max(n_steps, head.id if head else 0), 'step')}")
+            timeline.set_title(f"{at}, of {counted(max(n_steps, head.id if head else 0), 'step')}")
         self._views.gauge.aside = "" if at_end else f"then; now {tokens(replay.used_at_end)}"
 
     # --- playing

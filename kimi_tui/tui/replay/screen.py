@@ -120,9 +120,9 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             else:
                 self._tell(str(error))
             return
-        self._furnish(recorded)
+        self._mount_views(recorded)
 
-    def _furnish(self, recorded: RecordedSession) -> None:
+    def _mount_views(self, recorded: RecordedSession) -> None:
         from kimi_tui.projection.playback import PlaybackClock
         from kimi_tui.tui.replay.player import Player, ReplayFiles
         from kimi_tui.tui.replay.scrubber import Scrubber
@@ -130,7 +130,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._recorded = recorded
         replay, recording = recorded.replay, recorded.replay.recording
         clock = PlaybackClock(recording, waits=app_of(self).animation_level != "none")
-        views = self._frame.furnish()
+        views = self._frame.mount_views()
         scrubber = self._scrubber = Scrubber()
         scrubber.follow(recording, clock)
         files = ReplayFiles()

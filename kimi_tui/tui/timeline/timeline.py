@@ -26,7 +26,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
-from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
+from kimi_tui.tui.faults import blank_strips, in_slices, report_of, run_until
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.screens import app_of
@@ -151,7 +151,7 @@ class Timeline(ScrollView, can_focus=True):
             self.target = target
             self.uid = uid
 
-    class Looked(Message):
+    class RowHighlighted(Message):
         """The user selected a row: what a rewind to it would leave, or None where nothing is selected any more."""
 
         def __init__(self, prospect: Prospect | None) -> None:
@@ -204,13 +204,13 @@ class Timeline(ScrollView, can_focus=True):
 
     def show_model(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
-        self.look_away()
+        self.hide_prospect()
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
         self._seen_rows = 0
         self.changed()
 
-    def entitle(self, words: str) -> None:
+    def set_title(self, words: str) -> None:
         """Say something else than the number of steps in the title row; empty for the number again."""
         if words != self._view.title:
             self._view.title = words
@@ -226,7 +226,7 @@ class Timeline(ScrollView, can_focus=True):
         self._view.reading = words
         self.refresh()
 
-    def foresee(self, future: Future) -> None:
+    def show_upcoming(self, future: Future) -> None:
         """Draw the curve with what is still to come; for a session that is played back."""
         self._view.future = future
         self.refresh()
@@ -439,23 +439,23 @@ class Timeline(ScrollView, can_focus=True):
     def on_blur(self) -> None:
         """Take the accent from the selected row."""
         self._view.shows_keys = False
-        self.look_away()
+        self.hide_prospect()
 
-    def look_away(self) -> None:
+    def hide_prospect(self) -> None:
         """Show no longer what a rewind to the selected row would take."""
         if self._view.looking:
             self._view.looking = False
-            self.post_message(self.Looked(None))
+            self.post_message(self.RowHighlighted(None))
             self.refresh()
 
     def _look(self) -> None:
         """Show what a rewind to the selected row would take."""
         view = self._view
         if view.selected is None:
-            self.look_away()
+            self.hide_prospect()
         else:
             view.looking = True
-            self.post_message(self.Looked(_prospect_of(view.selected_row(), self.model)))
+            self.post_message(self.RowHighlighted(_prospect_of(view.selected_row(), self.model)))
 
     def select(self, key: Key | None) -> None:
         """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
@@ -637,7 +637,7 @@ class Timeline(ScrollView, can_focus=True):
             self._searching.cancel()
         steps = model.search(needle)
         with self._faults_reported():
-            if go_on(steps, time.perf_counter() + _SLICE_S, at_least=_AT_ONCE):
+            if run_until(steps, time.perf_counter() + _SLICE_S, at_least=_AT_ONCE):
                 work = partial(self._search, model, steps)
                 self._searching = self.run_worker(work, group="search")
                 self.refresh()

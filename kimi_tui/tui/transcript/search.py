@@ -386,7 +386,7 @@ class Finder:
         key = held[(held.index(current.key) + step) % len(held)]
         return FoundMatch(key, 0 if step > 0 else self._count(key) - 1)
 
-    def told(self, blocks: Sequence[Block]) -> SearchCount:
+    def count(self, blocks: Sequence[Block]) -> SearchCount:
         """How far the search is, for the user."""
         if self._pattern is None:
             return SearchCount()
@@ -509,7 +509,7 @@ class Search:
     # Counting
 
     def _tell(self, finder: Finder) -> None:
-        self.found = finder.told(self._blocks)
+        self.found = finder.count(self._blocks)
         self._bar.show(self.found)
 
     def _stop_scanning(self) -> None:

@@ -212,7 +212,7 @@ async def choose(
             typed_at=main.keystrokes.written_at,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
-        with main.viewer.foreseen(prospect):
+        with main.viewer.showing_prospect(prospect):
             answer = await main.bench.ask_of_line(question)
         if answer is None:
             return None
@@ -298,7 +298,7 @@ async def write_dmail(
     else:
         found = await soul.preview_dmail(target.id, "", "person")
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=True)
-        with main.viewer.foreseen(prospect):
+        with main.viewer.showing_prospect(prospect):
             text = await _written(main, dialog)
     if text:
         try:

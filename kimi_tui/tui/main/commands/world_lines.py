@@ -62,7 +62,7 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
     """
     if not world_line:
         main.viewer.leave()
-        main.viewer.foresee(None)
+        main.viewer.show_prospect(None)
         main.bench.read_chat(checkpoint_id)
         return
     from_timeline = main.bench.timeline_pane.has_keys

@@ -22,7 +22,7 @@ from kimi_tui.wire.events import (
 )
 
 
-class Figure(NamedTuple):
+class TokenFigure(NamedTuple):
     """A number of tokens, with whether it is the server's own figure, and if not, whether it was fitted to one."""
 
     tokens: int
@@ -46,12 +46,12 @@ def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
     return least + round((figure - least) * max(0.0, share))
 
 
-class RowFigures:
+class CheckpointTokens:
     """The figure of each checkpoint, by uid, on whatever line it stands, and of what D-Mails and compactions left."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Figure] = {}
-        self._ends: dict[str, Figure] = {}
+        self._known: dict[str, TokenFigure] = {}
+        self._ends: dict[str, TokenFigure] = {}
         # What was estimated since the server's last figure, which was `_base`; 0 before the first.
         self._guessed: dict[str, None] = {}
         self._guessed_ends: dict[str, None] = {}
@@ -67,11 +67,11 @@ class RowFigures:
         # A record does not tell what was estimated before its first turn.
         self._estimated = True
 
-    def get(self, uid: str) -> Figure | None:
+    def get(self, uid: str) -> TokenFigure | None:
         """The figure of a checkpoint; None where no event had one."""
         return self._known.get(uid)
 
-    def left_by(self, uid: str) -> Figure | None:
+    def left_by(self, uid: str) -> TokenFigure | None:
         """What the D-Mail or the compaction of a checkpoint left; None of any other."""
         return self._ends.get(uid)
 
@@ -108,14 +108,14 @@ class RowFigures:
     def _ended(self, uid: str, tokens: int) -> None:
         self._leaves = None
         if uid:
-            self._end, self._ends[uid] = uid, Figure(tokens, measured=False)
+            self._end, self._ends[uid] = uid, TokenFigure(tokens, measured=False)
             self._guessed_ends[uid] = None
 
     def _created(self, event: CheckpointCreated) -> Changed:
         # A turn's checkpoint stands before the user's message, so the last report is what was sent up to it.
         is_reported = event.kind == "user" and not event.was and not self._estimated
         measured = event.measured or is_reported
-        figure = Figure(event.tokens or self._used, measured)
+        figure = TokenFigure(event.tokens or self._used, measured)
         self._newest, self._is_step = event.uid, event.kind == "step"
         self._known[event.uid] = figure
         more = _UNCHANGED
@@ -151,12 +151,12 @@ class RowFigures:
             if not event.estimated:
                 self._guessed.pop(self._newest, None)
                 more = self._fit(was.tokens, event.step_input)
-            self._known[self._newest] = Figure(event.step_input, not event.estimated)
+            self._known[self._newest] = TokenFigure(event.step_input, not event.estimated)
             changed = Changed((self._newest, *more.rows), more.ends)
         elif self._end and not self._is_step:
             # Nothing was said behind it: this is what it left.
             changed = Changed(ends=((self._end, event.used - self._ends[self._end].tokens),))
-            self._ends[self._end] = Figure(event.used, not event.estimated)
+            self._ends[self._end] = TokenFigure(event.used, not event.estimated)
         if self._is_other_line or not event.estimated:
             self._settle(event.used)
         else:
@@ -172,7 +172,7 @@ class RowFigures:
         for uid in self._guessed:
             tokens = self._known[uid].tokens
             if self._base <= tokens:
-                self._known[uid] = Figure(
+                self._known[uid] = TokenFigure(
                     fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
                 )
                 rows.append(uid)
@@ -181,7 +181,7 @@ class RowFigures:
             # The step that was answered is the first thing behind it.
             is_same = uid == self._end
             now = figure if is_same else fitted(was, estimate, figure, self._base)
-            self._ends[uid] = Figure(now, is_same, not is_same)
+            self._ends[uid] = TokenFigure(now, is_same, not is_same)
             ends.append((uid, now - was))
         self._end = ""
         return Changed(rows, ends)
@@ -212,7 +212,7 @@ class DMailCuts:
                 pass
 
 
-def saved_by(uid: str, cut: ContextReverted, figures: RowFigures) -> int:
+def saved_by(uid: str, cut: ContextReverted, figures: CheckpointTokens) -> int:
     """The tokens that a D-Mail took away, by what the server has counted since, if it has; one at the end took none."""
     left = figures.left_by(uid)
     if cut.from_checkpoint < cut.checkpoint_id:
