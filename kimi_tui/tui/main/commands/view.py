@@ -1,4 +1,4 @@
-"""Commands about what is on the screen: where the keys go, what is searched and copied, lists, colours, and leaving."""
+"""Commands about the screen: focus, search, folding, copying, theme, settings, help, prompt history, editor, and quitting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""World lines: one is read in the place of the chat, compared with the live line, made live, or a message of it sent to now."""
+"""Commands about world lines: read one in place of the chat, compare it with the live line, jump to it, or send a message of it to the live line."""
 
 from __future__ import annotations
 
