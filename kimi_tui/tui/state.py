@@ -1,6 +1,6 @@
-"""What the frame around chat and timeline shows, as one plain value, and its next state after each event.
+"""`MainState`, the session's state as header, prompt and footer show it, and `reduce`, its next state after an event.
 
-Nothing here knows a widget. It is imported before the first paint, so the events are imported with the first of them.
+No widget here. It is imported before the first paint; the module of events is imported with the first event.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Queued(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """What going to a place of the conversation would leave, shown in chat and gauge before it is done.
+    """The state that a rewind, jump or D-Mail would lead to, shown in chat and gauge before it is done.
 
-    `used` are the tokens in the window then; None where that is now, or not known. With `words_stay` what the user said and
-    pinned stays, as with a D-Mail. A target with the id -1 takes nothing.
+    `used` is how many tokens would be in the window; None where that is the present number, or unknown. With `words_stay`
+    the user's messages and pinned messages stay, as with a D-Mail. A target with the id -1 drops nothing.
     """
 
     target: Target

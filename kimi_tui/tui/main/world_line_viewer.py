@@ -1,7 +1,7 @@
-"""Shows another state in the place of the live line: a world line in the place of the chat, read or glanced at from the timeline;
-and in chat and gauge what a rewind would leave. The live line goes on behind it.
+"""Shows a state other than the live one: a world line in place of the chat, or in chat and gauge the prospect of a rewind.
 
-What a world line is drawn with is imported when one is shown.
+A world line is read (it has the focus), or glanced at while one of its rows is selected on the timeline. The live line goes
+on meanwhile. The widget of a world line is imported when one is shown.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 GLANCE_DELAY_S = 0.1
-"""How long a row of a world line is selected before that line is read: the arrows may only pass it."""
+"""Seconds for which a row of a world line must be selected before that line is shown: the arrows may only pass it."""
 
 
 class WorldLineViewer:
-    """Shows a world line in the place of the chat, or what a rewind or jump would leave, and returns to the live line.
+    """Shows a world line in place of the chat, or the prospect of a rewind or jump, and returns to the live line.
 
     Args:
-        bench: where it is shown.
-        conversation: whose it is.
+        bench: the workbench with chat, timeline and gauge.
+        conversation: the session.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before one does something with the line; 0 for none."""
+    """Seconds without a key before a key acts on the line; 0 for none."""
 
     def __init__(self, bench: Workbench, conversation: Conversation) -> None:
         self._bench = bench
@@ -70,7 +70,7 @@ class WorldLineViewer:
 
     @property
     def shown_line(self) -> int:
-        """The number of the line in the place of the chat, read (`Workbench.reading`) or glanced at; 0 where there is none."""
+        """The number of the world line in place of the chat, read (`Workbench.reading`) or glanced at; 0 for none."""
         return self._reading.info.n if self._reading is not None else 0
 
     @property
@@ -80,7 +80,7 @@ class WorldLineViewer:
         return line is not None and line.transcript.has_focus
 
     def comes_early(self, event: events.Key) -> bool:
-        """Whether a key was typed for the prompt while the line was coming on view."""
+        """Whether a key was typed before the line was visible, and so was meant for the prompt."""
         return bool(self.QUIET_S) and self.has_keys and not self._quiet.accepts(event.time)
 
     def _focus(self) -> None:
@@ -99,10 +99,10 @@ class WorldLineViewer:
         """Show a line, at one of its checkpoints where that is given.
 
         Args:
-            soul: who has it.
-            world_line: its number.
-            checkpoint_id: where to; -1 for its end.
-            from_timeline: the keys were on the timeline, and belong there again when this is over.
+            soul: the engine of the session.
+            world_line: the number of the line.
+            checkpoint_id: the checkpoint to scroll to; -1 for the end.
+            from_timeline: the timeline had the focus, and gets it again when reading ends.
 
         Raises:
             KeyError: there is no such line; the text is for the user.
@@ -126,9 +126,10 @@ class WorldLineViewer:
         """Show a line while one of its rows is selected on the timeline; one that is read stays.
 
         Args:
-            soul: who has it.
-            world_line: its number.
-            checkpoint_id: where to in it, with what a jump there would leave out in grey; -1 for its end.
+            soul: the engine of the session.
+            world_line: the number of the line.
+            checkpoint_id: the checkpoint to scroll to, from which on the line is grey: a jump would leave that out; -1 for
+                the end.
         """
         if self._bench.reading:
             return
@@ -182,7 +183,7 @@ class WorldLineViewer:
     async def _look_up(
         self, soul: KimiSoul, world_line: int
     ) -> tuple[WorldLineInfo, list[EventRecord]]:
-        """What is known of a line, and the events that show it."""
+        """Facts about a line, and its events."""
         records = await soul.read_line(world_line)
         info = next((one for one in await soul.world_lines() if one.n == world_line), None)
         if info is None:
@@ -209,7 +210,7 @@ class WorldLineViewer:
         return reading
 
     def _read(self, reading: WorldLineView) -> None:
-        """Give the line in the place of the chat the keys."""
+        """Focus the line in place of the chat, to be read."""
         bench = self._bench
         self._glance = ""
         bench.line = reading
@@ -232,7 +233,7 @@ class WorldLineViewer:
             self.tell_news()
 
     def tell_news(self) -> None:
-        """Have the banner say what the line is called now, and what happens on the live one."""
+        """Update the banner of the line: its name, and the news of the live line."""
         bench = self._bench
         if self._reading is not None and self._news is not None:
             from kimi_tui.tui.world_line_view import news_spans
@@ -245,10 +246,10 @@ class WorldLineViewer:
             bench.prompt.line_name = name
 
     def leave(self, *, back: bool = False) -> bool:
-        """Return to now; False where that is shown already.
+        """Return to the live line; False where it is shown already.
 
         Args:
-            back: the user is done reading, and goes on where the line was opened from.
+            back: whether the focus returns to where the line was opened from.
         """
         bench = self._bench
         if not bench.reading:
@@ -264,7 +265,7 @@ class WorldLineViewer:
         return True
 
     def return_to_now(self) -> None:
-        """Give the prompt the keys, and show the live line where another one was on view."""
+        """Show the live line and focus the prompt."""
         if not self.leave():
             self._bench.return_to_prompt()
 
