@@ -1,6 +1,6 @@
-"""Chat, timeline and gauge of one session: three models that take the same events, and the widgets that draw them.
+"""`Views`: chat, timeline and gauge of one session, three models that apply the same events, with their widgets.
 
-Timeline and gauge are imported when they are first shown, after the first paint.
+Timeline and gauge are imported when first shown, after the first paint.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Views:
         self._transcript.pins = pins
 
     def show_prospect(self, prospect: Prospect | None) -> None:
-        """Have the chat grey what would go, and the gauge say what is in the window then; None for now."""
+        """Show a prospect: in grey what would be dropped from the chat, and on the gauge the window after it; None ends it."""
         if prospect is None:
             self.gauge.prospect = None
             self._transcript.show_dropped(None)

@@ -1,4 +1,4 @@
-"""A world line in the place of the chat: a banner that says so, and its messages, read-only, grey at their edge."""
+"""The widget that shows a world line in place of the chat: a banner, and its messages, read-only and with a grey edge."""
 
 from __future__ import annotations
 

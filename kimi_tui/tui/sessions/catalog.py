@@ -1,6 +1,6 @@
-"""What the sessions screen reads and changes on the disk. All of it blocks: call it in threads.
+"""`SessionCatalog`: what the sessions screen reads and changes on the disk. All of it blocks: call it in threads.
 
-It imports the engine's files of a session, which the first paint must not wait for.
+It imports the `session` package, and so is imported after the first paint.
 """
 
 from __future__ import annotations

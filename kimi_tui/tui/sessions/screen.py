@@ -1,4 +1,4 @@
-"""The sessions of this folder and of all: found by what was said in them, gone on with, renamed, put away, thrown away."""
+"""The screen that lists the sessions of this folder or of all: search in messages, open, fork, rename, archive, delete."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What goes to the clipboard: the source of what is selected, with its tabs, line ends and emoji as they were written.
+"""The text that a copy takes: the source of selected blocks and rows, with tabs, line ends and emoji as written.
 
-Blocks that are selected whole give their source. Of others the selected characters are looked up in it, row by row; what
-has none (the title of a card) is taken as it is shown.
+A block that is selected whole yields its source. Of others the selected characters are looked up in it, row by row; rows
+without a source (the title of a card) are copied as shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands in the transcript before anything was said: a line with its fold, a question, the folder in figures, some keys."""
+"""The start page of an empty transcript: a drawing, a question, figures about the work folder, and some keys."""
 
 from __future__ import annotations
 
