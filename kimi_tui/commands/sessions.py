@@ -128,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         case "delete":
             return _delete(store, options)
         case "restore":
-            say(f"{store.take_back(options.session).id} is among the sessions again.")
+            say(f"{store.restore(options.session).id} is among the sessions again.")
             return DONE
         case "fork":
             return asyncio.run(_fork(store, options))
@@ -253,7 +253,7 @@ def _delete(store: SessionStore, options: Namespace) -> int:
         store.delete(session)
         say(f"Deleted {session.id}.")
     else:
-        thrown = store.throw_away(session)
+        thrown = store.move_to_trash(session)
         say(f"Deleted {session.id}; for {TRASH_DAYS} days it is {short(thrown)}.")
     return DONE
 

@@ -1,7 +1,7 @@
 """The live conversation: the context, and everything that has to change with it.
 
-Whoever appends a message, makes a checkpoint or reverts the context does it by way of `Conversation`, so that the token
-figures, the D-Mail mailbox, what tools remember, the file snapshots and the wire agree with the context.
+Messages, checkpoints and reverts all go through `Conversation`, so that token figures, the D-Mail mailbox, the memory of
+tools, file snapshots and published events agree with the context.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Conversation:
 
     @property
     def ends_open(self) -> bool:
-        """Whether the conversation ends in the middle of something, so that the agent could go on from there."""
+        """Whether the conversation ends within a turn, so that the agent could continue it."""
         return ends_open(self.context.messages)
 
     def figure_before(self, point: Checkpoint, line: WorldLineContent | None = None) -> TokenFigure:

@@ -1,7 +1,7 @@
 """The user's operations on the conversation: rewind, jump, clear, undo, redo, fork. Nothing else runs meanwhile.
 
-Each is one change of the context, journaled with what happens to the files; then the live conversation follows, the
-files are restored, and the wire hears of it. `KimiSoul` says what each promises.
+Each is one change of the context, journaled together with its change of the files; then the live conversation is updated,
+the files are restored, and the events are published. The methods of `KimiSoul` document each operation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
-"""What an undo takes along: steps, messages, the files that those changed and that stay as they are, and the line's name."""
+"""What an undo drops besides: steps, messages, the files changed by them (which stay as they are), and the line's name."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",

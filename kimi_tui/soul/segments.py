@@ -1,4 +1,4 @@
-"""A world line cut at its checkpoints: what each of them began, read from its messages."""
+"""Segments: a world line split at its checkpoints, with the kind and label of each, read from its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads world lines for a screen: which there are, what stands in one, also as Markdown, and how one differs from the live one."""
+"""Reads world lines for a screen: the list of them, the messages of one (also as Markdown), and a comparison with the live line."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ class WorldLineInfo:
 
 @dataclass(frozen=True, slots=True)
 class FileSide:
-    """What became of a file on one world line since the fork.
+    """A file on one world line, compared with the fork.
 
     Attributes:
-        became: What it is now, beside what it was at the fork.
-        hands: Who changed it.
+        state: Whether the file is the same as at the fork, changed, new or gone.
+        changed_by: Who changed it.
         added, removed, rows: Its diff; the rows may be cut.
         is_text: False where there are no lines to show.
     """
 
-    became: Literal["same", "changed", "new", "gone"]
-    hands: Literal["agent", "others", "both"] = "agent"
+    state: Literal["same", "changed", "new", "gone"]
+    changed_by: Literal["agent", "others", "both"] = "agent"
     added: int = 0
     removed: int = 0
     rows: tuple[DiffLine, ...] = ()
@@ -101,9 +101,9 @@ class ComparedFile:
 
 @dataclass(frozen=True, slots=True)
 class DivergedFiles:
-    """The files that either of two world lines changed since they parted.
+    """The files that either of two world lines changed since the fork.
 
-    `reason` says why that is not known, empty where it is; `remarks` are sentences for the user.
+    `reason` says why they are unknown, empty where they are known; `remarks` are sentences for the user.
     """
 
     files: tuple[ComparedFile, ...] = ()
@@ -113,14 +113,14 @@ class DivergedFiles:
 
 @dataclass(frozen=True, slots=True)
 class WorldLineComparison:
-    """Two world lines from where they part.
+    """A comparison of the live line with another world line, from the fork on.
 
     Attributes:
-        world_line: The one that was left.
-        fork: The newest checkpoint that both have, -1 where they share none.
-        shared_tokens: What the window holds there; 0 where that is not known.
-        live, other: The messages of each side from there on, oldest first.
-        files: What each of them made of the working files since they parted.
+        world_line: The number of the other line, which was left.
+        fork: The id of the newest checkpoint that both have, -1 where they share none.
+        shared_tokens: Tokens in the window at the fork; 0 where that is not known.
+        live, other: The messages of each side from the fork on, oldest first.
+        files: The working files that differ from the fork on either side.
     """
 
     world_line: int
@@ -214,7 +214,7 @@ class WorldLineReader:
         return await asyncio.to_thread(as_markdown, kept)
 
     async def compare(self, world_line: int, pins: Collection[Pin]) -> WorldLineComparison:
-        """A world line that was left beside the live one, from where they part.
+        """Compare a world line that was left with the live one, from the fork on.
 
         Raises:
             KeyError: no such world line.

@@ -483,13 +483,13 @@ class FileTable:
 
     def _side(self, side: FileSide) -> list[StyledText]:
         """The change of a file on one side, in a few words."""
-        if side.became == "same":
+        if side.state == "same":
             since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
             return [(since if self._roomy else "same", "quiet")]
-        fate = "" if side.became == "changed" else f"{side.became}  "
-        if side.hands == "others":
-            return [(f"{side.became} outside", "warn")]
-        spans: list[StyledText] = [("also outside  ", "warn")] if side.hands == "both" else []
+        fate = "" if side.state == "changed" else f"{side.state}  "
+        if side.changed_by == "others":
+            return [(f"{side.state} outside", "warn")]
+        spans: list[StyledText] = [("also outside  ", "warn")] if side.changed_by == "both" else []
         if fate:
             spans.append((fate, "quiet"))
         return [*spans, *self._counts(side)]
@@ -500,7 +500,7 @@ class FileTable:
         spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
         if spans:
             return spans
-        return [("permissions" if side.became == "changed" else "empty", "quiet")]
+        return [("permissions" if side.state == "changed" else "empty", "quiet")]
 
     def _diffs(self, one: ComparedFile) -> Iterator[list[StyledText]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
@@ -508,7 +508,7 @@ class FileTable:
         if one.alike:
             sides = [("On both", one.other)]
         for name, side in sides:
-            if side.became != "same":
+            if side.state != "same":
                 yield [(" " * (MARGIN + 2), "quiet"), (f"{name}{since}", "quiet")]
                 yield from self._diff(side)
 

@@ -145,13 +145,13 @@ class SessionCatalog:
         """
         self._store.note(self._store.at(row.folder), archived=archived)
 
-    def throw_away(self, row: SessionRow) -> str:
+    def move_to_trash(self, row: SessionRow) -> str:
         """Put it into the trash; a sentence on where it is.
 
         Raises:
             SessionError: it is open somewhere, or the disk refused.
         """
-        thrown = self._store.throw_away(self._store.at(row.folder))
+        thrown = self._store.move_to_trash(self._store.at(row.folder))
         return (
             f"It is in {short(thrown.parent)} for {TRASH_DAYS} days; "
             f"kimi-tui sessions restore {row.id[:8]} brings it back."

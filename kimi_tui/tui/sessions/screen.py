@@ -710,7 +710,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
             self._change(partial(self._delete, row))
 
     async def _delete(self, row: SessionRow) -> None:
-        where = await asyncio.to_thread((await self._opened()).throw_away, row)
+        where = await asyncio.to_thread((await self._opened()).move_to_trash, row)
         self._n_all -= 1
         self._n_here -= not self._everywhere or row.work_dir == str(self._launch.work_dir)
         self.list.drop(row)

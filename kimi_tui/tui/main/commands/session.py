@@ -187,7 +187,7 @@ async def permissions(main: MainParts, argument: str) -> None:
         main.bench.tell(text, level="warning")
         return
     for words in gone:
-        soul.take_back(words)
+        soul.revoke(words)
     left = soul.allowed
     listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
     now = f"The agent {MODE_WORDS[soul.mode]}"
