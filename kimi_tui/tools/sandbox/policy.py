@@ -24,7 +24,7 @@ from typing import NamedTuple
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
-from kimi_tui.tools.sandbox.program import package_folder, program_places
+from kimi_tui.tools.sandbox.own_code import package_folder, program_places
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (

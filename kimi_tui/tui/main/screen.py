@@ -25,7 +25,7 @@ from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
-from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
+from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.parts import MainParts

@@ -1,7 +1,7 @@
 """The visible part of a timeline: which row is on which line of the widget, selection, scrolling, and painted strips.
 
 State, geometry and painting without a widget: a function given by the widget makes the strips, so that tests paint without a
-screen. The widget keeps the sizes up to date; the text of the lines is made in `rows`.
+screen. The widget keeps the sizes up to date; the text of the lines is made in `layout`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import StyledText
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.timeline.rows import (
+from kimi_tui.tui.timeline.layout import (
     EMPTY,
     NOTHING_FOUND,
     Column,

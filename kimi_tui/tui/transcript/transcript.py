@@ -47,8 +47,8 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
+from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
-from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
 if TYPE_CHECKING:
     from textual._types import AnimationLevel, CallbackType
