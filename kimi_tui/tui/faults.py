@@ -1,4 +1,4 @@
-"""Scheduling on the event loop, and faults: callbacks, tasks, timers, slices of long work, and what becomes of their errors.
+"""Scheduling on the event loop, and faults: callbacks, tasks and timers, and what becomes of their errors.
 
 An error in a callback, task, layout or painting is reported to the user or logged, and the program goes on: asyncio would
 only log it, and Textual learns only of errors in its own queues. So everything in `tui` is scheduled through this module.
@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -105,19 +104,19 @@ def _apart() -> Context:
     return context
 
 
-def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+def start_detached(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a coroutine as a task that is not cancelled with its caller; its exception goes to whoever still waits."""
     task = asyncio.get_running_loop().create_task(work, context=_apart())
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
 
-async def apart(work: Coroutine[Any, Any, T]) -> T:
+async def run_detached(work: Coroutine[Any, Any, T]) -> T:
     """Await a coroutine in a task of its own, without the context of the current widget or worker.
 
     Returns and raises what the coroutine does.
     """
-    return await started(work)
+    return await start_detached(work)
 
 
 class SureTimer(Timer):
@@ -204,54 +203,6 @@ def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> boo
             whole = False
             report(error)
     return whole
-
-
-def drained(work: Generator[None, None, T]) -> T:
-    """Run a generator to its end, ignoring its yields; returns its return value."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
-
-
-def run_until(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
-    """Advance an iterator of steps until a time.
-
-    Args:
-        steps: each `next` does a piece of the work.
-        until: the time, as `time.perf_counter` has it, in seconds.
-        at_least: so many steps are done in any case.
-
-    Returns:
-        whether there may be more steps.
-    """
-    for count, _ in enumerate(steps, 1):
-        if count >= at_least and time.perf_counter() >= until:
-            return True
-    return False
-
-
-async def in_slices(work: Generator[None, None, T], slice_s: float) -> T:
-    """Run a generator to its end in time slices on the event loop, and return its return value.
-
-    Keys and frames are handled before the first slice, between slices, and before the result is returned.
-
-    Args:
-        work: yields often: a step takes less than a slice.
-        slice_s: length of a slice, in seconds.
-    """
-    returned: list[T] = []
-
-    def steps() -> Generator[None]:
-        returned.append((yield from work))
-
-    is_pending, under_way = True, steps()
-    while is_pending:
-        await asyncio.sleep(0)
-        is_pending = run_until(under_way, time.perf_counter() + slice_s)
-    await asyncio.sleep(0)
-    return returned[0]
 
 
 NOTHING = "Could not be shown; the log says why"

@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.tui.faults import Callbacks, Report, run_until
+from kimi_tui.tui.faults import Callbacks, Report
+from kimi_tui.tui.slices import run_until
 
 if TYPE_CHECKING:
     import asyncio

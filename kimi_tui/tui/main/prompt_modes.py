@@ -22,7 +22,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
-from kimi_tui.tui.faults import started
+from kimi_tui.tui.faults import start_detached
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.completion import typed_mention
@@ -211,7 +211,7 @@ async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
             driver.write = lambda data: None
         with app.batch_update():
             # Raised in here, what goes wrong would leave the terminal as it is.
-            done = started(asyncio.to_thread(work))
+            done = start_detached(asyncio.to_thread(work))
             await asyncio.wait([done])
         if driver is not None:
             del driver.write

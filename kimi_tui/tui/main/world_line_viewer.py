@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from kimi_tui.tui.faults import reported, started
+from kimi_tui.tui.faults import reported, start_detached
 from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
@@ -145,7 +145,7 @@ class WorldLineViewer:
         # One line is read at a time; of those that wait for it, all but the newest were cancelled.
         while self._looked_up is not None and not self._looked_up.done():
             await asyncio.wait([self._looked_up])
-        self._looked_up = started(self._look_up(soul, world_line))
+        self._looked_up = start_detached(self._look_up(soul, world_line))
         await asyncio.wait([self._looked_up])
         try:
             info, records = self._looked_up.result()

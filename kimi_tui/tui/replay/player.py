@@ -16,12 +16,13 @@ from textual.widget import Widget
 from kimi_tui.projection.playback import PlaybackClock, streamed_text
 from kimi_tui.projection.replay import ChangedFile
 from kimi_tui.tui import formatting
-from kimi_tui.tui.faults import in_slices, report_of, reported
+from kimi_tui.tui.faults import report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
 from kimi_tui.tui.frame import SHORT_BELOW
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.views import Views
 from kimi_tui.wire.events import EventRecord, TextPart, ThinkPart
 

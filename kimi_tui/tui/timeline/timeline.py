@@ -26,11 +26,12 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
-from kimi_tui.tui.faults import blank_strips, in_slices, report_of, run_until
+from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
+from kimi_tui.tui.slices import in_slices, run_until
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.timeline.viewport import Viewport
 

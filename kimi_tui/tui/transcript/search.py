@@ -25,10 +25,11 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.faults import drained, in_slices, reported
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.screens import add_sheets
+from kimi_tui.tui.slices import drained, in_slices
 
 if TYPE_CHECKING:
     from kimi_tui.tui.painter import Painter

@@ -25,7 +25,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from kimi_tui.tui.desktop import text_amount
-from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, reported
+from kimi_tui.tui.faults import Callbacks, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of
@@ -46,6 +46,7 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
+from kimi_tui.tui.slices import drained, in_slices
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition

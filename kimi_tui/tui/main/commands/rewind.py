@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.faults import apart
+from kimi_tui.tui.faults import run_detached
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.main.commands.session import WAY_BACK, files_said, fork_at, tell_no_number
 from kimi_tui.tui.prompt.command import line_and_number, number
@@ -292,7 +292,7 @@ async def write_dmail(
         verb="send",
         kind="dmail",
     )
-    drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
+    drafting = Drafting(lambda: run_detached(soul.draft_dmail(target)), soul.interrupt)
     dialog = TextDialog(question, drafting)
     if target.world_line:
         text = await _written(main, dialog)
