@@ -1,4 +1,4 @@
-"""`kimi-tui doctor`: what of this machine and configuration works; a line each, and what to do about what does not."""
+"""`kimi-tui doctor`: checks of this machine and of the configuration, a line each, with advice where one fails."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How many tokens the window holds before each checkpoint: one figure a row, for every view, the engine and the command line.
+"""The tokens in the window before each checkpoint, from events: the same figures for every view, the engine and commands.
 
-The engine estimates once, when it makes a checkpoint, and the server's own figure takes its place when the step was
-answered. What was estimated between two figures of the server, or before its first, is fitted between them then: the
-estimate knows neither the model nor how its server counts tools. The same holds for what a D-Mail or a compaction left.
+The engine estimates them when it makes a checkpoint; the server's own figure replaces the estimate when the step has been
+answered. Estimates between two figures of the server, or before its first, are then fitted between these, as an estimate
+does not know how the server counts. The same holds for the tokens that a D-Mail or a compaction left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kimi_tui.wire.events import (
 
 
 class TokenFigure(NamedTuple):
-    """A number of tokens, with whether it is the server's own figure, and if not, whether it was fitted to one."""
+    """A number of tokens: `measured` where it is the server's own figure, `fitted` where an estimate was fitted to one."""
 
     tokens: int
     measured: bool
@@ -31,7 +31,12 @@ class TokenFigure(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The checkpoints whose figures are new or others now, a new one first; those that left so many tokens more than was said."""
+    """What an event changed.
+
+    Attributes:
+        rows: the uids of checkpoints whose figures changed, a new one first.
+        ends: the uids of D-Mails and compactions whose left tokens changed, each with the difference.
+    """
 
     rows: Sequence[str] = ()
     ends: Sequence[tuple[str, int]] = ()
@@ -41,13 +46,20 @@ _UNCHANGED = Changed()
 
 
 def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
-    """An estimate of a part, where the whole was estimated at `estimate` and the server gave `figure`; `base` is its last one."""
+    """Fit the estimate of a part to the server's figure of the whole.
+
+    Args:
+        tokens: the estimate of the part.
+        estimate: the estimate of the whole.
+        figure: the server's figure of the whole.
+        base: the server's figure before that; 0 for none.
+    """
     least, share = min(base, figure), (min(tokens, estimate) - base) / max(1, estimate - base)
     return least + round((figure - least) * max(0.0, share))
 
 
 class CheckpointTokens:
-    """The figure of each checkpoint, by uid, on whatever line it stands, and of what D-Mails and compactions left."""
+    """The token figures of all checkpoints of a session, on any line, by uid, and of what D-Mails and compactions left."""
 
     def __init__(self) -> None:
         self._known: dict[str, TokenFigure] = {}

@@ -1,8 +1,9 @@
-"""Files and folders that the user names with `@` in a message: read as the tools read them, and attached to it.
+"""Attachments: files and folders that the user names with `@` in a message, read by the tools' rules and added to it.
 
 `@app.py`, `@app.py#10-40` for these lines, `@src/` for a listing, `@"a name.txt"` with blanks. Where a tool would have to
-ask first (secrets, places outside the work folder), nothing is read, and what is attached says so. A large file is named
-and not read; an image is attached as one. What looks like a key is counted in what is shown, and left out where results with keys are asked about.
+ask first (secrets, places outside the work folder), nothing is read, and the attachment says so. A large file is named and
+not read; an image is attached as one. API keys in a file are counted for the user, and left out where the user is asked about
+results with keys.
 """
 
 from __future__ import annotations

@@ -125,12 +125,13 @@ class FileOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RewindPreview:
-    """What a rewind to `target` would take and give; nothing has happened yet. Tokens are estimates with `estimated`.
+    """The preview of a rewind to `target`: what it would drop, and the window after it. Tokens are estimates with `estimated`.
 
-    `goes` is read when it is looked at. `cost` is what the calls that go have cost; None where no prices are set.
-    `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is exactly that
-    already, and only files can be brought back. `run_on` are the commands in the background, which go on. `left_as` is the number of the world line that what goes becomes, where
-    that is known, and `left_from` the first checkpoint that will be on that line alone; -1 for none.
+    `goes` are the dropped messages, each read when it is accessed. `cost` is what their model calls have cost; None where no
+    prices are set. `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is at
+    the target already, so that only files can be restored. `run_on` are the background commands, which continue. `left_as` is
+    the number of the world line that the dropped messages will be on, where that is known, and `left_from` the first
+    checkpoint that will be on that line alone; -1 for none.
     """
 
     target: Target

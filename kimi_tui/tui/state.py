@@ -49,11 +49,11 @@ class Prospect(NamedTuple):
 class MainState(NamedTuple):
     """The state of the session as header, prompt and footer need it.
 
-    Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next try is due
-    (0: none). `can_resume` is true where Enter in an empty prompt lets the agent go on; what runs is a command of the
-    user's own with `own_command`, where there is nothing for the agent to go on with. `tools` is false where the model
-    is told of none. `unsaved` is true while the disk does not take the conversation. `commands` are the calls whose
-    commands are waited for, `jobs` is how many run in the background.
+    Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next attempt is due
+    (0: none). `can_resume` is true where Enter in an empty prompt has the agent continue. `own_command` is true while a shell
+    command of the user's own is running, after which the agent has nothing to continue. `tools` is false where requests carry
+    no tools. `unsaved` is true while the conversation cannot be written to the disk. `commands` are the tool calls whose
+    commands are running, `jobs` is the number of background commands.
     """
 
     title: str = ""

@@ -69,11 +69,11 @@ class Views:
 
     Args:
         transcript: the chat.
-        broken: told what one of them cannot take; they should then be rebuilt from the record.
+        broken: called with an exception that one of them raises for an event; they should then be rebuilt from the session.
 
     Attributes:
-        timeline: the line of checkpoints.
-        gauge: how full the window is.
+        timeline: the timeline widget.
+        gauge: the gauge widget.
     """
 
     def __init__(self, transcript: Transcript, broken: Report | None = None) -> None:

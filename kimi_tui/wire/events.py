@@ -1,4 +1,4 @@
-"""Every event that the soul publishes and the screen draws.
+"""All events that the soul publishes and views reduce.
 
 Frozen dataclasses of plain values, so that they can be compared, stored and replayed; named tuples where there are so many
 that making them would be felt (a tuple is made ten times as fast as a frozen dataclass). A checkpoint is named by its

@@ -26,18 +26,18 @@ class SessionRow:
     """A session as the sessions screen lists it.
 
     Attributes:
-        folder: its files.
-        id: its name.
-        title: what it is called.
-        work_dir: the folder it works in, absolute; may be gone.
-        place: the same as users write it.
-        age: since it was written to.
-        messages: how many, as words; empty where only reading it through would tell.
-        facts: further ones, for the preview.
-        forked_from: the id of the session that it is a copy of, or nothing.
-        archived: whether it was put away.
-        held: who has it open; empty for nobody.
-        words: what the user said in it, to be searched; None until it was read.
+        folder: the folder of its files.
+        id: its id.
+        title: its title.
+        work_dir: its work folder, absolute; may not exist any more.
+        place: the work folder for display.
+        age: the time since it was written to, in words.
+        messages: the number of messages, in words; empty where only reading the whole session would tell.
+        facts: further facts, for the preview.
+        forked_from: the id of the session that it is a fork of; empty for none.
+        archived: whether it is archived.
+        held: the process that has it open; empty for none.
+        words: the user's messages, for the search; None until they were read.
     """
 
     folder: Path

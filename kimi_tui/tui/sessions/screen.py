@@ -123,7 +123,7 @@ class SessionList(KeyList):
         self.choose(0)
 
     def show_archived(self, shown: bool) -> None:
-        """Show also what was put away, or not."""
+        """Show or hide archived sessions."""
         self._shows_archived = shown
         self._match()
 
@@ -668,7 +668,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
         self.tell(f"{name} is {'put away; v shows it' if archived else 'back in the list'}.")
 
     def action_archived(self) -> None:
-        """Show also what was put away, or not."""
+        """Show or hide archived sessions."""
         self._archived = not self._archived
         self.list.show_archived(self._archived)
         self._update()

@@ -1,4 +1,4 @@
-"""Commands about world lines: read one in place of the chat, compare it with the live line, jump to it, or send a message of it to the live line."""
+"""Commands about world lines: read one in place of the chat, compare it with the live line, jump to it, send a message of it."""
 
 from __future__ import annotations
 
