@@ -143,9 +143,9 @@ class RowPosition(NamedTuple):
 
 
 def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generator[None, None, str]:
-    """The text between two places, as it was written; gives way after every block.
+    """The source text between two positions; yields after every block, for `slices.in_slices`.
 
-    Only the blocks in which it begins and ends are laid out for good: what is selected may be all of a long session.
+    Only the first and the last block keep their layout: the selection may be all of a long session.
     """
     start, end = held = replace(start), replace(end)
     # Laying them out moves places with their text, those that are known to the flow.
