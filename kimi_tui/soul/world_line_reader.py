@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -17,6 +16,7 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
+from kimi_tui.soul.conversation_text import as_markdown
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import (
@@ -24,19 +24,16 @@ from kimi_tui.soul.messages import (
     image_blocks,
     internal_kind,
     summary_text,
-    words_with_images,
 )
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
-from kimi_tui.soul.tool_results import call_arguments, outcome_of
+from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.divergence import SideChange
-
-_FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,65 +365,3 @@ def _side(side: SideChange) -> FileSide:
         return FileSide(side.outcome, side.authors, is_text=side.outcome == "same")
     rows = tuple(DiffLine(*row) for row in diff.rows)
     return FileSide(side.outcome, side.authors, diff.added, diff.removed, rows)
-
-
-def as_markdown(messages: Iterable[Message]) -> str:
-    """The messages as Markdown, oldest first, without the reminders to the model. Reads all: call it in a thread."""
-    parts: list[str] = []
-    calls: list[ToolCall] = []
-    # Behind the last message one without words: calls that still run, or were killed, have no result.
-    for message in (*messages, Message(role="assistant", content=[])):
-        if message.role == "tool":
-            call = calls.pop(0) if calls else None
-            outcome = outcome_of(message)
-            images = [f"[{image.label}]" for image in image_blocks(message)]
-            texts = [outcome.message, outcome.output, *images]
-            said = "\n".join(text for text in texts if text.strip())
-            failed = " (failed)" if outcome.is_error else ""
-            parts += [_heading(call) + failed, *_arguments(call), _fenced(said)]
-            continue
-        # Where the program was killed, there are calls without a result.
-        for call in calls:
-            parts += [f"{_heading(call)} (no result)", *_arguments(call)]
-        calls = list(message.tool_calls or ())
-        kind = internal_kind(message)
-        if kind == "dmail":
-            parts.append(f"**D-Mail:** {(dmail_text(message) or '').strip()}")
-        elif kind == "compaction":
-            parts.append(f"**Summary:** {(summary_text(message) or '').strip()}")
-        elif kind is None and (said := words_with_images(message).strip()):
-            who = "You" if message.role == "user" else "Agent"
-            parts.append(f"**{who}:** {said}")
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _heading(call: ToolCall | None) -> str:
-    if call is None:
-        return "**Tool**"
-    target = " ".join(call_target(call).split()).replace("`", "'")
-    return f"**{call.function.name}**" + (f" `{target}`" if target else "")
-
-
-def _arguments(call: ToolCall | None) -> list[str]:
-    """The arguments that say more than the heading: each text of several lines, or all where they make no sense."""
-    if call is None:
-        return []
-    written = call.function.arguments or ""
-    arguments = call_arguments(written)
-    if not arguments:
-        return [_fenced(written)] if written.strip(" {}") else []
-    target = call_target(call)
-    return [
-        f"{name}:\n\n{_fenced(str(value))}"
-        for name, value in arguments.items()
-        if str(value) != target
-    ]
-
-
-def _fenced(text: str) -> str:
-    """The text as a block of code, whatever fences it holds."""
-    text = text.strip("\n")
-    if not text.strip():
-        return ""
-    fence = "`" * max(3, *(len(found) + 1 for found in _FENCES.findall(text)), 3)
-    return f"{fence}\n{text}\n{fence}"
