@@ -462,7 +462,7 @@ def tmux_clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
 
 
 def notification(way: NotificationMethod, words: str, environ: Mapping[str, str]) -> str:
-    """The sequence that notifies the user with these words by a method; a bell where it carries no text."""
+    """The sequence that notifies the user by a method: with these words, or for `bell` without any; empty for `off`."""
     # A semicolon parts the fields of OSC 777 and 99.
     said = cut(one_line(words), WORDS_CELLS).replace(";", ",")
     match way:

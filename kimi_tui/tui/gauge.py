@@ -38,7 +38,7 @@ MOVE_S = 0.4
 MOVE_FRAME_S = 1 / 20
 FREED_BAR_S = 2.0
 FREED_FIGURE_S = 5.0
-"""Seconds for which the figures show what a revert or compaction freed."""
+"""Seconds for which the figures show what a revert or compaction freed; `FREED_BAR_S` is the same for the bar."""
 _MARGIN = 2
 _WIDE_FIGURES = 33
 _NARROW_FIGURES = 18

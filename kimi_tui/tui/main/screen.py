@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
-"""Seconds until a stored session is opened, so that its last page is drawn first."""
+"""Seconds from the first frame until a stored session is opened; a new one is opened later, since nobody waits for it."""
 NOT_OPEN = "The session is not open"
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
@@ -268,7 +268,7 @@ class MainScreen(Screen[None]):
 
     @on(Conversation.OpenWanted)
     def _open_again(self) -> None:
-        """Try again to open the session, where the disk refused it."""
+        """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
             self._refused = ""
             self.bench.solved(REFUSED)
@@ -276,7 +276,10 @@ class MainScreen(Screen[None]):
             self._open()
 
     async def may_end(self) -> bool:
-        """Whether leaving loses nothing; else a notice says once what would be lost, and the second call returns True."""
+        """Save the session; returns whether leaving loses nothing.
+
+        Where something would be lost, a notice says so once, and a second call within `WARNED_S` returns True.
+        """
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
         now, jobs = time.monotonic(), self.conversation.state.jobs
