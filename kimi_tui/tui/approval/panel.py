@@ -834,7 +834,11 @@ class ApprovalPanel(Widget, can_focus=True):
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
         event.stop()
-        if self._field.key_at < max(self._opening.seen_at, self._paint.seen_at):
+        seen_at = self._paint.seen_at
+        if self._writing == "instead" and self.request.kind != "question":
+            # Unchanged what stands there is a yes.
+            seen_at = max(seen_at, self._opening.seen_at)
+        if self._field.key_at < seen_at:
             self.post_message(self.TooEarly())
         else:
             self._hand_over()

@@ -36,7 +36,11 @@ async def answer(one: Desk, words: str, *keys: str) -> None:
     """Wait for a question and answer it."""
     await one.sees(words)
     await one.until(lambda: (p := one.screen.bench.question) is not None and p.armed)  # pyright: ignore[reportPrivateUsage]
-    await one.pilot.press(*keys)
+    panel = one.screen.bench.question
+    await one.pilot.press(keys[0])
+    if len(keys) > 1 and panel is not None:
+        await one.until(lambda: not panel._opening.waits)  # pyright: ignore[reportPrivateUsage]
+    await one.pilot.press(*keys[1:])
 
 
 def told(server: ChatServer) -> str:
