@@ -54,6 +54,8 @@ class AnswersOnce(Screen[ScreenResultType]):
 
     HELP_TITLE: ClassVar[str] = ""
     """What stands in the help over its keys. With it the key of the help opens that; without it is the screen's own."""
+    _was_covered = False
+    """Whether something was shown over it since it was to be seen last."""
 
     @property
     def armed(self) -> bool:
@@ -61,7 +63,20 @@ class AnswersOnce(Screen[ScreenResultType]):
         return True
 
     def woken(self) -> None:
-        """Called when the program goes on after it was stopped: what was typed meanwhile must answer nothing."""
+        """Called when this is to be drawn once more, after the program was stopped or what stood over it was closed.
+
+        What is typed until that is on the terminal must answer nothing.
+        """
+
+    def on_screen_suspend(self) -> None:
+        """Another screen is over this one."""
+        self._was_covered = True
+
+    def on_screen_resume(self) -> None:
+        """What was over this screen is gone; the first time nothing was."""
+        if self._was_covered:
+            self._was_covered = False
+            self.woken()
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""

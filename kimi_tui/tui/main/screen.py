@@ -20,7 +20,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -70,6 +70,9 @@ NOT_OPEN = "The session is not open"
 REFUSED = "refused"
 """Topic of the notice that the disk let no session be opened."""
 WARNED_S = 10.0
+"""For how long what would be lost is not said again to who leaves."""
+MOST_WARNINGS = 3
+"""After so many in succession nothing that could not be seen keeps anyone."""
 TWICE_S = 1.0
 OFFERED = 50
 """Checkpoints, or world lines, that are offered behind a command."""
@@ -161,6 +164,12 @@ class MainScreen(Screen[None]):
         self._is_looking = False
         """Whether the branch is being looked at."""
         self._warned_at = -WARNED_S
+        self._warned = SeenQuestion(self)
+        """Whether the warning could be seen."""
+        self._n_warned = 0
+        """How often it was given in succession."""
+        self._offered = SeenQuestion(self)
+        """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
         self._says_above = False
         """Whether something was ever said over the prompt."""
         self._escaped_at = 0.0
@@ -280,9 +289,14 @@ class MainScreen(Screen[None]):
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
         now, jobs = time.monotonic(), self.conversation.state.jobs
-        if not (words or jobs) or now - self._warned_at < WARNED_S:
+        is_again = now - self._warned_at < WARNED_S
+        is_known = is_again and self._warned.accepts(self.bench.last_key_at())
+        self._n_warned = self._n_warned + 1 if is_again else 1
+        # Over a line on which nothing arrives any more one can leave, too.
+        if not (words or jobs) or is_known or self._n_warned > MOST_WARNINGS:
             return True
         self._warned_at = now
+        self._warned.ask(is_expected=True)
         if words:
             self.bench.tell(
                 words, level="error", advice="Do it again to leave without what is not saved."
@@ -343,6 +357,9 @@ class MainScreen(Screen[None]):
 
     def woken(self) -> None:
         """Keys that come now may have been pressed before what is on the screen was read."""
+        self._prompt_modes.woken()
+        self._warned_at = -WARNED_S
+        self._offered.ask(is_expected=True)
         if (panel := self.bench.question) is not None:
             panel.woken()
 
@@ -350,6 +367,8 @@ class MainScreen(Screen[None]):
     def _state_changed(self, event: Conversation.StateChanged) -> None:
         """Do what follows from another state, besides that prompt and header show it."""
         old, new = event.old, event.new
+        if new.can_resume and not old.can_resume:
+            self._offered.ask(is_expected=True)
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
             if not new.approvals:
@@ -431,7 +450,7 @@ class MainScreen(Screen[None]):
         """
         text = sent_text(written)
         if not text:
-            self.conversation.go_on()
+            self._go_on()
             return
         if written[0] in "!#" and self._prompt_modes.takes(written):
             return
@@ -462,6 +481,18 @@ class MainScreen(Screen[None]):
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+
+    def _go_on(self) -> None:
+        """Let the agent go on, unless the key was pressed before that could be seen to be offered."""
+        if self.conversation.state.can_resume and not self._offered.accepts(
+            self.prompt.area.key_at
+        ):
+            send = key_of("send", self.bench.keys)
+            self.bench.tell(
+                f"That {send} came too early.", advice=f"{send} again lets the agent go on."
+            )
+        else:
+            self.conversation.go_on()
 
     def _has_key(self, written: str) -> bool:
         """Whether there is a key in what follows a command, with which nothing is done; it is said and not kept.
