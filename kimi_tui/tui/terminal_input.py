@@ -176,7 +176,7 @@ _BEGUN_GRAPHICS = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0
 _STATUS_QUESTION = "\x1b[5n"
 """Is the terminal in order? It answers when it has drawn what was written before."""
 _STATUS_ANSWERS = frozenset({"\x1b[0n", "\x1b[3n"})
-FIRST_ANSWER_S = 1.0
+FIRST_ANSWER_S = 5.0
 """For how long a terminal that was just taken may think about its first answer; one that gives none is not waited for."""
 LONGEST_ANSWER_S = 60.0
 LAST_ANSWER_S = 5.0

@@ -20,7 +20,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -49,7 +49,6 @@ from kimi_tui.tui.screens import (
     sheets,
 )
 from kimi_tui.tui.state import MainState
-from kimi_tui.tui.terminal_input import PaintWatch
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -71,6 +70,9 @@ NOT_OPEN = "The session is not open"
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
 WARNED_S = 10.0
+"""Seconds in which leaving a second time is an answer to the warning about what would be lost."""
+MOST_WARNINGS = 3
+"""How many such warnings in a row keep the user, where none of them could be drawn."""
 TWICE_S = 1.0
 OFFERED = 50
 """The most checkpoints, or world lines, that are offered as the argument of a command."""
@@ -162,9 +164,12 @@ class MainScreen(Screen[None]):
         self._is_looking = False
         """Whether the branch is being looked at."""
         self._warned_at = -WARNED_S
-        """When it was said last what would be lost by leaving, in monotonic time."""
-        self._warning: PaintWatch | None = None
-        """Waits for that to be seen; None where it was said long ago or never, or may be forgotten."""
+        self._warned = SeenQuestion(self)
+        """Whether the warning could be seen."""
+        self._n_warned = 0
+        """How often it was given in succession."""
+        self._offered = SeenQuestion(self)
+        """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
         self._says_above = False
         """Whether something was ever said over the prompt."""
         self._escaped_at = 0.0
@@ -282,18 +287,19 @@ class MainScreen(Screen[None]):
     async def may_end(self) -> bool:
         """Save the session; returns whether leaving loses nothing.
 
-        Where something would be lost, a notice says so once, and a second call for what was pressed within `WARNED_S` after
-        that could be seen returns True.
+        Where something would be lost, a notice says so once, and a second call within `WARNED_S` returns True.
         """
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
-        now, jobs, warning = time.monotonic(), self.conversation.state.jobs, self._warning
-        if not (words or jobs) or self._was_warned(now):
+        now, jobs = time.monotonic(), self.conversation.state.jobs
+        is_again = now - self._warned_at < WARNED_S
+        is_known = is_again and self._warned.accepts(self.bench.last_key_at())
+        self._n_warned = self._n_warned + 1 if is_again else 1
+        # Over a line on which nothing arrives any more one can leave, too.
+        if not (words or jobs) or is_known or self._n_warned > MOST_WARNINGS:
             return True
-        if warning is not None and warning.waits and now - self._warned_at < WARNED_S:
-            return False  # it is on its way to the terminal
-        self._warned_at, self._warning = now, PaintWatch(self)
-        self._warning.begin()
+        self._warned_at = now
+        self._warned.ask(is_expected=True)
         if words:
             self.bench.tell(
                 words, level="error", advice="Do it again to leave without what is not saved."
@@ -306,14 +312,6 @@ class MainScreen(Screen[None]):
                 advice="Do it again to end it all; /jobs lists them.",
             )
         return False
-
-    def _was_warned(self, now: float) -> bool:
-        """Whether the user has seen a moment ago what would be lost by leaving."""
-        warning = self._warning
-        if warning is None or not 0 <= now - warning.seen_at < WARNED_S:
-            return False
-        # What was pressed before it could be seen comes behind no warning; a click comes behind no key of its own.
-        return not self._warned_at < self.bench.last_key_at() < warning.seen_at
 
     # --- commands
 
@@ -361,8 +359,10 @@ class MainScreen(Screen[None]):
         self.viewer.apply(shown.records)
 
     def woken(self) -> None:
-        """Discount keys behind a stop or a screen that was closed: they may have been pressed before this one was seen."""
-        self._warning = None
+        """Discount keys after a suspension: they may have been pressed before the screen was seen."""
+        self._prompt_modes.woken()
+        self._warned_at = -WARNED_S
+        self._offered.ask(is_expected=True)
         if (panel := self.bench.question) is not None:
             panel.woken()
 
@@ -370,6 +370,8 @@ class MainScreen(Screen[None]):
     def _state_changed(self, event: Conversation.StateChanged) -> None:
         """React to a new state beyond prompt and header: approvals, window title, footer."""
         old, new = event.old, event.new
+        if new.can_resume and not old.can_resume:
+            self._offered.ask(is_expected=True)
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
             if not new.approvals:
@@ -451,7 +453,7 @@ class MainScreen(Screen[None]):
         """
         text = sent_text(written)
         if not text:
-            self.conversation.go_on()
+            self._go_on()
             return
         if written[0] in "!#" and self._prompt_modes.takes(written):
             return
@@ -482,6 +484,18 @@ class MainScreen(Screen[None]):
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+
+    def _go_on(self) -> None:
+        """Let the agent go on, unless the key was pressed before that could be seen to be offered."""
+        if self.conversation.state.can_resume and not self._offered.accepts(
+            self.prompt.area.key_at
+        ):
+            send = key_of("send", self.bench.keys)
+            self.bench.tell(
+                f"That {send} came too early.", advice=f"{send} again lets the agent go on."
+            )
+        else:
+            self.conversation.go_on()
 
     def _has_key(self, written: str) -> bool:
         """Whether the argument of a command holds an API key; then a notice says so, and the text is neither run nor stored.

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
-from textual import events
 
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.lock import SessionLock
@@ -126,17 +125,6 @@ async def test_leaving_with_something_unsaved_is_told_and_needs_to_be_meant(
         await one.pilot.press("ctrl+q")
         await one.sees("2 messages are not saved.")
         assert one.app.return_code is None
-        # What was pressed before that could be seen does not mean it.
-        warning = one.screen._warning  # pyright: ignore[reportPrivateUsage]
-        assert warning is not None
-        await one.until(lambda: not warning.waits)
-        early = events.Key("ctrl+q", None)
-        early.time = (one.screen._warned_at + warning.seen_at) / 2  # pyright: ignore[reportPrivateUsage]
-        one.app.post_message(early)
-        await one.until(lambda: one.screen._warning is not warning)  # pyright: ignore[reportPrivateUsage]
-        assert one.app.return_code is None
-        again = one.screen._warning  # pyright: ignore[reportPrivateUsage]
-        await one.until(lambda: again is not None and not again.waits)
         await one.pilot.press("ctrl+q")
         await one.until(lambda: one.app.return_code is not None)
         assert one.app.return_code == 1
