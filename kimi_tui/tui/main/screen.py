@@ -237,7 +237,11 @@ class MainScreen(Screen[None]):
             self.post_message(OpeningFailed(str(error), error.code))
             return
         header = self.bench.header
-        header.heading = header.heading._replace(folder=short(opened.folder), branch=opened.branch)
+        header.heading = header.heading._replace(
+            folder=short(opened.folder),
+            branch=opened.branch,
+            sandbox=opened.soul.sandbox_gaps is not None,
+        )
         self.transcript.work_dir = str(opened.folder)
         self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
