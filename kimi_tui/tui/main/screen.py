@@ -160,7 +160,7 @@ class MainScreen(Screen[None]):
         """What was sent and the menu is not ordered by yet."""
         self._is_looking = False
         """Whether the branch is being looked at."""
-        self._warned_at = -WARNED_S
+        self._told_of_loss_at = self._told_of_jobs_at = -WARNED_S
         self._says_above = False
         """Whether something was ever said over the prompt."""
         self._escaped_at = 0.0
@@ -283,22 +283,37 @@ class MainScreen(Screen[None]):
         """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
-        now, jobs = time.monotonic(), self.conversation.state.jobs
-        if not (words or jobs) or now - self._warned_at < WARNED_S:
-            return True
-        self._warned_at = now
-        if words:
+        now = time.monotonic()
+        if words and now - self._told_of_loss_at >= WARNED_S:
+            self._told_of_loss_at = self._told_of_jobs_at = now
             self.bench.tell(
                 words, level="error", advice="Do it again to leave without what is not saved."
             )
-        else:
-            run = "1 command runs" if jobs == 1 else f"{jobs} commands run"
+            return False
+        if self.conversation.state.jobs and now - self._told_of_jobs_at >= WARNED_S:
+            self._told_of_jobs_at = now
             self.bench.tell(
-                f"{run} in the background and would end with this session.",
+                f"{self._jobs_run()} in the background and would end with this session.",
                 level="warning",
                 advice="Do it again to end it all; /jobs lists them.",
             )
-        return False
+            return False
+        return True
+
+    def quits_again(self, key: str) -> str:
+        """The words that a key quits when it comes again, with what would be lost: with them the user is told, and not again."""
+        state = self.conversation.state
+        self._told_of_jobs_at = time.monotonic()
+        if state.unsaved:
+            self._told_of_loss_at = self._told_of_jobs_at
+            return f"{key} again quits without what is not saved."
+        if state.jobs:
+            return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
+        return f"{key} again quits."
+
+    def _jobs_run(self) -> str:
+        jobs = self.conversation.state.jobs
+        return "1 command runs" if jobs == 1 else f"{jobs} commands run"
 
     # --- commands
 
@@ -666,7 +681,7 @@ class MainScreen(Screen[None]):
         if event.stops and not self.conversation.stop() and self.prompt.area.text:
             self.bench.remember(self.prompt.area.take())
         self._quits_at = time.monotonic()
-        self.bench.tell(f"{event.key} again quits.", topic=QUIT)
+        self.bench.tell(self.quits_again(event.key), topic=QUIT)
         self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
 
     def _quit_no_more(self, since: float | None = None) -> None:
