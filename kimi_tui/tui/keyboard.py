@@ -491,30 +491,39 @@ class SeenQuestion:
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
+    """Seconds without a key before one counts; 0 for none, and where it is expected for what came before as well."""
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
         self._paint = PaintWatch(screen, self._painted)
         self._quiet: QuietKeyboard | None = None
+        self._is_expected = False
         self._letters = LetterRun(screen, lambda _: self._painted())
 
-    def ask(self) -> None:
-        """Start the wait: the screen is mounted, asks something from now on, or is to be looked at again."""
-        self._quiet = None
+    def ask(self, *, is_expected: bool = False) -> None:
+        """Start the wait: the screen is mounted, asks something from now on, or is to be looked at again.
+
+        Args:
+            is_expected: the user has opened what is asked, and may answer it as soon as it can be seen.
+        """
+        self._quiet, self._is_expected = None, is_expected
         self._letters.drop()
         self._paint.begin()
 
     def _painted(self) -> None:
-        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
+        quiet_s = 0.0 if self._is_expected else self.QUIET_S
+        self._quiet = QuietKeyboard(time.monotonic(), 0.0, quiet_s)
 
     @property
     def is_open(self) -> bool:
         """Whether a key would count now."""
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
-    def accepts(self, event: events.Key) -> bool:
-        """Whether a key counts, by the time at which it was read. One that does not restarts the wait."""
-        return self._quiet is not None and self._quiet.accepts(event.time)
+    def accepts(self, at: float) -> bool:
+        """Whether what was pressed counts, by the monotonic time at which it was read. What does not restarts the wait."""
+        if self._is_expected and not self.QUIET_S:
+            return True
+        return self._quiet is not None and self._quiet.accepts(at)
 
     async def takes(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
         """Take a letter that was typed; False where it came too early.
@@ -526,7 +535,7 @@ class SeenQuestion:
         letters, at = self._letters, letter.time
         if letters.waits and not letters.follows(at):
             await letters.settle()
-        if not self.accepts(letter):
+        if not self.accepts(at):
             letters.drop()
             return False
 
@@ -540,17 +549,27 @@ class SeenQuestion:
         return True
 
 
-class LetterAnswerScreen(AnswersOnce[ScreenResultType]):
-    """A screen with a question that letters answer. `AnswersOnce` says where this stands among the base classes."""
+class AskingScreen(AnswersOnce[ScreenResultType]):
+    """A screen on which only what was pressed when it could be seen does something: a letter that answers, Enter in a list.
+
+    `AnswersOnce` says where this stands among the base classes.
+    """
+
+    IS_EXPECTED: ClassVar[bool] = False
+    """Whether the user has opened it to choose something. Else the keyboard must be quiet for a while before a key counts."""
 
     @cached_property
     def seen(self) -> SeenQuestion:
-        """Decides whether a letter was pressed when the question could be read."""
+        """Decides whether something was pressed when this could be seen."""
         return SeenQuestion(self)
 
+    def on_mount(self) -> None:
+        """Let nothing count that was pressed before this is on the terminal."""
+        self.woken()
+
     def woken(self) -> None:
-        """Restart the wait: the question is on the screen again."""
-        self.seen.ask()
+        """Restart the wait: this is to be on the screen, at first or again."""
+        self.seen.ask(is_expected=self.IS_EXPECTED)
 
 
 # --- what is typed behind a key that opens something, and on screens of fields and lists
@@ -776,6 +795,9 @@ class LineField(Input):
         args: of Textual's.
         is_address: an address is expected here: a key that is pasted with one is told of and left out.
         options: of Textual's.
+
+    Attributes:
+        key_at: when the newest key or paste was read, in monotonic time; 0 for never.
     """
 
     class KeyEntered(Message):
@@ -793,6 +815,7 @@ class LineField(Input):
 
     def __init__(self, *args: Any, is_address: bool = False, **options: Any) -> None:
         self._is_address = is_address
+        self.key_at = 0.0
         # Textual asks for what is shown as soon as there is a value.
         self._key_cover = KeyCover(self, is_address=is_address)
         super().__init__(*args, compact=True, **options)
@@ -831,6 +854,7 @@ class LineField(Input):
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
     def _on_paste(self, event: events.Paste) -> None:
+        self.key_at = event.time
         words = event.text.split()
         address, key = address_and_key(event.text) if self._is_address else ("", "")
         if not self._is_address or words in ([], [address]):
@@ -845,6 +869,7 @@ class LineField(Input):
             self.post_message(self.KeyEntered(self, key))
 
     async def _on_key(self, event: events.Key) -> None:
+        self.key_at = event.time
         if event.is_printable:
             self._key_cover.typed(event.character or "", event.time, self._legible)
         else:

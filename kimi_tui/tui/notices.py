@@ -23,6 +23,7 @@ from textual.widget import Widget
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.terminal_input import PaintWatch
 
 Level = Literal["info", "warning", "error"]
 STAYS_S = 6.0
@@ -153,19 +154,44 @@ class Notices(Widget):
     board: reactive[tuple[Notice, ...]] = reactive((), layout=True, init=False)
     """The notices shown, newest last."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._paint = PaintWatch(self, self._seen)
+        self._stays_s = STAYS_S
+        """For how long the newest one stays that passes by itself, from when it could be seen."""
+
     class Grown(Message):
         """The number of rows has changed."""
 
     def tell(self, notice: Notice) -> None:
-        """Show a notice in the place of an older one of its topic, or of those that pass by themselves."""
+        """Show a notice in the place of an older one of its topic, or of those that pass by themselves.
+
+        It passes so long after the terminal has drawn it as it was to stay from now on.
+        """
         now = time.monotonic()
-        self.board = (*standing(self.board, notice.topic, now), notice)
+        kept = standing(self.board, notice.topic, now)
         if not notice.topic:
-            self.set_timer(notice.until - now + 0.05, self.solve)
+            self._stays_s = notice.until - now
+            notice = notice._replace(until=float("inf"))
+            self._paint.begin()
+        self.board = (*kept, notice)
+
+    def _seen(self) -> None:
+        until = time.monotonic() + self._stays_s
+        # Nothing is drawn anew for it.
+        self.set_reactive(
+            Notices.board,
+            tuple(one if one.topic else one._replace(until=until) for one in self.board),
+        )
+        self.set_timer(self._stays_s + 0.05, self.solve)
 
     def solve(self, topic: str | None = None) -> None:
-        """Remove the notice of a topic; "" removes those without a topic, None only those whose time has passed."""
-        self.board = standing(self.board, topic, time.monotonic())
+        """Remove the notice of a topic; "" removes those without a topic, None only those whose time has passed.
+
+        One without a topic that the terminal has not drawn yet is not removed.
+        """
+        if topic or not self._paint.waits:
+            self.board = standing(self.board, topic, time.monotonic())
 
     def watch_board(self, board: tuple[Notice, ...]) -> None:
         """Show the widget while there are notices."""

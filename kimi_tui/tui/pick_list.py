@@ -14,7 +14,7 @@ from textual.message import Message
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut, cut_middle
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import KeyList
+from kimi_tui.tui.keyboard import TOO_EARLY, KeyList, SeenQuestion
 
 LIST_KEYS: Mapping[str, str] = {
     "up,down": "the entry above, below",
@@ -148,6 +148,7 @@ class PickList(KeyList):
     """A list to choose from.
 
     Args:
+        seen: whether Enter, or a click, was pressed when the list could be seen; else it picks nothing.
         entries: the entries.
         rows: how many are shown at once.
         folds: whether only the chosen entry is shown while the list is not focused.
@@ -176,6 +177,7 @@ class PickList(KeyList):
 
     def __init__(
         self,
+        seen: SeenQuestion,
         entries: Sequence[Entry] = (),
         *,
         rows: int = 8,
@@ -185,6 +187,9 @@ class PickList(KeyList):
         widget_id: str | None = None,
     ) -> None:
         super().__init__(id=widget_id)
+        self._seen = seen
+        self._came_early = False
+        """Whether it is to be said that something was pressed too early."""
         self._narrows = narrows
         self._state = PickState(tuple(entries), chosen=chosen)
         self.rows = rows
@@ -218,6 +223,8 @@ class PickList(KeyList):
 
     def _heading(self) -> str:
         """What stands over the rows: what was typed, or how many there are where not all are to be seen."""
+        if self._came_early:
+            return TOO_EARLY.capitalize()
         if self._folds and not self.has_focus:
             return ""
         if self._state.needle:
@@ -285,6 +292,7 @@ class PickList(KeyList):
         """Move, choose, or narrow the list by typing; Esc ends that first."""
         if not (event.is_printable or event.key in _TAKEN):
             return
+        self._came_early = False
         state, before = self._state, (self._state.chosen, self._state.needle)
         steps = {"up": -1, "down": 1, "pageup": -self.rows, "pagedown": self.rows}
         if event.key in steps:
@@ -292,7 +300,7 @@ class PickList(KeyList):
         elif event.key in ("home", "end"):
             state.move(len(state.entries) * (1 if event.key == "end" else -1))
         elif event.key == "enter":
-            if state.matching:
+            if self._accepts(event.time) and state.matching:
                 self.post_message(self.Picked(self))
         elif event.key in ("backspace", "ctrl+u", "escape") and state.needle:
             state.type(state.needle[:-1] if event.key == "backspace" else "")
@@ -309,6 +317,16 @@ class PickList(KeyList):
         if (state.chosen, state.needle) != before:
             self.post_message(self.Moved(self))
         self.refresh(layout=True)
+
+    def _accepts(self, at: float) -> bool:
+        """Whether what was pressed at a monotonic time may pick an entry; else that is said."""
+        self._came_early = not self._seen.accepts(at)
+        self.refresh(layout=True)
+        return not self._came_early
+
+    def voids(self, event: events.MouseUp) -> bool:
+        """Whether a click comes too early, by when it was read."""
+        return not self._accepts(event.time)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the row under the pointer."""

@@ -53,6 +53,8 @@ class AnswersOnce(Screen[ScreenResultType]):
 
     HELP_TITLE: ClassVar[str] = ""
     """The title of the help's section on this screen's keys. Empty: the key of the help belongs to the screen itself."""
+    _was_covered = False
+    """Whether another screen was shown over this one."""
 
     @property
     def armed(self) -> bool:
@@ -60,7 +62,20 @@ class AnswersOnce(Screen[ScreenResultType]):
         return True
 
     def woken(self) -> None:
-        """Called when the program resumes after a stop (SIGCONT): what was typed meanwhile must not answer."""
+        """Called when the screen is drawn again, after a stop of the program (SIGCONT) or when the screen over it was closed.
+
+        What is typed before the terminal has drawn it must not answer.
+        """
+
+    def on_screen_suspend(self) -> None:
+        """Note that another screen is over this one."""
+        self._was_covered = True
+
+    def on_screen_resume(self) -> None:
+        """Discount keys until the screen is drawn again; Textual also sends this when it is shown at first."""
+        if self._was_covered:
+            self._was_covered = False
+            self.woken()
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""

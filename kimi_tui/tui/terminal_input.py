@@ -177,10 +177,15 @@ _BEGUN_GRAPHICS = re.compile(r"\x1b(?:_(?:G[^\x1b]{0,200}\x1b?)?|\[(?:\?[0-9;]{0
 _STATUS_QUESTION = "\x1b[5n"
 """Is the terminal in order? It answers when it has drawn what was written before."""
 _STATUS_ANSWERS = frozenset({"\x1b[0n", "\x1b[3n"})
-FIRST_ANSWER_S = 1.0
+FIRST_ANSWER_S = 5.0
 """For how long a terminal that was just taken may think about its first answer; one that gives none is not waited for."""
 LONGEST_ANSWER_S = 60.0
-"""After which a terminal that has answered before is taken for one that does not."""
+"""After which an answer of a terminal that has answered before may be lost: the next key has it asked once more.
+
+Without a key nothing is decided: the line may stand still, and then that key comes before what was written is drawn. Where the
+terminal is silent for `PATIENCE_S` behind the key, too, it is taken for one that does not answer.
+"""
+PATIENCE_S = 5.0
 
 _OTHER_ANSWER = re.compile(
     r"\x1b(?:\](?:\d{1,4};|[lL])[^\x07\x1b]{0,8192}+(?:\x07|\x1b\\)|[P_^X][^\x1b]{0,8192}+\x1b\\)"
@@ -367,6 +372,9 @@ class Arrivals:
         self._n_asked = 1
         self._answers: bool | None = None
         """Whether the terminal does; None before that is known."""
+        self._asked_again_at = 0.0
+        """When it was asked behind a key, because an answer may be lost; 0 where it was not."""
+        self._has_answered_again = False
         ask()
 
     def begin_again(self, now: float) -> None:
@@ -375,7 +383,16 @@ class Arrivals:
         A terminal that never answered is not given its first second again.
         """
         self._asked_at.clear()
+        self._asked_again_at = 0.0
         self._ask_behind(now)
+
+    def key_read(self, at: float, now: float) -> None:
+        """Ask once more where an answer may be lost, and a key was read after that; both in monotonic time."""
+        with suppress(IndexError):
+            is_late = at - self._asked_at[0] > LONGEST_ANSWER_S
+            if self._answers and is_late and not self._asked_again_at:
+                self._asked_again_at, self._has_answered_again = now, False
+                self._ask_behind(now)
 
     def mark(self, now: float) -> int:
         """Ask behind what has been written; what `has_arrived` is to be asked about. 0 where the terminal does not answer."""
@@ -397,17 +414,17 @@ class Arrivals:
 
     def answered(self) -> None:
         """The terminal has answered the oldest question. Called in the thread that reads."""
-        self._answers = True
+        self._answers = self._has_answered_again = True
         with suppress(IndexError):
             self._asked_at.popleft()
 
     def _may_answer(self, now: float) -> bool:
         if self._answers is None:
             return now - self._began_at < FIRST_ANSWER_S
-        with suppress(IndexError):
-            if now - self._asked_at[0] > LONGEST_ANSWER_S:
-                self._answers = False
-                self._asked_at.clear()
+        if self._asked_again_at and now - self._asked_again_at > PATIENCE_S:
+            # What has no answer by now gets none.
+            self._answers, self._asked_again_at = self._has_answered_again, 0.0
+            self._asked_at.clear()
         return self._answers
 
 
@@ -502,11 +519,15 @@ class TerminalInput(LinuxDriver):
         self._outgoing: Outgoing | None = None
         self._arrivals: Arrivals | None = None
         self._n_drawn = 0
+        self._key_at = 0.0
+        """When the newest key was read, in monotonic time."""
         self._graphics: GraphicsAnswerFilter | None = None
 
     def process_message(self, message: Message) -> None:
         """Hand on what was read."""
         if isinstance(message, events.Key):
+            if message.key != Keys.Ignore:
+                self._key_at = message.time
             self._key_read(message.key)
         super().process_message(message)
 
@@ -571,8 +592,11 @@ class TerminalInput(LinuxDriver):
 
     def has_arrived(self, mark: int) -> bool:
         """Whether the terminal has drawn what was written before a mark; one that does not answer has at least taken all."""
-        arrivals = self._arrivals
-        told = None if arrivals is None else arrivals.has_arrived(mark, time.monotonic())
+        arrivals, now = self._arrivals, time.monotonic()
+        if arrivals is None:
+            return self.has_written
+        arrivals.key_read(self._key_at, now)
+        told = arrivals.has_arrived(mark, now)
         return self.has_written if told is None else told
 
     def _has_answered(self) -> None:

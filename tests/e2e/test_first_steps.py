@@ -10,6 +10,8 @@ from support.chat_server import ChatServerThread, say
 from support.program import PROGRAM, Program
 from support.terminal import Terminal
 
+from kimi_tui.tui.keyboard import QUIET_S
+
 
 def _run(program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -72,6 +74,7 @@ def at_base_url(program: Program) -> Terminal:
     terminal.wait_for("Another server")
     terminal.key("down", "down", "down", "down")
     terminal.wait_for("Base URL")
+    terminal.wait_quiet(0.3)  # it can be seen
     terminal.key("enter")
     terminal.wait_quiet(0.3)  # the focus has moved on
     return terminal
@@ -89,6 +92,7 @@ def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServe
     terminal.key("enter")
     terminal.wait_for("stand-in")
     assert "/v1/models" in [request.path for request in server.other_requests]
+    terminal.wait_quiet(2 * QUIET_S)  # the models came by themselves
     terminal.key("enter")
     terminal.wait_for("Ctrl+T timeline")
     terminal.type("Hello")

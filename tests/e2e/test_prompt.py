@@ -80,6 +80,7 @@ def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     terminal.wait_for("config.toml ─╯")
     terminal.type("dmail.review")
     terminal.wait_for("▌ dmail.review")
+    terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("enter")
     terminal.wait_for("Kept.")
     # Out of what was typed to find it, then of the settings.

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
+import pytest
 from support.chat_server import ChatServerThread, call, gate, say
 from support.program import Program
-from support.terminal import Terminal
+from support.terminal import ScreenTimeout, Terminal
 
 from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.terminal_input import FIRST_ANSWER_S
 
 QUIET = 3 * QUIET_S
 """Seconds behind which a key answers what could be seen before."""
+KEY = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890abcdEFGH12"
 
 
 def _asked(program: Program, server: ChatServerThread) -> Terminal:
@@ -117,3 +121,210 @@ def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
     terminal.go_on()
     terminal.wait_for("What should the agent have known there?")
     assert n_asked == 1
+
+
+def _pressed_blind(terminal: Terminal, *keys: str) -> None:
+    """Press keys, each long after the one before."""
+    for key in keys:
+        terminal.key(key)
+        time.sleep(QUIET)
+
+
+def _pressed_until(terminal: Terminal, key: str, words: str) -> None:
+    """Press a key again until these words are on the screen: the first one may still come too early."""
+    for _ in range(5):
+        terminal.key(key)
+        with suppress(ScreenTimeout):
+            terminal.wait_for(words, QUIET)
+            return
+    raise AssertionError(f"{key} never counted:\n{terminal.screen_text()}")
+
+
+def _typed(program: Program, words: str) -> Terminal:
+    """The program, with words in the prompt and all of it drawn."""
+    terminal = program.start(size=(80, 24))
+    terminal.wait_for("What shall we work on?")
+    terminal.type(words)
+    terminal.wait_for(f"› {words}")
+    terminal.wait_quiet(0.3)
+    return terminal
+
+
+def test_no_enter_writes_a_note_that_has_not_been_asked_about(configured: Program) -> None:
+    terminal = _typed(configured, "# A heading")
+    notes = configured.work / "AGENTS.md"
+    terminal.hold()
+    _pressed_blind(terminal, "enter", "enter")
+    assert not notes.exists()
+    terminal.go_on()
+    terminal.wait_for("Add this line")
+    terminal.wait_quiet(0.3)
+    os.kill(terminal.pid, signal.SIGSTOP)
+    terminal.hold()
+    os.kill(terminal.pid, signal.SIGCONT)
+    _pressed_blind(terminal, "enter")
+    assert not notes.exists()
+    terminal.go_on()
+    terminal.wait_quiet(0.3)
+    _pressed_until(terminal, "enter", "Noted in")
+    assert notes.exists()
+
+
+def test_words_stay_until_they_have_arrived(configured: Program) -> None:
+    terminal = _typed(configured, "/thinking")
+    terminal.type(f" {KEY}")
+    terminal.wait_for("•••")
+    terminal.wait_quiet(0.3)
+    terminal.hold()
+    _pressed_blind(terminal, "enter", "enter", "enter")
+    terminal.go_on()
+    terminal.wait_quiet(0.3)
+    assert "looks like a key" in terminal.screen_text()
+
+
+def test_no_enter_lets_the_agent_go_on_before_that_is_offered(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(gate(0, say("One.")), say("Two."))
+    terminal = _typed(configured, "go")
+    terminal.key("enter")
+    server.wait_at_gate()
+    terminal.wait_quiet(0.1)
+    terminal.hold()
+    _pressed_blind(terminal, "escape", "enter", "enter")
+    n_asked = len(server.requests)
+    terminal.go_on()
+    terminal.wait_for("goes on from here")
+    assert n_asked == 1
+    terminal.wait_quiet(0.3)
+    _pressed_until(terminal, "enter", "Two.")
+
+
+def test_nobody_leaves_what_runs_before_it_is_named(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(call("Shell", {"command": "sleep 60", "background": True}), say("It runs."))
+    terminal = configured.start("--yolo", size=(80, 24))
+    terminal.wait_for("What shall we work on?")
+    terminal.type("go")
+    terminal.wait_for("› go")
+    terminal.key("enter")
+    terminal.wait_for("It runs.")
+    terminal.wait_for("1 job")
+    terminal.wait_quiet(0.3)
+    terminal.hold()
+    _pressed_blind(terminal, "ctrl+q", "ctrl+q")
+    assert terminal.running
+    terminal.go_on()
+    terminal.wait_for("would end with this session")
+    terminal.wait_quiet(0.3)
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+
+
+def _asks_to_rewind(program: Program, server: ChatServerThread) -> Terminal:
+    server.script(say("One."))
+    terminal = _typed(program, "first")
+    terminal.key("enter")
+    terminal.wait_for("One.")
+    terminal.wait_for("Enter send")
+    terminal.type("/rewind 0")
+    terminal.wait_for("› /rewind 0")
+    terminal.key("enter")
+    terminal.wait_for("Rewind to")
+    return terminal
+
+
+def _asks_to_delete(program: Program, server: ChatServerThread) -> Terminal:
+    server.script(say("One."))
+    terminal = _typed(program, "first")
+    terminal.key("enter")
+    terminal.wait_for("One.")
+    terminal.wait_for("Enter send")
+    for command in ("/new", "/sessions"):
+        terminal.type(command)
+        terminal.wait_for(f"› {command}")
+        terminal.key("enter")
+        terminal.wait_for("What shall we work on?" if command == "/new" else "2 messages")
+    terminal.key("d")
+    terminal.wait_for("Delete first?")
+    return terminal
+
+
+@pytest.mark.parametrize(
+    ("ask", "words", "keys"),
+    [
+        (_asks_to_rewind, "Rewind to", ("enter", "r")),
+        (_asks_to_delete, "Delete first?", ("y", "y")),
+    ],
+)
+def test_no_key_answers_below_a_closed_help_before_the_question_is_drawn_again(
+    configured: Program,
+    server: ChatServerThread,
+    ask: Callable[[Program, ChatServerThread], Terminal],
+    words: str,
+    keys: tuple[str, ...],
+) -> None:
+    terminal = ask(configured, server)
+    kept = sorted(configured.home.glob("sessions/*/*/context*.jsonl"))
+    time.sleep(QUIET)
+    terminal.key("f1")
+    terminal.wait_for("Esc close")
+    terminal.wait_quiet(0.3)
+    terminal.hold()
+    _pressed_blind(terminal, "escape", *keys)
+    terminal.go_on()
+    terminal.wait_for(words)
+    assert sorted(configured.home.glob("sessions/*/*/context*.jsonl")) == kept
+
+
+def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> None:
+    terminal = _typed(configured, "/settings")
+    file = configured.home / "config.toml"
+    before = file.read_text()
+    terminal.hold()
+    _pressed_blind(terminal, "enter")
+    terminal.type("sandbox.enabled")
+    _pressed_blind(terminal, "enter", "delete", "right")
+    assert file.read_text() == before
+    terminal.go_on()
+    terminal.wait_for("came too early")
+    terminal.wait_quiet(0.3)
+    _pressed_until(terminal, "enter", "Kept.")
+    assert file.read_text() != before
+
+
+def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
+    terminal = program.start(size=(80, 30))
+    terminal.wait_for("Which model shall it use?")
+    terminal.wait_quiet(0.3)
+    terminal.hold()
+    _pressed_blind(terminal, "1")
+    terminal.type(KEY)
+    _pressed_blind(terminal, "enter")
+    terminal.paste(KEY)
+    time.sleep(QUIET)
+    terminal.go_on()
+    shown = terminal.wait_for("Nothing was sent yet")
+    assert "asking" not in shown
+    assert KEY.encode() not in terminal.raw
+
+
+def test_no_enter_chooses_from_models_that_came_by_themselves(
+    program: Program, server: ChatServerThread
+) -> None:
+    terminal = program.start(size=(80, 30))
+    terminal.wait_for("Which model shall it use?")
+    terminal.key("1")
+    terminal.wait_for("Another server")
+    terminal.wait_quiet(0.3)
+    terminal.paste(server.base_url)
+    terminal.wait_for("it stands in Base URL now")
+    terminal.wait_quiet(0.3)
+    terminal.hold()
+    terminal.type("word")
+    _pressed_blind(terminal, "enter", "enter", "enter")
+    assert not (program.home / "config.toml").exists()
+    terminal.go_on()
+    terminal.wait_for("stand-in")
+    _pressed_until(terminal, "enter", "What shall we work on?")

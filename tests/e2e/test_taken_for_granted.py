@@ -131,6 +131,7 @@ def test_a_model_for_the_folder_and_a_session_out_of_the_trash(
     terminal.wait_for("[default]")
     terminal.key("right")
     terminal.wait_for("[off]")
+    terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("ctrl+s")
     terminal.wait_for("It is used in this folder from now on.")
     # What may follow a command is offered.

@@ -45,6 +45,7 @@ def test_what_is_named_run_noted_and_written_elsewhere(
     # A note.
     terminal.type("#use tabs\r")
     terminal.wait_for("Add this line to")
+    terminal.wait_quiet(0.2)  # it can be seen
     terminal.key("enter")
     terminal.wait_for("Noted in")
     assert (configured.work / "AGENTS.md").read_text() == "- use tabs\n"

@@ -128,6 +128,7 @@ class Terminal:
                 data = os.read(self._master, 65_536)
             except OSError:
                 data = b""
+            self._reads.wait()  # it was read from before the line stood still
             with self._changed:
                 if not data:
                     self._ended = True

@@ -15,6 +15,7 @@ from kimi_tui.tui.terminal_input import (
     LONGEST_ANSWER_S,
     PASTE_END,
     PASTE_START,
+    PATIENCE_S,
     Arrivals,
     BackgroundAnswers,
     GraphicsAnswerFilter,
@@ -247,13 +248,43 @@ def test_a_terminal_that_does_not_answer_is_not_waited_for() -> None:
     arrivals = Arrivals(lambda: None, 100.0)
     mark = arrivals.mark(100.0)
     assert arrivals.has_arrived(mark, 100.0 + FIRST_ANSWER_S) is None
-    assert arrivals.mark(102.0) == 0
+    assert arrivals.mark(101.0 + FIRST_ANSWER_S) == 0
     # It was slow.
     arrivals.answered()
-    assert arrivals.has_arrived(arrivals.mark(103.0), 103.0) is False
-    # It has become another one.
-    assert arrivals.has_arrived(mark, 103.1 + LONGEST_ANSWER_S) is None
-    assert arrivals.mark(200.0) == 0
+    assert arrivals.has_arrived(arrivals.mark(120.0), 120.0) is False
+
+
+def test_a_line_that_stands_still_for_long_is_no_terminal_that_does_not_answer() -> None:
+    asked: list[None] = []
+    arrivals = Arrivals(lambda: asked.append(None), 100.0)
+    arrivals.answered()
+    mark = arrivals.mark(200.0)
+    late = 201.0 + LONGEST_ANSWER_S
+    assert arrivals.has_arrived(mark, 900.0) is False
+    arrivals.key_read(late - 2.0, 900.0)
+    assert len(asked) == 2
+    # It goes on, and the first key is read before the terminal has come to what was written.
+    for _ in range(3):
+        arrivals.key_read(900.0, 900.0)
+    assert len(asked) == 3
+    assert arrivals.has_arrived(mark, 900.0 + PATIENCE_S) is False
+    arrivals.answered()
+    assert arrivals.has_arrived(mark, 900.0 + PATIENCE_S) is True
+    arrivals.answered()
+    assert arrivals.has_arrived(arrivals.mark(950.0), 950.0) is False
+    # One that answers, but not everything it was asked, is in step again.
+    arrivals.mark(951.0)
+    arrivals.key_read(1100.0, 1100.0)
+    arrivals.answered()
+    mark = arrivals.mark(1101.0 + PATIENCE_S)
+    arrivals.answered()
+    assert arrivals.has_arrived(mark, 1102.0 + PATIENCE_S) is True
+    # One that has become another one, and says nothing, is waited for no longer.
+    mark = arrivals.mark(1200.0)
+    arrivals.key_read(1300.0, 1300.0)
+    assert arrivals.has_arrived(mark, 1300.0 + PATIENCE_S) is False
+    assert arrivals.has_arrived(mark, 1301.0 + PATIENCE_S) is None
+    assert arrivals.mark(1400.0) == 0
 
 
 def test_a_terminal_that_is_taken_again_answers_what_is_asked_then() -> None:

@@ -38,7 +38,7 @@ from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame import Hint, hint_row
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import key_name
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, key_name
 from kimi_tui.tui.pick_list import SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
@@ -73,7 +73,7 @@ class ConfigurationFile(NamedTuple):
     kept: bool = True
 
 
-class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
+class SettingsScreen(ModalScreen[None], AskingScreen[None]):
     """Lists the settings and changes them.
 
     Args:
@@ -85,6 +85,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
     """
 
     HELP_TITLE = "Settings"
+    IS_EXPECTED = True
     CSS_PATH = sheets("settings")
 
     def __init__(
@@ -105,7 +106,7 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         self._writing = asyncio.Lock()
         self._theme: str | None = None
         """The theme that is tried on and not kept."""
-        self._list = PickList(narrows=True)
+        self._list = PickList(self.seen, narrows=True)
         self._about = Static(id="about")
         self._status = Static(id="outcome")
         self._keys = Static()
@@ -266,6 +267,8 @@ class SettingsScreen(ModalScreen[None], AnswersOnce[None]):
         if event.key == "escape":
             self._put_theme_back()
             self.dismiss(None)
+        elif not self.seen.accepts(event.time):
+            self._say(f"{TOO_EARLY.capitalize()}.")
         elif event.key == "delete":
             self._keep(setting, "")
         elif setting.kind in ("flag", "choice"):

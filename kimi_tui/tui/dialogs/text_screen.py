@@ -25,7 +25,7 @@ from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import SHORT_BELOW, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, LetterAnswerScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.notices import Notice
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -209,7 +209,7 @@ class SummaryFrame(Vertical):
     """The box in which a summary is shown."""
 
 
-class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
+class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
     """Shows the summary of a compaction. Its result is `edit`, `undo` or `rewind`, or None if it was closed."""
 
     HELP_TITLE = "D-Mails and summaries"
@@ -222,10 +222,6 @@ class SummaryScreen(ModalScreen[str | None], LetterAnswerScreen[str | None]):
         super().__init__()
         self._summary = summary
         self._foot = Static()
-
-    def on_mount(self) -> None:
-        """Let no key answer that was pressed before the summary could be seen."""
-        self.seen.ask()
 
     def compose(self) -> ComposeResult:
         """The frame."""

@@ -36,10 +36,10 @@ from kimi_tui.tui.first_run.models import (
 )
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import LineField
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, LineField
 from kimi_tui.tui.painter import is_web_address
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
-from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
+from kimi_tui.tui.screens import app_of, push_once, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ KEY_REFUSED = "That looks like a key, and was left out: Key has another one."
 NONE_FOUND = (
     "No server answers on its usual port: Ollama 11434, llama.cpp 8080, LM Studio 1234, vLLM 8000."
 )
+NOT_ASKED = "Nothing was sent yet: Enter in Key asks {url}."
 HOW_TO_GO_ON = "Start one and press Ctrl+R. One on another port or machine: Esc, then Paste a key."
 
 ANOTHER_KEY = Entry(
@@ -86,7 +87,7 @@ class KeyForm(NamedTuple):
         return "KeyForm"  # a report of a fault shows values, and this has a key
 
 
-class KeyScreen(AnswersOnce[Launch | KeyForm]):
+class KeyScreen(AskingScreen[Launch | KeyForm]):
     """Asks for a key and a model. Answers with how to start, or for going back with what was typed.
 
     Args:
@@ -96,6 +97,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
     """
 
     HELP_TITLE = "Lists: settings, models, servers"
+    IS_EXPECTED = True
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
 
@@ -109,7 +111,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
             Entry(server.title, server.base_url, shortly=server.base_url.removeprefix("https://"))
             for server in SERVERS
         ]
-        self._server = PickList(entries, folds=True, chosen=chosen, widget_id="server")
+        self._server = PickList(self.seen, entries, folds=True, chosen=chosen, widget_id="server")
         url = typed.url if typed is not None else base_url
         self._url = LineField(url, placeholder="https://host/v1", is_address=True, id="url")
         known = launch.choice
@@ -117,7 +119,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         key = typed.key if typed is not None else self._known.api_key if self._known else ""
         self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
         self._status = Static(id="status", markup=False)
-        self._models_list = PickList(rows=6, widget_id="models")
+        self._models_list = PickList(self.seen, rows=6, widget_id="models")
         self._name = _field("the model's name at this server", "name")
         self._models: Sequence[FoundModel] = ()
         self._checked: tuple[str, str] | None = None
@@ -218,6 +220,7 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
 
         if isinstance(self.focused, PickList) and is_key(event.text):
             event.stop()
+            self._key.key_at = event.time
             self._move_key(event.text.strip())
         elif isinstance(self.focused, PickList) and is_web_address(event.text.strip()):
             event.stop()
@@ -302,6 +305,10 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
             known = SERVERS[self._server.chosen].base_url
             self._say("A key is needed here.", "" if known else advice, bad=True)
             return
+        if self._key.key_at and not self.seen.accepts(self._key.key_at):
+            # Nobody has seen to which server it would go.
+            self._say(NOT_ASKED.format(url=url), "", bad=False)
+            return
         self._checked = (url, key)
         self._status.update(Content.styled(f"asking {url} …", "$ink-quiet"))
         work = reported(self, partial(self._ask, url, key), self._failed)
@@ -360,6 +367,8 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         chosen = names.index(wanted) if wanted in names else 0
         self._models_list.show([_entry_of(model) for model in models], chosen)
         self.query_one("#models-row").display = True
+        # It takes the keys by itself: an Enter that was meant for the key chooses none of it.
+        self.seen.ask()
         self.set_focus(self._models_list)
 
     def _ask_for_name(self) -> None:
@@ -419,10 +428,11 @@ class KeyScreen(AnswersOnce[Launch | KeyForm]):
         self.dismiss(KeyForm(self._server.chosen, self._url.value, self._key.value))
 
 
-class LocalScreen(AnswersOnce[Launch | None]):
+class LocalScreen(AskingScreen[Launch | None]):
     """Asks for a model of a local server. Answers with how to start, or None for going back."""
 
     HELP_TITLE = "Local servers"
+    IS_EXPECTED = True
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", SERVER_KEYS["escape"], show=False),
@@ -435,7 +445,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
         self._launch = launch
         self._servers = servers
         self._options: list[tuple[LocalServer, int]] = []
-        self._list = PickList(rows=10)
+        self._list = PickList(self.seen, rows=10)
         self._words = Static(id="status", markup=False)
 
     def compose(self) -> ComposeResult:
@@ -458,6 +468,8 @@ class LocalScreen(AnswersOnce[Launch | None]):
 
     def _show(self) -> None:
         before = self._options[self._list.chosen] if self._options else None
+        if before is None:
+            self.seen.ask(is_expected=self.IS_EXPECTED)  # nobody has seen what is to come
         self._options = [
             (server, index) for server in self._servers for index in range(len(server.models))
         ]
@@ -514,7 +526,7 @@ class LocalScreen(AnswersOnce[Launch | None]):
         self.dismiss(None)
 
 
-class ModelScreen(AnswersOnce[ModelPick | None]):
+class ModelScreen(AskingScreen[ModelPick | None]):
     """Asks for another model. Answers with how to go on, or None for leaving it as it is.
 
     Args:
@@ -524,6 +536,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
     """
 
     HELP_TITLE = "Models"
+    IS_EXPECTED = True
     CSS_PATH = sheets("first_run")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", MODEL_KEYS["escape"], show=False),
@@ -542,7 +555,7 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         self._options: list[ModelEntry] = []
         self._typed: KeyForm | None = None
         """What was typed of another key, which was not used."""
-        self._list = PickList(rows=ROWS, narrows=True)
+        self._list = PickList(self.seen, rows=ROWS, narrows=True)
         self._thinking = Static(markup=False, classes="title")
         self._words = Static(markup=False, classes="title")
 
@@ -672,6 +685,12 @@ class ModelScreen(AnswersOnce[ModelPick | None]):
         )
 
     # --- choosing
+
+    def on_key(self, event: events.Key) -> None:
+        """Let the key of `use_here` count only if the list could be seen, as Enter in that does."""
+        if event.key == "ctrl+s" and not self.seen.accepts(event.time):
+            event.stop()
+            self._say(f"{TOO_EARLY.capitalize()}.")
 
     @on(PickList.Picked)
     def _picked(self) -> None:

@@ -23,6 +23,7 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
 from kimi_tui.tui.faults import start_detached
+from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.completion import typed_mention
@@ -55,6 +56,8 @@ class PromptModes:
         self._conversation = conversation
         self._to_note = ""
         """The line that was asked about."""
+        self._asked = SeenQuestion(bench.screen)
+        """Whether that was asked where it could be seen."""
         self._edits = False
         """Whether an editor has the terminal."""
 
@@ -99,6 +102,10 @@ class PromptModes:
 
     # --- commands and notes
 
+    def woken(self) -> None:
+        """Forget what was asked about: nobody may have seen that."""
+        self._to_note = ""
+
     def takes(self, text: str) -> bool:
         """Run a sent text that is a shell command, or store one that is a note; False for any other."""
         if is_command(text):
@@ -132,8 +139,9 @@ class PromptModes:
             bench.tell("A note follows the #", advice=f"It becomes a line of {short(path)}.")
             bench.keep(text)
             return
-        if self._to_note != text:
+        if self._to_note != text or not self._asked.accepts(bench.prompt.area.key_at):
             self._to_note = text
+            self._asked.ask(is_expected=True)
             bench.tell(
                 f"Add this line to {short(path)}?",
                 advice="Enter adds it; a blank before the # sends it as a message.",

@@ -20,7 +20,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
-from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -70,6 +70,9 @@ NOT_OPEN = "The session is not open"
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
 WARNED_S = 10.0
+"""Seconds in which leaving a second time is an answer to the warning about what would be lost."""
+MOST_WARNINGS = 3
+"""How many such warnings in a row keep the user, where none of them could be drawn."""
 TWICE_S = 1.0
 OFFERED = 50
 """The most checkpoints, or world lines, that are offered as the argument of a command."""
@@ -160,7 +163,15 @@ class MainScreen(Screen[None]):
         """What was sent and the menu is not ordered by yet."""
         self._is_looking = False
         """Whether the branch is being looked at."""
-        self._told_of_loss_at = self._told_of_jobs_at = -WARNED_S
+        self._warned_at = -WARNED_S
+        self._warned = SeenQuestion(self)
+        """Whether the warning could be seen."""
+        self._n_warned = 0
+        """How often it was given in succession."""
+        self._told_of_jobs_at = -WARNED_S
+        """When the first press of a key that quits told of commands in the background."""
+        self._offered = SeenQuestion(self)
+        """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
         self._says_above = False
         """Whether something was ever said over the prompt."""
         self._escaped_at = 0.0
@@ -286,29 +297,40 @@ class MainScreen(Screen[None]):
         """
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
-        now = time.monotonic()
-        if words and now - self._told_of_loss_at >= WARNED_S:
-            self._told_of_loss_at = self._told_of_jobs_at = now
+        now, jobs = time.monotonic(), self.conversation.state.jobs
+        if now - self._told_of_jobs_at < WARNED_S:
+            jobs = 0
+        is_again = now - self._warned_at < WARNED_S
+        is_known = is_again and self._warned.accepts(self.bench.last_key_at())
+        self._n_warned = self._n_warned + 1 if is_again else 1
+        # Over a line on which nothing arrives any more one can leave, too.
+        if not (words or jobs) or is_known or self._n_warned > MOST_WARNINGS:
+            return True
+        self._warned_at = now
+        self._warned.ask(is_expected=True)
+        if words:
             self.bench.tell(
                 words, level="error", advice="Do it again to leave without what is not saved."
             )
-            return False
-        if self.conversation.state.jobs and now - self._told_of_jobs_at >= WARNED_S:
-            self._told_of_jobs_at = now
+        else:
             self.bench.tell(
                 f"{self._jobs_run()} in the background and would end with this session.",
                 level="warning",
                 advice="Do it again to end it all; /jobs lists them.",
             )
-            return False
-        return True
+        return False
 
     def quits_again(self, key: str) -> str:
-        """The words that a key quits when it comes again, with what would be lost: with them the user is told, and not again."""
+        """The notice that a key quits at its second press, with what would be lost then; `may_end` warns of that no more.
+
+        Args:
+            key: its name, as shown.
+        """
         state = self.conversation.state
         self._told_of_jobs_at = time.monotonic()
         if state.unsaved:
-            self._told_of_loss_at = self._told_of_jobs_at
+            self._warned_at, self._n_warned = self._told_of_jobs_at, 1
+            self._warned.ask(is_expected=True)
             return f"{key} again quits without what is not saved."
         if state.jobs:
             return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
@@ -365,6 +387,9 @@ class MainScreen(Screen[None]):
 
     def woken(self) -> None:
         """Discount keys after a suspension: they may have been pressed before the screen was seen."""
+        self._prompt_modes.woken()
+        self._warned_at = -WARNED_S
+        self._offered.ask(is_expected=True)
         if (panel := self.bench.question) is not None:
             panel.woken()
 
@@ -372,6 +397,8 @@ class MainScreen(Screen[None]):
     def _state_changed(self, event: Conversation.StateChanged) -> None:
         """React to a new state beyond prompt and header: approvals, window title, footer."""
         old, new = event.old, event.new
+        if new.can_resume and not old.can_resume:
+            self._offered.ask(is_expected=True)
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
             if not new.approvals:
@@ -453,7 +480,7 @@ class MainScreen(Screen[None]):
         """
         text = sent_text(written)
         if not text:
-            self.conversation.go_on()
+            self._go_on()
             return
         if written[0] in "!#" and self._prompt_modes.takes(written):
             return
@@ -484,6 +511,18 @@ class MainScreen(Screen[None]):
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
+
+    def _go_on(self) -> None:
+        """Let the agent go on, unless the key was pressed before that could be seen to be offered."""
+        if self.conversation.state.can_resume and not self._offered.accepts(
+            self.prompt.area.key_at
+        ):
+            send = key_of("send", self.bench.keys)
+            self.bench.tell(
+                f"That {send} came too early.", advice=f"{send} again lets the agent go on."
+            )
+        else:
+            self.conversation.go_on()
 
     def _has_key(self, written: str) -> bool:
         """Whether the argument of a command holds an API key; then a notice says so, and the text is neither run nor stored.

@@ -29,7 +29,7 @@ from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, KeyList, LetterAnswerScreen, LineField, key_of
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField, key_of
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
 
@@ -312,7 +312,7 @@ class SessionPreview(Widget):
         ]
 
 
-class SessionsScreen(LetterAnswerScreen[Launch | None]):
+class SessionsScreen(AskingScreen[Launch | None]):
     """Lists sessions. Ends with how to open the chosen one, or None.
 
     Args:

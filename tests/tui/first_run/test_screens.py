@@ -22,6 +22,7 @@ from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.first_run.models import SERVERS
 from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen
 from kimi_tui.tui.first_run.welcome import StartOptions, WelcomeScreen
+from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
 
 
@@ -30,6 +31,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own."""
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def keys_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys count before what they answer was drawn: tests press them at once."""
+    monkeypatch.setattr(SeenQuestion, "accepts", lambda _seen, _at: True)  # pyright: ignore[reportUnknownLambdaType]
 
 
 def app(home: Path, choice: Choice | NeedsChoice = NeedsChoice()) -> KimiApp:  # noqa: B008

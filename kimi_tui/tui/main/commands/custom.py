@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, LetterAnswerScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -72,7 +72,7 @@ async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
     main.conversation.say(one.with_arguments(argument))
 
 
-class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | None]):
+class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
     """Asks whether a custom command of the work folder may be sent. Its result is True for yes, None for no.
 
     Args:
@@ -91,10 +91,6 @@ class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | No
         self._name = name
         self._path = path
         self._text = text
-
-    def on_mount(self) -> None:
-        """Let no key answer that was typed behind the command's name."""
-        self.seen.ask()
 
     async def on_key(self, event: events.Key) -> None:
         """Answer yes or no by a letter that was pressed alone, after the question had been on the screen for a while."""
