@@ -11,6 +11,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import open_regular
@@ -30,12 +31,19 @@ _known: set[str] = set()
 """The keys that logging was ever begun with: one of the keyring stands in no configuration that a crash could ask."""
 
 
+def written_forms(key: str) -> set[str]:
+    """A key as it stands in a text or in an address, where what is neither a letter nor a digit may be a percent sign and two digits."""
+    in_address = quote(key, safe="")
+    lower = re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), in_address)
+    return {key, in_address, lower}
+
+
 def redacted(text: str, keys: tuple[str, ...] = ()) -> str:
     """The text with every key taken out: those that are known, and whatever looks like one."""
+    forms = {form for key in (*keys, *_known) if len(key) >= 6 for form in written_forms(key)}
     # The longest first: one may be the beginning of another.
-    for key in sorted({*keys, *_known}, key=len, reverse=True):
-        if len(key) >= 6:
-            text = text.replace(key, "[key]")
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "[key]")
     return _SECRETS.sub(lambda found: f"{next(filter(None, found.groups()))}[key]", text)
 
 

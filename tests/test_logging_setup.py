@@ -52,6 +52,13 @@ def test_a_key_that_begins_as_another_leaves_nothing_of_that() -> None:
     assert redacted("a topsecretvalue b", ("topsecret", "topsecretvalue")) == "a [key] b"
 
 
+@pytest.mark.parametrize("code", ["%2F%2B%3D", "%2f%2b%3d"])
+def test_a_key_in_an_address_is_taken_out(code: str) -> None:
+    assert (
+        redacted(f"GET /v1?k=local{code}word failed", ("local/+=word",)) == "GET /v1?k=[key] failed"
+    )
+
+
 def test_other_words_stay() -> None:
     text = "reading tokenizer.py: the token count is 12; http://a.example:80/b@c"
     assert redacted(text) == text

@@ -19,6 +19,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from kimi_tui import lenient_json
+from kimi_tui.logging_setup import written_forms
 
 LEAST_WINDOW = 1_024
 """Tokens. What is named as smaller is no window of a model that anybody works with, but something else."""
@@ -621,14 +622,11 @@ def _shown(text: str, context: ResponseContext) -> str:
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
     """The text with these keys, and with anything that looks like one, replaced by `[key]`."""
-    for secret in secrets:
-        if len(secret) >= 6:
-            text = text.replace(secret, "[key]")
-            if len(secret) > 16:
-                # Somebody else may have cut it.
-                text = re.sub(
-                    rf"{re.escape(secret[:12])}[^\s\"']{{0,{len(secret)}}}", "[key]", text
-                )
+    for form in (form for one in secrets if len(one) >= 6 for form in written_forms(one)):
+        text = text.replace(form, "[key]")
+        if len(form) > 16:
+            # Somebody else may have cut it.
+            text = re.sub(rf"{re.escape(form[:12])}[^\s\"']{{0,{len(form)}}}", "[key]", text)
     return _KEY_LIKE.sub("[key]", text)
 
 

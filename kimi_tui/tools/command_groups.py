@@ -108,7 +108,11 @@ def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
         return Verdict("unknown", f"{' '.join(words[:2])} is not on the list of known commands")
     try:
         return _grouped(form, words, work_dir, environ)
-    except (_Doubt, ToolProblem, OSError, ValueError) as doubt:
+    except OSError as error:
+        said = (error.strerror or type(error).__name__).lower()
+        named = os.path.basename(os.fsdecode(error.filename or ""))
+        return Verdict("unknown", f"{visible(named)[:60]}: {said}" if named else said)
+    except (_Doubt, ToolProblem, ValueError) as doubt:
         return Verdict("unknown", str(doubt))
 
 

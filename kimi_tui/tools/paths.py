@@ -390,6 +390,7 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
     Raises:
         ToolRejected: the user said no.
     """
+    place = "this folder" if target.shown == "." else target.shown
     await env.approver.ask(
         ApprovalQuestion(
             action="read outside",
@@ -397,7 +398,7 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
             detail="\n".join(linked),
             where="each of them has several names, and the others may be outside the work folder",
             session_key=f"show linked:{target.real}",
-            session_offer=f"Yes, and such files of {target.shown} in this session",
+            session_offer=f"Yes, and such files of {place} in this session",
         )
     )
 

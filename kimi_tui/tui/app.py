@@ -859,7 +859,8 @@ class KimiApp(App[None], inherit_bindings=False):
         if self._quits_again:
             self.post_message(QuitChosen())
             return
-        self._warn_of_quitting("Ctrl+C again quits.")
+        words = [screen.quits_again("Ctrl+C") for screen in self._open_screens]
+        self._warn_of_quitting(words[-1] if words else "Ctrl+C again quits.")
         self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
 
     def action_quit_over_dialog(self) -> None:

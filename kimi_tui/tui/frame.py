@@ -29,7 +29,7 @@ from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
-from kimi_tui.tui.state import MODE_WORDS
+from kimi_tui.tui.state import MODE_WORDS, NO_SANDBOX
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Heading(NamedTuple):
     """Shown in place of the mode while something is only read; empty for the mode."""
     unsaved: bool = False
     """Whether the conversation cannot be written to the disk at present."""
+    sandbox: bool = True
+    """Whether commands run in a sandbox, as far as is known."""
 
 
 class HeaderParts(NamedTuple):
@@ -106,6 +108,8 @@ def fit_heading(
     width -= cell_len(trouble) + GAP if trouble else 0
     title = _plain(heading.title) or NEW_SESSION
     mode = heading.words or MODE_WORDS[heading.mode]
+    if heading.mode == "all" and not (heading.words or heading.sandbox):
+        mode = f"{mode}, {NO_SANDBOX}"
     folder, branch, model = (_plain(p) for p in (heading.folder, heading.branch, heading.model))
     if _width(title, folder, branch, model, mode) > width:
         branch = ""

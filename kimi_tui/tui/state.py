@@ -24,6 +24,8 @@ MODE_WORDS: dict[Mode, str] = {
     "sandboxed": "sandboxed",
     "all": "allows all",
 }
+NO_SANDBOX = "no sandbox"
+"""Said behind the mode in which commands then run unasked as the user would run them."""
 
 
 class Queued(NamedTuple):

@@ -38,7 +38,7 @@ from kimi_tui.workspace.entries import (
     was_looked_for,
 )
 from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.protected_names import folded
+from kimi_tui.workspace.protected_names import folded, secrets
 from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out, new_id, path_in
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
@@ -221,6 +221,9 @@ def _not_covered(
 ) -> str | None:
     """Why nothing can be done about a path: a reason to name, empty for one that nobody misses; None where it can."""
     remark = next((one for one in (after, before) if one is not None and not one.kept), None)
+    if remark is None and after is not None and secrets().rule_in(path.split("/")):
+        # Kept when the name was on no list, or by somebody else: once written, no scan would see what it holds.
+        remark = Entry("secret")
     if remark is not None:
         is_missed = (before is not None and before.kept) or (after is not None and after.kept)
         return why_not(remark.kind) if is_missed else ""

@@ -302,6 +302,27 @@ def test_ctrl_c_once_more_than_it_takes_ends_it_no_other_way(configured: Program
     assert b"KeyboardInterrupt" not in terminal.raw[restored:]
 
 
+@pytest.mark.parametrize("over", ["", "/help"])
+def test_ctrl_c_twice_quits_also_beside_commands_in_the_background(
+    configured: Program, server: ChatServerThread, over: str
+) -> None:
+    server.script(call("Shell", {"command": "sleep 600", "background": True}), say("It waits."))
+    terminal = configured.start("--yolo")
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("go")
+    terminal.key("enter")
+    terminal.wait_for("It waits.")
+    terminal.wait_for("1 job")
+    if over:
+        terminal.type(over)
+        terminal.key("enter")
+        terminal.wait_for("Esc close")
+    terminal.type("\x03")
+    terminal.wait_for("1 command runs in the background")
+    terminal.type("\x03")
+    assert terminal.wait_exit() == 0
+
+
 def test_closing_the_window_ends_it_in_order(configured: Program, server: ChatServerThread) -> None:
     terminal, child = _working(configured, server)
     terminal.close_window()

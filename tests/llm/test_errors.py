@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from email.utils import formatdate
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -95,7 +96,10 @@ def test_the_request_id_is_shown_and_the_key_never() -> None:
     assert "local.password" not in redact("you sent local.password!", ("local.password",))
 
 
-@pytest.mark.parametrize("key", ["sk-" + "aB3x" * 12, "local-password-of-32-characters.."])
+@pytest.mark.parametrize(
+    "key",
+    ["sk-" + "aB3x" * 12, "local-password-of-32-characters..", "local/password+of/32=characters.."],
+)
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 500])
 def test_a_key_is_nowhere_in_an_error_wherever_a_server_repeats_it(status: int, key: str) -> None:
     headers = {"x-request-id": key, "location": f"https://a/?key={key}", "retry-after": key}
@@ -108,6 +112,8 @@ def test_a_key_is_nowhere_in_an_error_wherever_a_server_repeats_it(status: int, 
         {"error": {"message": "x" * 570 + f" {key}"}},
         {"detail": [{"msg": f"you sent {key[:-4]}"}]},
         {"error": {"metadata": {"raw": json.dumps({"message": key})}, "message": "no"}},
+        {"error": {"message": f"no route /v1?key={quote(key, safe='')}"}},
+        {"error": {"message": f"no route /v1?key={quote(key, safe='')[:20]}"}},
     ]
     found = [error_of_response(json.dumps(body).encode(), context) for body in bodies]
     found += [error_of_stream_event(body, context) for body in bodies]
@@ -117,6 +123,7 @@ def test_a_key_is_nowhere_in_an_error_wherever_a_server_repeats_it(status: int, 
         told = repr((error.args, vars(error)))
         assert key[3:17] not in told
         assert key[-14:-4] not in told
+        assert quote(key[6:14], safe="") not in told
 
 
 def test_a_sentence_is_cut_to_size() -> None:

@@ -281,3 +281,14 @@ def test_what_is_recognised_are_the_words_that_bash_makes_of_it(tmp_path: Path) 
     )
     found = [words.split("\0")[:-1] for words in ran.stdout.decode().split("\1")[:-1]]
     assert dict(zip(lines, found, strict=True)) == lines
+
+
+def test_what_the_system_refuses_is_said_in_words(
+    place: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    _, environ = place
+    assert (
+        judge("cat nothing\u00e4", tmp_path, environ).reason
+        == "nothing\u00e4: no such file or directory"
+    )
+    assert judge("git status", tmp_path, environ).reason == ".git: no such file or directory"

@@ -19,7 +19,7 @@ from kimi_tui.tui.frame import (
 )
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import hints
-from kimi_tui.tui.state import MainState
+from kimi_tui.tui.state import MODE_WORDS, MainState
 
 HEADING = Heading("Fix quoted fields", "~/work/importer", "main", "kimi-k2 thinking", "ask")
 
@@ -45,6 +45,15 @@ def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> Non
     shortest = fit_heading(heading, 46)
     assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
     assert fit_heading(heading, 36) == ("Fix the quoted fields", "", "", "", "asks first", "")
+
+
+def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
+    modes = {
+        mode: fit_heading(HEADING._replace(mode=mode, sandbox=False), 120).mode
+        for mode in MODE_WORDS
+    }
+    assert modes == {**MODE_WORDS, "all": "allows all, no sandbox"}
+    assert fit_heading(HEADING._replace(mode="all"), 120).mode == "allows all"
 
 
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))

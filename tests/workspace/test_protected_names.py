@@ -200,6 +200,13 @@ RUN_LATER = [
     ".ssh/authorized_keys",
 ]
 MORE_SECRETS = [
+    *("prod.tfvars", "eu.tfvars.json", "nomad.token", ".openai_api_key", "deploy-api-key", ".gitlab-token", ".secret_token"),
+    *(".arcrc", ".p4tickets", ".erlang.cookie", ".step/secrets/root_ca_key", ".tsh/keys/x", ".ejson/keys/x", "ejson/keys/x"),
+    *("postgresql/pgpass.conf", "wallet/cwallet.sso", ".cf/config.json", ".expo/state.json", ".android/adbkey"),
+    *(".twilio-cli/config.json", ".travis/config.yml", ".lftp/bookmarks", ".dbeaver/credentials-config.json"),
+    *(".doppler/.doppler.yaml", "buildkite-agent.cfg", ".mailrc", "secret_key_base", ".mycli-history", ".dbshell"),
+    *(".clickhouse-client-history", ".julia/logs/repl_history.jl", ".lldb/lldb-widehistory", ".cassandra/cqlsh_history"),
+    *(".config/pgcli/history", ".config/litecli/history", ".octave_hist"),
     *(".dev.vars", ".dev.vars.production", ".sentryclirc", ".circleci/cli.yml", ".wakatime.cfg"),
     *(".cloudflared/abc.json", ".wrangler/config/default.toml", ".config/.wrangler/config/default.toml"),
     *(".supabase/access-token", ".config/supabase/access-token", ".railway/config.json"),
@@ -250,6 +257,8 @@ MORE_SECRETS = [
     "server.key.save.1",
 ]  # fmt: skip
 MORE_THAT_RUNS = [
+    *(".run/app.run.xml", "nbproject/private/x.xml", ".textlintrc.js", ".markdownlint-cli2.cjs", ".commitlintrc.js"),
+    *("commitlint.config.ts", "Directory.Build.props", "src/Directory.Build.targets", "Directory.Packages.props"),
     *(".hgrc", ".config/hg/hgrc", ".config/jj/config.toml", ".jjconfig.toml", ".config/lazygit/config.yml", ".tigrc"),
     *(".config/gh/config.yml", ".config/direnv/direnvrc", ".direnvrc", ".config/mise/config.toml", "uv.toml"),
     *(".condarc", ".gemrc", "rust-toolchain.toml", "rust-toolchain", ".config/go/env", ".local/bin/git"),
@@ -294,6 +303,15 @@ MORE_THAT_RUNS = [
     *(".circleci/config.yml", "vercel.json", "netlify.toml", "apprunner.yaml"),
 ]  # fmt: skip
 ORDINARY = [
+    *(
+        "example.tfvars",
+        "terraform.tfvars.example",
+        "src/api_key.py",
+        "history.ts",
+        "Tokens.tokens",
+        "run/x",
+        "pgcli/main.py",
+    ),
     "src/app.py",
     "src/app.py.bak",
     "notes copy.json",

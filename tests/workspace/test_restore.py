@@ -9,12 +9,13 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.access_lists import NAME, access_list, can_have_attributes
 from support.followed_folder import Place, PowerCut, power_cut
 
-from kimi_tui.workspace import restore, store
+from kimi_tui.workspace import restore, scan, store
 from kimi_tui.workspace.entries import Limits
 from kimi_tui.workspace.snapshots import SnapshotLog
 
@@ -202,6 +203,20 @@ def test_what_was_there_unseen_is_not_deleted(place: Place) -> None:
     assert changes["venv/lib"] == ("skip", "was not covered then")
     place.go_to(start)
     assert place.files() == {".gitignore": "venv/\n", "venv/lib": "was there all the time"}
+
+
+def test_a_secret_that_the_list_did_not_have_then_is_not_brought_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.other(("a", "v1"), (".env", "KEY=1"))
+    with monkeypatch.context() as then:
+        then.setattr(scan, "secrets", lambda: SimpleNamespace(ends_in=lambda *_, **__: ""))
+        start = place.begin()
+        place.agent(("a", "v2"), (".env", None))
+    changes = [(one.path, one.change, one.reason) for one in place.tracker.plan(start).changes]
+    assert changes == [(".env", "skip", "may hold secrets"), ("a", "restore", "")]
+    assert place.go_to(start).restored == ("a",)
+    assert place.files() == {"a": "v1"}
 
 
 def test_a_file_that_grew_too_large_is_named(tmp_path: Path) -> None:

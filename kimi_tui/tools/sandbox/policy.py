@@ -94,6 +94,10 @@ _HELD = re.compile(r"Device or resource busy|Invalid cross-device link|EBUSY|EXD
 _SPECIAL = "cannot create special file"
 _QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]+)['\"’`]")
 _PATH = re.compile(r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)*")
+_OF_SHELL = re.compile(
+    r"\S{0,200}?\b(?:ba|da)?sh: (?:line )?\d{1,9}: (?:cannot (?:create|open) )?(?=(.{1,500}?): )?"
+)
+"""How a shell begins what it says of a script, with what that is about."""
 _NO_NETWORK = re.compile(
     r"Could not resolve|Temporary failure in name resolution|Name or service not known|Network is unreachable|"
     r"Couldn't connect|Failed to connect|Connection refused|No route to host|dns error|error sending request|"
@@ -1044,10 +1048,12 @@ def refused(output: str, policy: Policy) -> list[str]:
 
 def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[str]:
     """What a line with an error in it is about: what it quotes, else the path before the error, or after it."""
-    before, after = line[: error.start()], line[error.start() :]
+    shell = _OF_SHELL.match(line)
+    begin, named = (shell.end(), shell[1]) if shell else (0, None)
+    before, after = line[begin : error.start()], line[error.start() :]
     paths = [*_QUOTED.findall(line), *reversed(_PATH.findall(before)), *_PATH.findall(after)]
-    for path in paths:
-        if "/" not in path and not path.startswith("."):
+    for path in (named, *paths) if named else paths:
+        if path != named and "/" not in path and not path.startswith("."):
             continue
         if not policy.may_read(path):
             return [f"{_READING} {path}"]

@@ -168,6 +168,8 @@ class MainScreen(Screen[None]):
         """Whether the warning could be seen."""
         self._n_warned = 0
         """How often it was given in succession."""
+        self._told_of_jobs_at = -WARNED_S
+        """When the first press of a key that quits told of commands in the background."""
         self._offered = SeenQuestion(self)
         """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
         self._says_above = False
@@ -246,7 +248,11 @@ class MainScreen(Screen[None]):
             self.post_message(OpeningFailed(str(error), error.code))
             return
         header = self.bench.header
-        header.heading = header.heading._replace(folder=short(opened.folder), branch=opened.branch)
+        header.heading = header.heading._replace(
+            folder=short(opened.folder),
+            branch=opened.branch,
+            sandbox=opened.soul.sandbox_gaps is not None,
+        )
         self.transcript.work_dir = str(opened.folder)
         self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
@@ -292,6 +298,8 @@ class MainScreen(Screen[None]):
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
         now, jobs = time.monotonic(), self.conversation.state.jobs
+        if now - self._told_of_jobs_at < WARNED_S:
+            jobs = 0
         is_again = now - self._warned_at < WARNED_S
         is_known = is_again and self._warned.accepts(self.bench.last_key_at())
         self._n_warned = self._n_warned + 1 if is_again else 1
@@ -305,13 +313,32 @@ class MainScreen(Screen[None]):
                 words, level="error", advice="Do it again to leave without what is not saved."
             )
         else:
-            run = "1 command runs" if jobs == 1 else f"{jobs} commands run"
             self.bench.tell(
-                f"{run} in the background and would end with this session.",
+                f"{self._jobs_run()} in the background and would end with this session.",
                 level="warning",
                 advice="Do it again to end it all; /jobs lists them.",
             )
         return False
+
+    def quits_again(self, key: str) -> str:
+        """The notice that a key quits at its second press, with what would be lost then; `may_end` warns of that no more.
+
+        Args:
+            key: its name, as shown.
+        """
+        state = self.conversation.state
+        self._told_of_jobs_at = time.monotonic()
+        if state.unsaved:
+            self._warned_at, self._n_warned = self._told_of_jobs_at, 1
+            self._warned.ask(is_expected=True)
+            return f"{key} again quits without what is not saved."
+        if state.jobs:
+            return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
+        return f"{key} again quits."
+
+    def _jobs_run(self) -> str:
+        jobs = self.conversation.state.jobs
+        return "1 command runs" if jobs == 1 else f"{jobs} commands run"
 
     # --- commands
 
@@ -696,7 +723,7 @@ class MainScreen(Screen[None]):
         if event.stops and not self.conversation.stop() and self.prompt.area.text:
             self.bench.add_to_history(self.prompt.area.take())
         self._quits_at = time.monotonic()
-        self.bench.tell(f"{event.key} again quits.", topic=QUIT)
+        self.bench.tell(self.quits_again(event.key), topic=QUIT)
         self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
 
     def _quit_no_more(self, since: float | None = None) -> None:

@@ -448,7 +448,8 @@ async def test_mode_by_key_and_by_word(home: Path) -> None:
         await one.pilot.press("shift+tab")
         await one.sees("asks first")
         await one.say("/mode all")
-        await one.sees("allows all")
+        await one.sees("allows all, no sandbox")
+        await one.sees("commands run as you would run them")
         soul = one.screen.conversation.soul
         assert soul is not None
         assert soul.mode == "all"

@@ -157,6 +157,8 @@ async def mode(main: MainParts, argument: str) -> None:
     advice = ""
     if conversation.state.approvals:
         advice = "The question on the screen still waits for your answer."
+    elif chosen == "all" and soul.sandbox_gaps is None:
+        advice = "There is no sandbox: commands run as you would run them."
     elif chosen == "sandboxed" and soul.sandbox_gaps:
         advice = f"On this machine {'; '.join(soul.sandbox_gaps)}."
     elif chosen == "plan" and any(not job.ended for job in soul.jobs):
