@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 from textual import _wait, constants
 
@@ -97,6 +98,14 @@ WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
 """What a module imports that starts the whole program, which is slow too."""
 WITH_LONG_SESSION = frozenset({"tui/main/test_earlier_session.py", "tui/main/test_long_session.py"})
 """The files whose tests share the long session."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look once at the end, not five times, for what nobody holds and what complains when it goes.
+
+    PyPy needs the five. What a worker of pytest-xdist finds then, nobody is told.
+    """
+    config.stash[gc_collect_iterations_key] = 0 if hasattr(config, "workerinput") else 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
