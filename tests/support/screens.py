@@ -273,4 +273,6 @@ async def talk(
         async with desk(home, server.base_url, size=size, resume=told.session_id) as one:
             await one.ready()
             await one.shown()
+            # What comes behind the session, as the figures of its window, is drawn too: as if it had just been said.
+            await one.pilot.pause()
             yield one, server
