@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 from textual import _wait, constants
 
@@ -95,8 +96,20 @@ SLOW = (
 """Folders and modules whose tests take long; with them everything that compares pictures."""
 WHOLE = frozenset({"desk", "still_screen", "PROGRAM"})
 """What a module imports that starts the whole program, which is slow too."""
-WITH_LONG_SESSION = frozenset({"tui/main/test_earlier_session.py", "tui/main/test_long_session.py"})
-"""The files whose tests share the long session."""
+TOGETHER = {
+    "tui/main/test_earlier_session.py": "long session",
+    "tui/main/test_long_session.py": "long session",
+    "tui/main/commands/test_time_travel.py": "what was told",
+}
+"""The files whose tests share what takes long to make, and what that is."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look once at the end, not five times, for what nobody holds and what complains when it goes.
+
+    PyPy needs the five. What a worker of pytest-xdist finds then, nobody is told.
+    """
+    config.stash[gc_collect_iterations_key] = 0 if hasattr(config, "workerinput") else 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -124,7 +137,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupSch
     class Together(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0].rpartition("tests/")[2]
-            return "long session" if file in WITH_LONG_SESSION else nodeid
+            return TOGETHER.get(file, nodeid)
 
     return Together(config, log)
 

@@ -12,6 +12,18 @@ from functools import partial
 import pytest
 from support.worst_text import Attempts, check, try_each
 
+from kimi_tui import foreign_text
+from kimi_tui.soul.messages import internal_kind, user_words
+from kimi_tui.tools import process_output
+from kimi_tui.tools.file_edit import Edit, replaced
+from kimi_tui.tools.glob import patterns_of
+from kimi_tui.tools.grep import GlobFilter, GrepOutput, GrepParams, _outcome, _Records
+from kimi_tui.tools.outcome import ToolProblem
+from kimi_tui.tools.process_output import Capture, LiveText
+from kimi_tui.tools.text import nearest_passage
+from kimi_tui.workspace.diff import diff_lines
+from kimi_tui.workspace.ignore import IgnoreFile
+
 _SIZE = 120_000
 _CPU_S = 4
 """What goes through all these texts once takes one; what is quadratic in a single one, several times as much."""
@@ -55,24 +67,18 @@ def _read(text: str) -> str:
 
 
 def _capture(text: str) -> None:
-    from kimi_tui.tools.process_output import Capture, LiveText
-
     capture, live = Capture(), LiveText()
     data = text.encode("utf-8", "replace")
     for start in range(0, len(data), 65536):
         capture.feed(data[start : start + 65536])
         live.feed(data[start : start + 65536])
     # What is kept has an end; the pattern behind it is to hold for all of it.
-    from kimi_tui.tools import process_output as module
-
     capture.text()
     live.take(final=True)
-    module.__dict__["_readable"](data)
+    process_output._readable(data)
 
 
 def _border(text: str) -> None:
-    from kimi_tui import foreign_text
-
     # Sequences are taken apart character by character, so that a third of it is enough.
     text = text[: _SIZE // 3]
     foreign_text.clean(text)
@@ -85,23 +91,16 @@ def _border(text: str) -> None:
 
 
 def _ignore_rules(text: str) -> None:
-    from kimi_tui.workspace.ignore import IgnoreFile
-
     rules = IgnoreFile(_read(text))
     for path in ("a" * 255, "/".join("a" * 200), "a/" * 20 + "x" * 255):
         rules.verdict(path, is_folder=False)
 
 
 def _as_a_path(text: str) -> None:
-    from kimi_tui.workspace.ignore import IgnoreFile
-
     IgnoreFile("*a*a*a*b\n**/x/**/y\n[!a]*z\n").verdict(_read(text), is_folder=False)
 
 
 def _globs(text: str) -> None:
-    from kimi_tui.tools.glob import patterns_of
-    from kimi_tui.tools.outcome import ToolProblem
-
     try:
         pattern = patterns_of(text)[0]
     except ToolProblem:
@@ -110,16 +109,11 @@ def _globs(text: str) -> None:
 
 
 def _nearest(text: str) -> None:
-    from kimi_tui.tools.text import nearest_passage
-
     nearest_passage(text, text[: len(text) // 2] + "?")
 
 
 def _replaced(text: str) -> None:
     text = _read(text)
-    from kimi_tui.tools.file_edit import Edit, replaced
-    from kimi_tui.tools.outcome import ToolProblem
-
     for old in (text[: len(text) // 2] + "?", text[:1], text[: len(text) // 2]):
         for new in ("", "x" * 100_000):
             try:
@@ -129,20 +123,14 @@ def _replaced(text: str) -> None:
 
 
 def _diff(text: str) -> None:
-    from kimi_tui.workspace.diff import diff_lines
-
     diff_lines(text, text[: len(text) // 2] + "?" + text[len(text) // 2 :])
 
 
 def _markers(text: str) -> None:
-    from kimi_tui.soul.messages import internal_kind, user_words
-
     internal_kind(user_words(text))
 
 
 def _grep_lines(text: str) -> None:
-    from kimi_tui.tools.grep import GlobFilter, GrepOutput, GrepParams, _outcome, _Records
-
     data = text.encode("utf-8", "replace")
     root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import json
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,38 +68,69 @@ class Place:
 
     def hold(self, answers: Sequence[Answer], *words: str) -> Session:
         """Hold a conversation in a new session; returns it, closed."""
-
-        async def held() -> Session:
-            async with stage(self.folder) as on:
-                on.server.script(*answers)
-                for text in words:
-                    await on.soul.run(text)
-            return self.store.find(on.session.id)
-
-        return asyncio.run(held())
+        return self.store.find(_hold(self.folder, answers, words))
 
     def three_turns(self) -> Session:
         """Checkpoints 0 and 1: a turn; 2 to 5: one that reads and writes; 6 and 7: another."""
-        (self.work / "a.txt").write_text("hello\n")
-        return self.hold(
-            [
-                say("one", usage=(100, 10)),
-                call("ReadFile", {"path": "a.txt"}, text="I look.", usage=(200, 20)),
-                calls(
-                    [
-                        ("WriteFile", {"path": "b.txt", "content": "b\n"}),
-                        ("WriteFile", {"path": "c.txt", "content": "c\n"}),
-                    ],
-                    usage=(300, 30),
-                ),
-                say("two", usage=(400, 40)),
-                say("three", usage=(500, 50)),
-            ],
-            "first",
-            "second\nwith more",
-            "third",
-        )
+        told = _three_turns()
+        shutil.copytree(told.folder / "work", self.work, dirs_exist_ok=True)
+        dir_ = self.store.bucket(self.work) / told.session.name
+        dir_.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(told.session, dir_)
+        for path in (dir_ / "context.jsonl", dir_ / "state.json", dir_ / "files/snapshots.jsonl"):
+            text = path.read_text().replace(str(told.folder / "work"), str(self.work))
+            path.write_text(text)
+        state = json.loads((dir_ / "state.json").read_text())
+        state["summary"]["size"] = (dir_ / "context.jsonl").stat().st_size
+        (dir_ / "state.json").write_text(json.dumps(state))
+        return self.store.find(told.session.name)
 
     def files(self, session: Session) -> dict[str, bytes]:
         """The session's lines on the disk."""
         return {path.name: path.read_bytes() for path in session.dir.glob("context*.jsonl")}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Where a conversation was held, and its session's folder."""
+
+    folder: Path
+    session: Path
+
+
+def _hold(folder: Path, answers: Sequence[Answer], words: Sequence[str]) -> str:
+    """Hold a conversation in a new session below a folder; returns the session's id."""
+
+    async def held() -> str:
+        async with stage(folder) as on:
+            on.server.script(*answers)
+            for text in words:
+                await on.soul.run(text)
+        return on.session.id
+
+    return asyncio.run(held())
+
+
+@functools.cache
+def _three_turns() -> _Told:
+    """Held once for a process of tests; each test gets a copy, in which its own work folder is named."""
+    folder = Path(tempfile.mkdtemp(prefix="kimi-tui-three-turns-"))
+    atexit.register(shutil.rmtree, folder)
+    (folder / "work").mkdir()
+    (folder / "work" / "a.txt").write_text("hello\n")
+    answers = [
+        say("one", usage=(100, 10)),
+        call("ReadFile", {"path": "a.txt"}, text="I look.", usage=(200, 20)),
+        calls(
+            [
+                ("WriteFile", {"path": "b.txt", "content": "b\n"}),
+                ("WriteFile", {"path": "c.txt", "content": "c\n"}),
+            ],
+            usage=(300, 30),
+        ),
+        say("two", usage=(400, 40)),
+        say("three", usage=(500, 50)),
+    ]
+    _hold(folder, answers, ("first", "second\nwith more", "third"))
+    (context,) = folder.glob("data/sessions/*/*/context.jsonl")
+    return _Told(folder, context.parent)

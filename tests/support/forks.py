@@ -28,8 +28,31 @@ from pathlib import Path
 
 POSSIBLE = hasattr(os, "pidfd_open")
 _LONGEST_REQUEST_BYTES = 100_000
-_LAZILY = ("openai.resources.chat.completions", "PIL.Image", "PIL.PngImagePlugin")
-"""What the program imports while it works, besides modules of its own."""
+_LAZILY = (
+    "PIL.Image",
+    "PIL.PngImagePlugin",
+    "anyio._backends._asyncio",
+    "anyio.streams.tls",
+    "concurrent.futures.thread",
+    "encodings.utf_8_sig",
+    "httpcore2",
+    "importlib.readers",
+    "markdown_it",
+    "openai.resources.chat.completions",
+    "pygments.lexers.configs",
+    "pygments.lexers.data",
+    "pygments.lexers.diff",
+    "pygments.lexers.javascript",
+    "pygments.lexers.python",
+    "pygments.lexers.shell",
+    "tenacity.asyncio",
+    "textual.layouts.factory",
+    "textual.layouts.horizontal",
+    "textual.layouts.stream",
+    "textual.pilot",
+    "truststore",
+)
+"""What nearly every run of the program imports while it works, besides modules of its own."""
 
 
 class Forked:
@@ -184,6 +207,9 @@ def _become(
 if __name__ == "__main__":
     gc.disable()
     _import_all()
+    # As in a plain start, where what was imported is out of the collector's sight. A fork that went through all of it would
+    # also copy it, page by page: a third of what a short run costs.
+    gc.freeze()
     if _code := _serve(socket.socket(fileno=int(sys.argv[1]))):
         gc.enable()
         exec(compile(_code, "<string>", "exec"), {"__name__": "__main__"})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 from textual.pilot import Pilot
@@ -16,6 +19,7 @@ from textual.pilot import Pilot
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
+from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
@@ -23,7 +27,7 @@ from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.preview.screen import RewindScreen
-from support.chat_server import ChatServer, say
+from support.chat_server import ChatServer, Request, say
 
 TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
@@ -202,11 +206,73 @@ async def two_turns(one: Desk, server: ChatServer) -> None:
     await one.idle()
 
 
+Telling = Callable[[Desk, ChatServer], Awaitable[None]]
+"""Says something in a new session."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What was said in a new session: the home that it is in, its id, and what the server was asked."""
+
+    home: Path
+    session_id: str
+    requests: Sequence[Request]
+
+    def copy(self, home: Path) -> None:
+        """Put it into another home, as a session of the work folder there."""
+        work, told = home / "app", self.home / "app"
+        shutil.copytree(told, work)
+        (dir_,) = self.home.glob("sessions/*/*")
+        copied = SessionStore(home).bucket(work) / dir_.name
+        copied.parent.mkdir(parents=True)
+        shutil.copytree(dir_, copied)
+        for path in (*copied.glob("*.json*"), *copied.glob("files/*.jsonl")):
+            path.write_text(path.read_text().replace(str(told), str(work)))
+
+
+_told: dict[Telling, _Told] = {}
+"""By this process, once each."""
+
+
+async def _tell(begin: Telling) -> _Told:
+    if begin not in _told:
+        home = Path(tempfile.mkdtemp(prefix="kimi-tui-told-"))
+        atexit.register(shutil.rmtree, home)
+        with patch.dict(os.environ, {"KIMI_TUI_HOME": str(home)}):
+            async with ChatServer() as server, desk(home, server.base_url) as one:
+                await begin(one, server)
+                soul = one.screen.conversation.soul
+                assert soul is not None
+                session_id = soul.session.id
+        _told[begin] = _Told(home, session_id, server.requests)
+    return _told[begin]
+
+
 @asynccontextmanager
 async def talk(
-    home: Path, begin: Callable[[Desk, ChatServer], Awaitable[None]] = two_turns, **options: Any
+    home: Path,
+    begin: Telling = two_turns,
+    *,
+    size: tuple[int, int] = (120, 40),
+    config: Config | None = None,
 ) -> AsyncIterator[tuple[Desk, ChatServer]]:
-    """The app and its model's server, once `begin` has said something; the options are those of `desk`."""
-    async with ChatServer() as server, desk(home, server.base_url, **options) as one:
-        await begin(one, server)
-        yield one, server
+    """The app and its model's server, once `begin` has said something.
+
+    It says so once in a process, in an app of its own; here that session is opened again, in a copy. With a configuration
+    of its own it is said anew.
+    """
+    async with ChatServer() as server:
+        if config is not None:
+            async with desk(home, server.base_url, size=size, config=config) as one:
+                await begin(one, server)
+                yield one, server
+            return
+        told = await _tell(begin)
+        told.copy(home)
+        server.requests += told.requests
+        async with desk(home, server.base_url, size=size, resume=told.session_id) as one:
+            await one.ready()
+            await one.shown()
+            # What comes behind the session, as the figures of its window, is drawn too: as if it had just been said.
+            await one.pilot.pause()
+            yield one, server

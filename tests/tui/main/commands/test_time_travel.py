@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -72,12 +74,14 @@ async def a_world_line(one: Desk, server: ChatServer) -> None:
     await one.idle()
 
 
-async def a_line_that_is_read(one: Desk, server: ChatServer) -> None:
+@asynccontextmanager
+async def a_line_that_is_read(home: Path) -> AsyncIterator[tuple[Desk, ChatServer]]:
     """The first of these on view in the place of the chat."""
-    await a_world_line(one, server)
-    await one.say("/worldline 1")
-    await one.sees("Reading world line 1")
-    await one.sees("The pear is green.")
+    async with talk(home, a_world_line) as (one, server):
+        await one.say("/worldline 1")
+        await one.sees("Reading world line 1")
+        await one.sees("The pear is green.")
+        yield one, server
 
 
 async def test_a_letter_from_the_preview_goes_to_the_past_and_the_agent_goes_on(
@@ -200,7 +204,7 @@ async def test_a_part_is_compacted_with_words_on_what_to_keep(
 
 
 async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
-    async with talk(home, a_world_line, size=(120, 40)) as (one, server):
+    async with talk(home, a_world_line) as (one, server):
         await one.say("/worldline 1")
         shown = await one.sees("World line 1  Tell me of pears")
         await one.sees("The pear is green.")
@@ -221,7 +225,7 @@ async def test_a_world_line_is_read_while_now_goes_on(home: Path) -> None:
 
 
 async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
+    async with a_line_that_is_read(home) as (one, server):
         server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
         one.screen.conversation.say("Run both")
         # Its keys stay with the line, whose banner says that it waits.
@@ -243,7 +247,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
 
 
 async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(home: Path) -> None:
-    async with talk(home, a_world_line, size=(120, 40)) as (one, server):
+    async with talk(home, a_world_line) as (one, server):
         server.script(gate(1, say("There.")))
         await one.say("Go on")
         await server.at_gate.wait()
@@ -265,7 +269,7 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
 
 
 async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
+    async with a_line_that_is_read(home) as (one, server):
         server.script(call("Shell", {"command": "true"}), say("Done."))
         one.screen.conversation.say("Run it")
         await one.sees("Run this command?")
@@ -278,7 +282,7 @@ async def test_the_keys_return_to_the_line_after_a_question(home: Path) -> None:
 
 
 async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
+    async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("ctrl+c")
         await one.sees("Ctrl+C again quits.")
         assert one.screen.bench.reading == 1
@@ -287,7 +291,7 @@ async def test_leaving_the_program_while_a_world_line_is_read(home: Path) -> Non
 
 
 async def test_the_header_says_that_another_line_can_only_be_read(home: Path) -> None:
-    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
+    async with talk(home, a_world_line) as (one, _):
         assert "asks first" in one.text().splitlines()[0]
         await one.say("/worldline 1")
         await one.sees("Reading world line 1")
@@ -304,7 +308,7 @@ async def test_the_header_says_that_another_line_can_only_be_read(home: Path) ->
 
 
 async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
+    async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("ctrl+f", *"pear")
         await one.sees("1 of 2")
         await one.pilot.press("enter")
@@ -330,7 +334,7 @@ async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
 
 
 async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
+    async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press("enter")
@@ -369,7 +373,7 @@ async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> Non
 
 
 async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
+    async with a_line_that_is_read(home) as (one, server):
         await one.pilot.press("j")
         await one.confirm("r", "Jump to world line 1 (Tell me of pears), its end")
         await one.sees("World line 1 (Tell me of pears) is live again.")
@@ -384,14 +388,14 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
 
 
 async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
+    async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("shift+tab", "shift+tab", "j")
         await one.confirm("r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
 
 
 async def test_the_timeline_opens_a_world_line(home: Path) -> None:
-    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
+    async with talk(home, a_world_line) as (one, _):
         await one.pilot.press("ctrl+t")
         timeline = one.screen.bench.views.timeline
         await one.until(lambda: timeline.has_focus)
@@ -402,7 +406,7 @@ async def test_the_timeline_opens_a_world_line(home: Path) -> None:
 
 
 async def test_a_message_of_another_line_is_sent_to_now(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
+    async with a_line_that_is_read(home) as (one, server):
         await one.pilot.press("s")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.sees("The pear is green.")
@@ -440,7 +444,7 @@ async def test_a_jump_by_command(home: Path) -> None:
 
 
 async def test_two_lines_side_by_side(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, _):
+    async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("c")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         for said in (
@@ -535,7 +539,7 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
 async def test_a_jump_from_the_comparison(
     home: Path, keys: tuple[str, ...], said: str, prompt: str
 ) -> None:
-    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
+    async with talk(home, a_world_line) as (one, _):
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.sees("The pear is green.")
@@ -547,7 +551,7 @@ async def test_a_jump_from_the_comparison(
 
 
 async def test_a_message_is_sent_from_the_comparison(home: Path) -> None:
-    async with talk(home, a_world_line, size=(120, 40)) as (one, _):
+    async with talk(home, a_world_line) as (one, _):
         await one.say("/compare 1")
         await one.until(lambda: isinstance(one.app.screen, CompareScreen))
         await one.pilot.press("n", "n", "s")
@@ -625,7 +629,7 @@ async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
 
 
 async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Path) -> None:
-    async with talk(home, a_line_that_is_read, size=(120, 40)) as (one, server):
+    async with a_line_that_is_read(home) as (one, server):
         one.screen.bench.start(preview(one.screen.parts, Target(3, 1)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.sees("Jump to world line 1 (Tell me of pears), #3")
@@ -647,7 +651,7 @@ async def test_a_jump_to_a_step_through_the_preview_goes_on_with_enter(home: Pat
 async def test_a_message_chosen_in_a_world_line_stays_on_view_when_there_is_less_room(
     home: Path,
 ) -> None:
-    async with talk(home, a_world_line, size=(120, 40)) as (one, server):
+    async with talk(home, a_world_line) as (one, server):
         # All of it fits into the larger terminal, so its end is on view, too.
         server.script(say("A fruit.  " * 120))
         await one.say("More of them")
