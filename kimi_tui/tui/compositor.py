@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.geometry import Region, Size
 from textual.screen import Screen
@@ -26,6 +26,11 @@ _VIRTUAL_SIZE = cast("Reactive[Size]", Widget.virtual_size)
 class RowCompositor(Compositor):
     """Renders of each widget only the rows that are visible, and on a change only those that changed."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_resized = False
+        """Whether the screen has another size, of which not all have heard."""
+
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Place all widgets; what they hold then is no reason to place them again.
 
@@ -33,6 +38,9 @@ class RowCompositor(Compositor):
         row more in the prompt or a notice would be two layouts, and two pictures of nearly the whole screen. Where
         scrollbars come and go with it, that is so.
         """
+        # The first picture of a screen is not waited with.
+        if isinstance(parent, Screen) and parent.is_current and self.size and size != self.size:
+            self._is_resized = True
         result = super().reflow(parent, size)
         for widget, place in self._full_map.items():
             styles: Any = widget.styles
@@ -42,6 +50,28 @@ class RowCompositor(Compositor):
             if is_moved and "auto" not in (styles.overflow_x, styles.overflow_y):
                 widget.set_reactive(_VIRTUAL_SIZE, place.virtual_size)
         return result
+
+    def render_update(
+        self,
+        full: bool = False,
+        screen_stack: list[Screen[Any]] | None = None,
+        simplify: bool = False,
+    ) -> RenderableType | None:
+        """What is to be written now; None where nothing is.
+
+        Textual draws a screen of another size in the same go in which it places its widgets, before these hear of their
+        sizes: a picture with rows for the old width, and soon another whole one. Here the first one is the one that is right.
+        """
+        if full or not self._is_resized or self.root is None:
+            return super().render_update(full, screen_stack, simplify=simplify)
+        # Behind what the screen itself is told, for which it places them once more.
+        self.root.call_later(self._draw)
+        return None
+
+    def _draw(self) -> None:
+        self._is_resized = False
+        if self.root is not None:
+            self.root.refresh(repaint=False, layout=True)
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """The picture of what changed; None where nothing did."""

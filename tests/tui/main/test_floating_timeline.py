@@ -1,13 +1,21 @@
-"""The chat recedes while the timeline floats over it, and comes back."""
+"""The chat recedes while the timeline floats over it, and comes back; a screen of another size is styled in slices."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, say
 from support.screens import desk
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 
+from kimi_tui.tui import frame
+from kimi_tui.tui.compositor import RowCompositor
 from kimi_tui.tui.transcript.transcript import Transcript
 
 
@@ -42,3 +50,42 @@ async def test_the_chat_recedes_only_behind_a_floating_timeline(
         one.screen.bench.return_to_prompt()
         assert not chat.behind
         await one.until(lambda: ink() == before)
+
+
+async def test_another_size_is_styled_a_widget_at_a_time_and_drawn_behind_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    monkeypatch.setattr(frame, "STYLE_SLICE_S", 0.0)
+    async with ChatServer() as server, desk(tmp_path, server.base_url, size=(120, 40)) as one:
+        await one.ready()
+        await one.idle()
+        run, style = asyncio.events.Handle._run, Stylesheet.update_nodes
+        draw = RowCompositor.render_update
+        happened: list[str] = []
+
+        def counted(handle: Any) -> None:
+            happened.append("callback")
+            run(handle)
+
+        def styled(self: Stylesheet, nodes: Iterable[DOMNode], animate: bool = False) -> None:
+            nodes = list(nodes)
+            happened.extend(["styled"] * len(nodes))
+            style(self, nodes, animate)
+
+        def drawn(self: RowCompositor, *args: Any, **named: Any) -> Any:
+            happened.append("drawn")
+            return draw(self, *args, **named)
+
+        monkeypatch.setattr(asyncio.events.Handle, "_run", counted)
+        monkeypatch.setattr(Stylesheet, "update_nodes", styled)
+        monkeypatch.setattr(RowCompositor, "render_update", drawn)
+        timeline = one.screen.bench.views.timeline
+        await one.pilot.resize_terminal(80, 24)
+        await one.until(lambda: not timeline.region)
+        monkeypatch.undo()
+        styles = [at for at, what in enumerate(happened) if what == "styled"]
+        assert len(styles) >= len([*one.screen.walk_children(with_self=True)]) > 10
+        assert all("callback" in happened[at:next_at] for at, next_at in pairwise(styles))
+        assert "drawn" not in happened[styles[0] : styles[-1]]
+        assert "drawn" in happened[styles[-1] :]
