@@ -14,11 +14,11 @@ from support.effort import n_calls
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
+from kimi_tui.tui.transcript import viewport as viewport_module
 from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.text_position import TextPosition
-from kimi_tui.tui.transcript import viewport as viewport_module
 from kimi_tui.tui.transcript.viewport import KEPT_ROWS, MEASURED, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 
