@@ -66,6 +66,7 @@ from kimi_tui.tui.screens import (
     SettingsOpened,
     ThemeChosen,
     VoidsClicks,
+    parse_sheets,
     sheets,
 )
 from kimi_tui.tui.shutdown import (
@@ -237,6 +238,15 @@ class KimiApp(App[None], inherit_bindings=False):
         from kimi_tui.tui.sessions.screen import SessionsScreen
 
         return SessionsScreen.SHEETS
+
+    def _load_screen_css(self, screen: Screen[Any]) -> None:
+        """Read the styles of a screen that is to be shown.
+
+        Textual would parse those of all screens and widgets anew, and style all that is shown with them: 50 ms before a
+        dialog can be seen. None of our sheets has a rule for another screen.
+        """
+        parse_sheets(self, screen.css_path)
+        super()._load_screen_css(screen)
 
     def get_default_screen(self) -> Screen[Any]:
         """The main screen, the list of sessions, the first run, or a replay."""

@@ -38,9 +38,9 @@ class RowCompositor(Compositor):
         row more in the prompt or a notice would be two layouts, and two pictures of nearly the whole screen. Where
         scrollbars come and go with it, that is so.
         """
-        # The first picture of a screen is not waited with.
-        if isinstance(parent, Screen) and parent.is_current and self.size and size != self.size:
-            self._is_resized = True
+        if isinstance(parent, Screen) and parent.is_current and size != self.size:
+            # Only the very first picture is not waited with: it is seen before anything is in it.
+            self._is_resized = bool(self.size) or len(parent.app.screen_stack) > 1
         result = super().reflow(parent, size)
         for widget, place in self._full_map.items():
             styles: Any = widget.styles
