@@ -48,8 +48,15 @@ from kimi_tui.tui.desktop import (
     through_tmux,
     tmux_option,
 )
-from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, use_sure_timers
-from kimi_tui.tui.frame import Footer
+from kimi_tui.tui.faults import (
+    FAULT,
+    Callbacks,
+    fault_advice,
+    in_slices,
+    reported,
+    use_sure_timers,
+)
+from kimi_tui.tui.frame import STYLE_SLICE_S, Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
@@ -89,7 +96,7 @@ from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_fo
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.first_run.models import ModelPick
@@ -543,6 +550,37 @@ class KimiApp(App[None], inherit_bindings=False):
         if self._follows and not was_following and self._terminal is not None:
             self._terminal.ask_background()
         self.theme = self._theme_named(name).name
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Style everything anew, for other colours: in slices, and nothing is drawn before all of it has them."""
+        if not self._screen_stack:
+            super().refresh_css(animate)
+            return
+        work = partial(self._style_anew, animate)
+        self.run_worker(reported(self, work), group="colours", exclusive=True)
+
+    async def _style_anew(self, animate: bool) -> None:
+        self.stylesheet.set_variables(self.get_css_variables())
+        with self.batch_update():
+            await in_slices(self._styled(animate), STYLE_SLICE_S)
+        for screen in self.screen_stack:
+            screen._css_update_count = self._css_update_count
+        self.screen.refresh(layout=True)
+
+    def _styled(self, animate: bool) -> Generator[None]:
+        stylesheet = self.stylesheet
+        # The style sheet keeps the rules of each source, and makes one list of them when it is asked for that.
+        for place, source in list(stylesheet.source.items()):
+            stylesheet._parse_rules(
+                source.content, place, source.is_defaults, source.tie_breaker, source.scope
+            )
+            yield
+        stylesheet.parse()
+        for node in (self, *self.screen_stack):
+            for one in node.walk_children(with_self=True):
+                if one.is_attached:
+                    stylesheet.update_nodes([one], animate=animate)
+                yield
 
     def _theme_named(self, name: str) -> Theme:
         followed = "light" if self._is_light else "dark"

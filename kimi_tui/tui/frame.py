@@ -50,7 +50,7 @@ BROAD_FROM = 160
 """Cells of the screen from which there is room for longer names on the timeline."""
 BROAD_TIMELINE = 52
 STYLE_SLICE_S = 0.003
-"""How long a screen of another size is styled in one go."""
+"""How long a screen of another size, or of other colours, is styled in one go."""
 
 
 def timeline_width(screen_width: int) -> int:

@@ -45,7 +45,7 @@ REVERT_MOTION_S = 0.3
 FILTER_CHARS = 200
 """Characters that are taken of what is pasted into the filter."""
 _SLICE_S = 0.002
-_AT_ONCE = 500
+_AT_ONCE = 150
 """Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
 _STYLES = (
     *INKS,

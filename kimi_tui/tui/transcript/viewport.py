@@ -45,6 +45,8 @@ LINE_MARKS = 5
 """Marks that a line counts for: it may be an entry of a list."""
 AT_ONCE = 30_000
 """Characters of an answer that are laid out when it is first needed: only the longest come bit by bit."""
+AT_ONCE_S = 0.016
+"""CPU time after which it is enough of that, too: a frame."""
 AT_ONCE_ROWS = 1_000
 """The same for the rows of any other block; a slice of them is `SLICE_ROWS`."""
 MEASURED = 500
@@ -571,8 +573,8 @@ class Flow:
             first -= 1
         view.cursor = False
         # What was on the screen before (another width) comes back whole, not bit by bit.
-        limit, until = (SLICE, thread_time() + SLICE_S) if view.taken else (AT_ONCE, inf)
-        limit += answer.spent
+        limit, slice_s = (SLICE, SLICE_S) if view.taken else (AT_ONCE, AT_ONCE_S)
+        limit, until = limit + answer.spent, thread_time() + slice_s
         while fresh := _in_one_go(block.stream.part(view.taken, PART)):
             view.taken += len(fresh)
             first = min(first, answer.feed(fresh, block.stream.size - view.taken))
