@@ -160,6 +160,24 @@ def test_another_width() -> None:
     assert [line.text.rstrip() for line in all_lines(flow)] == expected(model, narrow)
 
 
+def test_an_answer_that_takes_long_is_laid_out_in_slices_at_another_width(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(viewport_module, "AT_ONCE_S", 0.0)
+    talk = Conversation()
+    talk.user("Question")
+    text = "```python\n" + "def f(x): return x + 1\n" * 500 + "```"
+    talk.step(text=text)
+    talk.end()
+    _, viewport = viewport_of(talk)
+    answer = viewport.flow.views[1]
+    assert 0 < answer.taken < len(text) / 4
+    while viewport.flow.behind:
+        viewport.settle()
+    assert visible(viewport)[-2].strip() == "def f(x): return x + 1"
+    assert len(answer.lines) == len(whole_answer(text, ROOM.width))
+
+
 @pytest.mark.parametrize("follows", [True, False])
 def test_another_width_measures_what_is_on_view_and_the_rest_in_slices(
     follows: bool, monkeypatch: pytest.MonkeyPatch
