@@ -565,7 +565,8 @@ class KimiApp(App[None], inherit_bindings=False):
             await in_slices(self._styled(animate), STYLE_SLICE_S)
         for screen in self.screen_stack:
             screen._css_update_count = self._css_update_count
-        self.screen.refresh(layout=True)
+        # What has other colours is to be drawn by now.
+        self.screen.refresh(repaint=False, layout=True)
 
     def _styled(self, animate: bool) -> Generator[None]:
         stylesheet = self.stylesheet

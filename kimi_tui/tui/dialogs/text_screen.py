@@ -46,15 +46,13 @@ class TextRows(Widget):
     def __init__(self, wrap: Wrap) -> None:
         super().__init__()
         self._wrap = wrap
-        self._wrapped: dict[int, list[Content]] = {}
-        """The rows by the newest two widths: a layout asks with and without a scrollbar beside them."""
+        self._wrapped: tuple[int, list[Content]] = (-1, [])
 
     def rows(self, width: int) -> list[Content]:
         """All of them, none wider than `width` cells."""
-        if width not in self._wrapped:
-            kept = list(self._wrapped.items())[-1:]
-            self._wrapped = {**dict(kept), width: self._wrap(width)}
-        return self._wrapped[width]
+        if self._wrapped[0] != width:
+            self._wrapped = (width, self._wrap(width))
+        return self._wrapped[1]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as the words need."""

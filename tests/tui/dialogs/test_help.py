@@ -244,31 +244,25 @@ async def test_a_second_click_selects_a_word_and_a_third_the_row(home: Path) -> 
         assert one.app.screen.get_selected_text() == row.strip()
 
 
-async def test_the_help_comes_with_its_own_styles_alone_and_is_wrapped_once_a_width(
+async def test_the_help_comes_with_its_own_styles_alone(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.idle()
         styled: list[DOMNode] = []
-        wrapped: list[int] = []
-        update_nodes, rows = Stylesheet.update_nodes, HelpScreen._rows
+        update_nodes = Stylesheet.update_nodes
 
         def restyled(self: Stylesheet, nodes: Iterable[DOMNode], animate: bool = False) -> None:
             nodes = list(nodes)
             styled.extend(nodes)
             update_nodes(self, nodes, animate)
 
-        def wrap(self: HelpScreen, width: int) -> list[Content]:
-            wrapped.append(width)
-            return rows(self, width)
-
         def reparse(self: Stylesheet) -> None:
             raise AssertionError("all style sheets are parsed anew")
 
         monkeypatch.setattr(Stylesheet, "update_nodes", restyled)
         monkeypatch.setattr(Stylesheet, "reparse", reparse)
-        monkeypatch.setattr(HelpScreen, "_rows", wrap)
         await one.pilot.press("f1")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
         await one.pilot.pause()
@@ -276,4 +270,3 @@ async def test_the_help_comes_with_its_own_styles_alone_and_is_wrapped_once_a_wi
         assert below is not one.app.screen
         assert not [node for node in styled if node in below.query("*")]
         assert one.app.screen.query_one(VerticalScroll).styles.background.a
-        assert 0 < len(wrapped) == len(set(wrapped))
