@@ -11,6 +11,7 @@ from support.program import Program
 from support.terminal import Terminal
 
 from kimi_tui.tui.keyboard import QUIET_S
+from kimi_tui.tui.terminal_input import FIRST_ANSWER_S
 
 QUIET = 3 * QUIET_S
 """Seconds behind which a key answers what could be seen before."""
@@ -68,6 +69,23 @@ def test_no_key_answers_behind_a_stop_before_the_question_is_drawn_again(
     terminal.go_on()
     terminal.wait_quiet(QUIET)
     assert not (configured.work / "ran").exists()
+    terminal.key("y")
+    terminal.wait_for("Well.")
+    assert (configured.work / "ran").exists()
+
+
+def test_a_terminal_that_never_answers_is_asked_all_the_same(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(call("Shell", {"command": "echo > ran"}), say("Well."))
+    terminal = configured.start(size=(80, 24))
+    terminal.answers = False
+    terminal.wait_for("›")
+    terminal.type("go")
+    terminal.wait_for("› go")
+    terminal.key("enter")
+    terminal.wait_for("Run this command?")
+    time.sleep(FIRST_ANSWER_S + QUIET)
     terminal.key("y")
     terminal.wait_for("Well.")
     assert (configured.work / "ran").exists()

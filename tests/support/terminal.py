@@ -136,7 +136,8 @@ class Terminal:
                 self._raw += data
                 if self.answers:
                     n_asked = self._raw[-len(data) - 3 :].count(b"\x1b[5n")
-                    self.write(b"\x1b[0n" * n_asked)
+                    with contextlib.suppress(OSError):
+                        self.write(b"\x1b[0n" * n_asked)
                 self._last_byte_at = time.monotonic()
                 if self._stream is not None:
                     self._feed(data)
