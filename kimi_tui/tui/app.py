@@ -253,7 +253,7 @@ class KimiApp(App[None], inherit_bindings=False):
         dialog can be seen. None of our sheets has a rule for another screen.
         """
         parse_sheets(self, screen.css_path)
-        super()._load_screen_css(screen)
+        super()._load_screen_css(screen)  # pyright: ignore[reportUnknownMemberType]
 
     def get_default_screen(self) -> Screen[Any]:
         """The main screen, the list of sessions, the first run, or a replay."""
@@ -564,7 +564,7 @@ class KimiApp(App[None], inherit_bindings=False):
         with self.batch_update():
             await in_slices(self._styled(animate), STYLE_SLICE_S)
         for screen in self.screen_stack:
-            screen._css_update_count = self._css_update_count
+            screen._css_update_count = self._css_update_count  # pyright: ignore[reportPrivateUsage]
         # What has other colours is to be drawn by now.
         self.screen.refresh(repaint=False, layout=True)
 
@@ -572,7 +572,7 @@ class KimiApp(App[None], inherit_bindings=False):
         stylesheet = self.stylesheet
         # The style sheet keeps the rules of each source, and makes one list of them when it is asked for that.
         for place, source in list(stylesheet.source.items()):
-            stylesheet._parse_rules(
+            stylesheet._parse_rules(  # pyright: ignore[reportPrivateUsage]
                 source.content, place, source.is_defaults, source.tie_breaker, source.scope
             )
             yield

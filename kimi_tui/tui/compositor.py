@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console, RenderableType
@@ -18,8 +19,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.reactive import Reactive
 
+_app = attrgetter("app")
 _VIRTUAL_SIZE = cast("Reactive[Size]", Widget.virtual_size)
 
 
@@ -38,9 +41,11 @@ class RowCompositor(Compositor):
         row more in the prompt or a notice would be two layouts, and two pictures of nearly the whole screen. Where
         scrollbars come and go with it, that is so.
         """
-        if isinstance(parent, Screen) and parent.is_current and size != self.size:
+        screen = cast("Screen[Any]", parent)
+        if size != self.size and screen.is_current:
             # Only the very first picture is not waited with: it is seen before anything is in it.
-            self._is_resized = bool(self.size) or len(parent.app.screen_stack) > 1
+            is_first = cast("App[Any]", _app(screen)).screen_stack[0] is screen
+            self._is_resized = bool(self.size) or not is_first
         result = super().reflow(parent, size)
         for widget, place in self._full_map.items():
             styles: Any = widget.styles
@@ -63,7 +68,9 @@ class RowCompositor(Compositor):
         sizes: a picture with rows for the old width, and soon another whole one. Here the first one is the one that is right.
         """
         if full or not self._is_resized or self.root is None:
-            return super().render_update(full, screen_stack, simplify=simplify)
+            return super().render_update(  # pyright: ignore[reportUnknownMemberType]
+                full, screen_stack, simplify=simplify
+            )
         # Behind what the screen itself is told, for which it places them once more.
         self.root.call_later(self._draw)
         return None

@@ -268,5 +268,5 @@ async def test_the_help_comes_with_its_own_styles_alone(
         await one.pilot.pause()
         below = one.screen
         assert below is not one.app.screen
-        assert not [node for node in styled if node in below.query("*")]
+        assert not set(styled) & set(below.walk_children(with_self=True))
         assert one.app.screen.query_one(VerticalScroll).styles.background.a
