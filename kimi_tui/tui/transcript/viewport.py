@@ -114,9 +114,8 @@ class View:
         """Drop the rows, keep the height."""
         self.laid = False
         self.version = -1
-        self.lines = []
-        self.strips = []
         self.stop()
+        self.lines = self.strips = self.coming = _NOT_LAID
         self.is_broken = False
         self.marked = None
 
@@ -322,13 +321,15 @@ class Flow:
             if (index := self.index_of(mark)) is not None
         }
         self._unfinished.clear()
+        forgotten: list[tuple[list[Line], list[Strip | None]]] = []
         for view in self.views:
             if view.laid:
+                forgotten.append((view.lines, view.strips))
                 view.forget()
         self._laid_rows = 0
         for index, lines in old.items():
             self.lay_out(index, lines)
-        self._measuring = self._measured()
+        self._measuring = self._measured(forgotten)
         self.measure()
 
     @property
@@ -342,12 +343,17 @@ class Flow:
             self._measuring = None
         return self._measuring is None
 
-    def _measured(self) -> Iterator[bool]:
-        """Estimate all heights, and use none of them before the last: with each of them the rows below would move."""
+    def _measured(self, forgotten: list[tuple[list[Line], list[Strip | None]]]) -> Iterator[bool]:
+        """Estimate all heights, and use none of them before the last: with each of them the rows below would move.
+
+        Args:
+            forgotten: the rows of before. To let go of thousands of them takes as long as to measure them.
+        """
         heights: dict[View, tuple[int, int]] = {}
         for start in range(0, len(self.views), MEASURED):
             if start:
                 yield True
+            del forgotten[-MEASURED:]
             for view in self.views[start : start + MEASURED]:
                 heights[view] = view.block.version, probable_height(view.block, self.room)
         for index, view in enumerate(self.views):
