@@ -122,11 +122,11 @@ def start(launch: Launch) -> int:
         app.run(mouse=launch.config.mouse.capture)
     except (KeyboardInterrupt, SystemExit) as error:
         # Raised by what a handler called: the terminal is as it was, and what is said must be said here.
-        if not app.broke_off(error):
+        if not app.log_interrupt(error):
             raise
-        app.say_goodbye()
+        app.print_exit_messages()
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
-    app.say_goodbye()
+    app.print_exit_messages()
     return app.return_code or 0
 
 

@@ -1,8 +1,9 @@
 """Marks characters that look like ASCII but are not, in texts that the user decides about: `c\u0430t` is `c<U+0430>t`.
 
-That is letters of other scripts in a word of ours, or in a stretch that has nothing else of its script; wide and mathematical
-letters, ligatures, small capitals, Roman numerals and signs that look like those of a command line; dashes in the place of a hyphen; and marks that stand
-upon each other. Writing in another script, also beside ours, stays as it is.
+Marked are letters of other scripts in a word of ours, or alone in their script within a text; wide and mathematical letters,
+ligatures, small capitals, Roman numerals and signs that look like those of a command line; dashes in place of a hyphen; and
+combining marks that pile up. Text in another script, also beside ours, stays as it is. Apart from `foreign_text`, its one
+user, because it is imported only with the first such text that is not ASCII.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files, opened so that no name makes the program wait, and written so that a crash leaves the old state or the new one.
+"""File operations: opening that blocks on no special file, and writing of which a crash leaves the old state or the new one.
 
 `open_regular` and `read_regular` take names under which others may have put a FIFO, a device or a link. `Storage` has every
 call with which the files of sessions are written, a method each, so that a test can make each of them fail or kill the

@@ -1,8 +1,7 @@
-"""Sanitizes every text that was written elsewhere: by a model, a tool, a file, a server, a stored session.
+"""Sanitizes foreign text for display: text written by a model, a tool, a file, a server or a stored session.
 
-Whatever passes here holds no control byte, no terminal sequence and no invisible character when it reaches a screen,
-but for the joiners that some scripts are spelled with.
-Nothing here knows of markup: widgets show these strings as plain text.
+The result holds no control bytes, no terminal sequences and no invisible characters, except joiners that some scripts are
+spelled with. Markup is not handled here: widgets show these strings as plain text.
 """
 
 from __future__ import annotations

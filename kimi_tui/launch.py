@@ -60,14 +60,14 @@ class GivenValue(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """Everything the app is started with.
+    """The options with which the app, or a session in it, is started.
 
-    `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen stands.
-    `in_demo` is a demo that is told already, in which a fork goes on. With `plays` the demo sends its messages itself. With
-    `replay` the session is played back, not gone on with. With `picks` the user chooses from the list of sessions first.
-    `prompt` stands in the prompt at first. With `sandbox` commands have one, where there is one. With `offers_files` the
-    user is asked about files that are not what they were then. `given` is what holds in the place of the file, by the keys
-    of its settings.
+    `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen is drawn. `in_demo` is
+    the running demo, in which a fork continues. With `plays` the demo sends its messages itself. With `replay` the session is
+    replayed instead of resumed. With `picks` the user first chooses from the list of sessions. `prompt` is the initial text of
+    the prompt. With `sandbox` commands run in a sandbox, where there is one. With `offers_files` the user is asked whether to
+    restore files that differ from the end of the conversation. `given` are the settings that override the configuration file,
+    by their keys.
     """
 
     work_dir: Path

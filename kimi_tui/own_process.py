@@ -1,9 +1,8 @@
-"""This process: its hardening before it holds a key, returning memory to the system, and the garbage collector.
+"""This process: hardening before it holds API keys, returning freed memory to the system, and the garbage collector.
 
-The C library keeps memory that was freed between pieces that are in use, and asks for more all the same. Python looks for
-cycles that nobody holds any more, but not while a stored session is read: nearly all that is made then stays, and going
-through it again and again takes a tenth of the time, in pauses of up to 0.1 s. What a long one left is taken out of the
-collector's sight, until another one is opened.
+The C library keeps freed memory between blocks in use (fragmentation), and is told to return it. The garbage collector is
+suspended while a stored session is read: nearly all objects made then stay, and scanning them again and again takes a tenth
+of the time, in pauses of up to 0.1 s. After a long session its objects are frozen (`gc.freeze`) until another one is opened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kimi-tui checkpoints` and `kimi-tui worldlines`: lists of what a session can go back to."""
+"""`kimi-tui checkpoints` and `kimi-tui worldlines`: list the checkpoints and the world lines of a session."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which first word of the command line is a command of its own, and how its failures end: one line and an exit code.
+"""The table of subcommands (`kimi-tui sessions`, `doctor`, ...), running one, and its errors: one line and an exit code.
 
-Imports nothing before it knows what is wanted.
+It imports nothing before the command is known, since `cli` needs the table before the app starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kimi-tui doctor`: what of this machine and configuration works; a line each, and what to do about what does not."""
+"""`kimi-tui doctor`: checks of this machine and of the configuration, a line each, with advice where one fails."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from kimi_tui.tui.desktop import (
     FEW,
     MANY,
     asks_tmux,
+    clipboard_advice,
     clipboard_command,
     colours_of,
     draws_progress,
-    hindrance,
     image_reader,
+    notification_method,
     tmux_option,
-    way_of,
 )
 from kimi_tui.tui.formatting import counted
 
@@ -147,13 +147,13 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     yield CheckResult("colours", "warn" if colours == FEW else "ok", words, advice)
     option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
     command = clipboard_command(environ, [work])
-    hinders = "" if command else hindrance(environ, option)
+    hinders = "" if command else clipboard_advice(environ, option)
     how = f"by {Path(command[0]).name} and the terminal" if command else "by the terminal (OSC 52)"
     yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
     way_in = f"by path, and from the clipboard by {Path(reader).name}" if reader else "by path"
     yield CheckResult("images", "ok", way_in, advice)
-    way = way_of(config.notify.how, environ)
+    way = notification_method(config.notify.how, environ)
     progress = ", with progress" if draws_progress(environ) else ""
     yield CheckResult("notifications", "ok", f"{way}{progress}")
 

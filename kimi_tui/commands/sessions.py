@@ -46,10 +46,10 @@ from kimi_tui.session.store import (
 )
 from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines, shown_timeline, tokens_now
+from kimi_tui.soul.conversation_text import as_markdown
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.runtime import open_soul
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
-from kimi_tui.soul.world_line_reader import as_markdown
 from kimi_tui.tui.formatting import (
     age,
     counted,
@@ -128,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         case "delete":
             return _delete(store, options)
         case "restore":
-            say(f"{store.take_back(options.session).id} is among the sessions again.")
+            say(f"{store.restore(options.session).id} is among the sessions again.")
             return DONE
         case "fork":
             return asyncio.run(_fork(store, options))
@@ -253,7 +253,7 @@ def _delete(store: SessionStore, options: Namespace) -> int:
         store.delete(session)
         say(f"Deleted {session.id}.")
     else:
-        thrown = store.throw_away(session)
+        thrown = store.move_to_trash(session)
         say(f"Deleted {session.id}; for {TRASH_DAYS} days it is {short(thrown)}.")
     return DONE
 

@@ -1,9 +1,9 @@
-"""Commands of the user's own: Markdown files whose text is sent when their name is typed behind a slash.
+"""Custom commands: Markdown files whose text is sent to the model when their name is typed behind a slash.
 
-They stand in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder, those in folders of these
-with the folder in their name (`git/commit.md` is `/git:commit`); Claude's commands and the skills of
-Claude, kimi-cli and their like are read, too: folders with a SKILL.md, and single files. What a repository brings is said by `origin`: it is shown whole before its first use. Nothing
-in a file is run or read by us; its text is what the model is sent.
+They are in `commands/` beside config.toml and in `.kimi-tui/commands/` of the work folder; the name of one in a subfolder has
+the folder in it (`git/commit.md` is `/git:commit`). Claude's commands, and the skills of Claude, kimi-cli and their like, are
+read, too: folders with a SKILL.md, and single files. A command with the `origin` of a work folder is shown to the user before
+its first use. Nothing in a file is run; its text is only sent.
 """
 
 from __future__ import annotations

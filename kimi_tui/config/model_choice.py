@@ -1,8 +1,8 @@
-"""Which model is asked, at which server, with which key: file, environment and command line taken together.
+"""Chooses the model, its server and its API key from configuration file, environment and command line.
 
-A key goes only where it belongs: a stored one to its provider's origin, `KIMI_API_KEY` and `OPENAI_API_KEY` each to
-its own family's servers. A server that has no key of its own is asked for, unless it runs on this machine. A model may be
-chosen for one work folder alone (`FolderModel`), and a key may stand in the keyring of the system (`real_key`).
+A key is sent only to its own server: a stored one to its provider's origin, `KIMI_API_KEY` and `OPENAI_API_KEY` to the
+servers of their families. For a server without a key the user is asked, unless it runs on this machine. A model may be
+chosen for one work folder alone (`FolderModel`), and a key may be in the system's keyring (`real_key`).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The demo: a temporary folder with a small project, the scripted model that works on it, and what it suggests to say.
+"""The demo: a temporary folder with a small project, the scripted model that works on it, and suggested messages.
 
 The project is a CSV importer with a bug. Its sources lie beside this module as `.txt` files; the long log and the samples are
 made here, always the same. At the end the folder is removed. What the agent's tools wrote is known from the session's

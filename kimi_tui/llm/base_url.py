@@ -1,4 +1,4 @@
-"""What the text of a base URL tells: host and origin, whether it is this machine, and whether a key may go there.
+"""Parses base URLs: host and origin, whether it is this machine, and whether a key may be sent there.
 
 Nothing is resolved or connected.
 """

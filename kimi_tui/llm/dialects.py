@@ -1,4 +1,4 @@
-"""How servers that call themselves compatible differ, as data: a `Dialect` each, and rules for families of models.
+"""Dialects: the differences of servers that call themselves compatible, as data, and rules for families of models.
 
 A dialect is chosen by name, by host, or by what a local server says of itself (`models.probe`). What a server shows
 only by refusing a request is learned: `LearnedQuirks`, kept for provider and model while the program runs, make the

@@ -1,4 +1,4 @@
-"""What can go wrong when a model is asked: a hierarchy of errors, and how a server's answer becomes one of them.
+"""The errors of model calls: their hierarchy, and classifying a server's answer as one of them.
 
 Texts are written for the user: what happened, in the provider's own words where there are any, then what to change.
 None ever holds a key.

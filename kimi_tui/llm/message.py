@@ -27,7 +27,7 @@ class _Stored(BaseModel):
 class TextPart(_Stored):
     """A run of text.
 
-    `attached` is set on what the program added to the user's own words: what it is, as the user is told of it.
+    `attached` is set on text that the program added to the user's message: what it is, in words for the user.
     """
 
     type: Literal["text"] = "text"

@@ -1,4 +1,4 @@
-"""What is known of models: which a server has, their windows and capabilities, which program serves them.
+"""Facts about models: listing those of a server, their context windows and capabilities, finding and probing servers.
 
 `chat_models` lists what a user can choose from: it corrects the base URL and leaves out models that cannot chat.
 `local_servers` looks on this machine's usual ports. `probe` finds out about the one model in use and never fails: what

@@ -1,4 +1,4 @@
-"""What is sent to a server: the stored messages as it takes them, and the body of one request.
+"""Builds requests: turns stored messages into messages that the server accepts, and makes the body of one request.
 
 What is stored stays as it came; what is sent is valid for every server: one system message first, no two messages of
 one role in a row, no call without result and no result without call, nothing null, nothing empty, no lone surrogate.

@@ -1,4 +1,4 @@
-"""A model whose answers are written down, for the demo and for tests that need no socket.
+"""`ScriptedProvider`, a model whose answers come from a TOML script, for the demo and for tests without a socket.
 
 The script is TOML. Everything is optional but one of `think`, `text`, `calls` or `error` in an answer:
 

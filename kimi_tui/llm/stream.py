@@ -1,4 +1,4 @@
-"""What a server sends back: bytes to events to items, read to the end without ever holding up the event loop.
+"""Reads the streamed answer of a server: from bytes to server-sent events to `StreamItem`s, without blocking the event loop.
 
 In layers, bottom up: `SSEDecoder` (bytes split anywhere to server-sent events), `ThinkTags` (`<think>...</think>` split
 off the start of a text), `ToolCallMerger` (which piece belongs to which tool call), `ChunkDecoder` (events of every

@@ -1,1 +1,1 @@
-"""What the views show, computed from the events, without a screen."""
+"""The models of the views (transcript, timeline, gauge, replay, comparison): reducers of events, without Textual."""

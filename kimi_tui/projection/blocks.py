@@ -1,7 +1,7 @@
-"""What the transcript consists of: one block a message, a thought, a tool call, a D-Mail, an error; and the list of them.
+"""The blocks of the transcript: one for each message, thought, tool call, D-Mail, error; and the list of them.
 
-Blocks are changed by the reducers of this package alone; every change raises `version`, so that whoever draws them
-knows. Streamed text is kept in pieces, what tools gave back is kept packed.
+Only the reducers of this package change blocks; every change increments `version`, so that views notice it. Streamed text is
+kept in pieces, output of tools compressed.
 """
 
 from __future__ import annotations
@@ -415,10 +415,10 @@ B = TypeVar("B", bound=Block)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an event changed: blocks from `first` on are to be drawn anew; None where nothing is.
+    """The change that an event made: blocks from `first` on must be drawn again; None where nothing changed.
 
-    `gone` are the blocks that a revert took away, for the motion that shows it; they stood at `gone_at`, or where that is
-    None at `first`. `rebuild` is true where the events do not tell what the transcript looks like now.
+    `gone` are the blocks that a revert removed, for its animation; they were at `gone_at`, or where that is None at `first`.
+    `rebuild` is true where the events do not determine the transcript any more, so that it must be built from the session.
     """
 
     first: int | None = None

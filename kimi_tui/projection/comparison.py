@@ -1,6 +1,6 @@
-"""Two lines of a conversation from where they part: their messages, and which of them both have.
+"""The comparison of two world lines from their fork on: their messages, and which of them both have.
 
-What stands on both sides exactly once anchors the rest; so a long conversation needs no more time than sorting it.
+Messages that occur exactly once on both sides anchor the alignment of the others (a patience diff), in O(n log n) time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How full the context window is, and what the newest revert or compaction freed."""
+"""The model of the gauge: tokens in the context window, and what the newest revert or compaction freed."""
 
 from __future__ import annotations
 

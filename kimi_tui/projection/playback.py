@@ -1,4 +1,4 @@
-"""The times of a replayed session: its stops and markers, how long its pauses last, the clock with its speed.
+"""The playing time of a replayed session: its stops and markers, the length of pauses, and the clock with its speed.
 
 A position is a number of records: those before it have happened. A record holds a streamed text in one piece, with the
 time of its first word; its last word came before the next event. The state at a position is in `replay`.

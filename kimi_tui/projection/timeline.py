@@ -1,6 +1,6 @@
-"""The timeline, event by event: checkpoints, world lines, tokens, and the rows that show them, folded and filtered.
+"""The reducer of the timeline: from events to checkpoints, world lines, token figures, and rows, folded and filtered.
 
-Every event costs a constant amount of work, but for reverts, which cost what they take away.
+Every event takes constant time, except reverts, whose time is proportional to what they drop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
-from kimi_tui.projection.row_figures import Changed, RowFigures
+from kimi_tui.projection.checkpoint_tokens import Changed, CheckpointTokens
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -70,7 +70,7 @@ class _OpenCall:
 
 
 class StepTracker:
-    """Follows the running step. Methods return the checkpoint whose label changed, or None."""
+    """Follows the events of the running step, for its label. Methods return the checkpoint whose label changed, or None."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -211,9 +211,9 @@ class TimelineModel:
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
         estimated: `used` is not the server's own figure.
-        revert: the newest operation that took something away; None before the first.
-        is_revert_new: nothing was streamed since then, so its motion holds nothing up.
-        bookmarks, pins: the marks that a checkpoint gets when it comes, by uid.
+        revert: the newest operation that dropped checkpoints; None before the first.
+        is_revert_new: whether nothing was streamed since then, so that its animation delays nothing.
+        bookmarks, pins: the marks by uid, which a checkpoint gets when it is created.
     """
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class TimelineModel:
         self.used = 0
         # A record does not tell what was estimated before its first turn.
         self.estimated = True
-        self._figures = RowFigures()
+        self._figures = CheckpointTokens()
         # The lines that D-Mails and compactions left, by the uids of their checkpoints.
         self._left_by: dict[str, LeftLine[Checkpoint]] = {}
         self.limit = 0
@@ -245,7 +245,7 @@ class TimelineModel:
         self._first = 0
 
     def apply(self, record: EventRecord) -> bool:
-        """Take in one event; returns whether anything that is drawn may have changed."""
+        """Apply one event; returns whether anything that is drawn may have changed."""
         match record.event:
             case TextPart(text):
                 self._steps.said(text)

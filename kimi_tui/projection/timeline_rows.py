@@ -1,9 +1,9 @@
-"""The tree as rows: in which order they stand, in which lane, what is folded, unfolded and filtered.
+"""The rows of the timeline's tree: their order and lanes, folding, and the filter.
 
-Rows are held oldest first, so that a new checkpoint is an append and a rewind a truncation; the widget counts from
-the other end. Every row bears the `order` of the place on the live line that it belongs to, so that any place is
-found by bisection and only its own rows are built anew when something there folds. What a change of the whole line
-reaches is built when somebody looks, once for as many changes as there were.
+Rows are stored oldest first, so that a new checkpoint is an append and a rewind a truncation; the widget counts from the
+other end. Every row has the `order` of its place on the live line, so that a place is found by bisection and only its own
+rows are rebuilt when something there folds. After a change of the whole line rows are rebuilt when they are accessed, once
+for any number of changes.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ _NEAR = 100
 
 
 class TimelineRows:
-    """The rows of a tree. Whoever changes the tree says so here."""
+    """The rows of a tree. After a change of the tree the method for that change must be called."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree

@@ -1,7 +1,7 @@
-"""The checkpoints of a session: the live line and the world lines beside it, as a tree that reverts, compactions and jumps reshape.
+"""The timeline's tree: the checkpoints of the live line, and where world lines branch off from it and from one another.
 
-Which lines there are is `world_lines`' to say; here is where they branch off from one another. Imports nothing of the
-wire, so that the widget can know it before the engine is loaded.
+Which lines there are is decided in `world_lines`. Imports nothing of the wire, so that the widget can import it before the
+engine is loaded.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Call:
 class Checkpoint:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
-    `tokens` is what was sent there, `tokens_end` what the next checkpoint starts with; both are estimates until
-    their `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made (an estimate until `saved_measured`), `text` what it
-    says. `said` are the user's messages that stand behind it and have no
-    checkpoint of their own, each in one line; the first `n_carried` of them stand before its D-Mail. `is_kept` is one that
-    was there before a summary took its place behind it.
+    `tokens` are the tokens in the window there, `tokens_end` those at the next checkpoint; both are estimates until their
+    `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made (an estimate until
+    `saved_measured`), `text` the D-Mail or summary. `said` are the user's messages behind it that have no checkpoint of their
+    own, each in one line; the first `n_carried` of them are before its D-Mail. `is_kept` marks a checkpoint that existed
+    before the summary behind which it is now.
     """
 
     key: int
@@ -220,7 +220,7 @@ class WorldLine:
 
     @property
     def mark(self) -> str:
-        """Under what the user's name of this line is kept among the bookmarks: by where it begins, as long as it may grow."""
+        """The key of the line's name among the bookmarks: it names where the line begins, as the line may still grow."""
         return f"line:{self.checkpoints[0].uid}" if self.checkpoints else ""
 
     @property
@@ -254,7 +254,7 @@ class WorldLine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Future:
-    """What a replay will still reach: the checkpoints that were not made yet.
+    """The checkpoints that a replay has not reached yet.
 
     Attributes:
         checkpoints: its checkpoints.
@@ -267,12 +267,12 @@ class Future:
 
 @dataclass(frozen=True, slots=True)
 class Revert:
-    """The newest time that a part of the live line was taken away, for the motion that shows it.
+    """The newest revert of the live line, for its animation.
 
     Attributes:
-        reason: what did it: `rewind`, `dmail`, `compaction`, ...
-        line: what was taken away.
-        serial: counts reverts.
+        reason: the operation: `rewind`, `dmail`, `compaction`, ...
+        line: the world line of the dropped checkpoints.
+        serial: the number of reverts so far.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""Tool calls, from the first piece of their arguments to their results: what they are about, their state, their cost."""
+"""The reducer of tool calls, from the first piece of their arguments to their results: target, state, output, tokens."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""From the engine's events to the blocks of the transcript: the same reducer for live events, resume and replay.
+"""The reducer of the transcript: from the engine's events to blocks, the same for live events, resume and replay.
 
-Nothing here draws or knows a width. `Reverts` is what cuts, replaces and brings back; tool calls are `tool_calls.py`'s.
+Nothing here draws or knows a width. `Reverts` handles the operations that remove, replace and bring back blocks; tool calls
+are reduced in `tool_calls.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kimi_tui.projection.blocks import (
     both,
     copied,
 )
-from kimi_tui.projection.row_figures import Changed, RowFigures
+from kimi_tui.projection.checkpoint_tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.display import DiffBlock
@@ -116,7 +117,7 @@ class Reverts:
         return self._list.touched(card)
 
     def reverted(self, event: ContextReverted, at: float) -> Change:
-        """The line was cut before a checkpoint; a D-Mail leaves its card there."""
+        """Remove the blocks from a checkpoint on; for a D-Mail add its card there."""
         blocks = self._list
         edit = self._lines.apply(event, at)
         if edit is not None:
@@ -144,8 +145,8 @@ class Reverts:
             blocks.forget_point()
         return both(Change(first, gone, gone_at=first), self._recount())
 
-    def resized(self, changed: Changed, figures: RowFigures) -> Change:
-        """What D-Mails and compactions left is another number of tokens now: their cards say it."""
+    def resized(self, changed: Changed, figures: CheckpointTokens) -> Change:
+        """Update the cards of D-Mails and compactions with changed numbers of tokens."""
         change = NOTHING
         for uid, more in changed.ends:
             figure = figures.left_by(uid)
@@ -437,7 +438,7 @@ class SummaryPoint:
 
 @dataclass(frozen=True, slots=True)
 class RearrangedBlocks:
-    """The blocks of a compacted conversation: those before the summary's card, those behind it, and those that went off the screen."""
+    """The blocks of a compacted conversation: those before the summary's card, those behind it, and those that were removed."""
 
     lead: list[Block]
     kept: list[Block]
@@ -585,7 +586,7 @@ class TranscriptModel:
         self._calls = ToolCalls(self._list)
         self._reverts = Reverts(self._list)
         self._steps = StepTokens()
-        self._figures = RowFigures()
+        self._figures = CheckpointTokens()
         self._has_switched = False
         """An undo, redo or jump was the last thing that happened."""
         self._spare: CheckpointCreated | None = None
@@ -616,7 +617,7 @@ class TranscriptModel:
         return self._list.at(block).first
 
     def dropped_by(self, checkpoint: int) -> range:
-        """The blocks that a rewind to a checkpoint would take, by their places."""
+        """The indexes of the blocks that a rewind to a checkpoint would drop."""
         return range(self._list.first_from(checkpoint), self._list.end)
 
     def apply(self, record: EventRecord) -> Change:
@@ -937,7 +938,7 @@ class OpenText:
         return self.close(at, self.end_retry())
 
     def retry(self, event: StepRetry, at: float) -> Change:
-        """A call failed: what it had streamed goes, a countdown comes."""
+        """Remove what a failed model call had streamed, and add the countdown to the next attempt."""
         change = both(self.drop_attempt(), self.end_retry())
         block = self._list.new(RetryBlock, at)
         block.reason = one_line(event.reason)
@@ -950,7 +951,7 @@ class OpenText:
         return both(change, self._list.append(block))
 
     def drop_attempt(self) -> Change:
-        """A call failed: what it had streamed is in no context, so it goes from here too."""
+        """Remove what a failed model call had streamed: it is in no context."""
         blocks = self._list.blocks
         first = len(blocks)
         for index in range(len(blocks) - 1, -1, -1):
@@ -990,9 +991,15 @@ class StepTokens:
         self._sent: set[int] = set()
 
     def begin(self, checkpoint: int, tokens: int, *, is_step: bool) -> tuple[int, int, bool] | None:
-        """Begin a step at a checkpoint with so many tokens before it; may return what the step before it cost, as an estimate.
+        """Begin a step.
 
-        Only a step is followed by a model call: figures that come after another checkpoint are those of the last one.
+        Args:
+            checkpoint: the id of its checkpoint.
+            tokens: tokens in the window before it.
+            is_step: whether a model call follows; usage figures after any other checkpoint belong to the last step.
+
+        Returns:
+            the cost of the step before as (checkpoint, tokens, whether that is an estimate); None where there is none.
         """
         before = self._current
         self._current = checkpoint

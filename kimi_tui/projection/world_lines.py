@@ -1,9 +1,9 @@
-"""What each operation does to the set of world lines: decided here, for every view and for the record.
+"""The reducer of world lines: what each operation does to the live line and to those that were left, for every view.
 
-A world line is the list of its checkpoints from its beginning on. There is one live line, and every line that was left
-stays, by its number. A D-Mail, a rewind and a clearing cut the live line, a compaction of all begins another one upon
-it, and undo, redo and jumps make a line live that was left. Who keeps more than the checkpoints (blocks, rows, files)
-follows the `LineEdit` that each operation gives.
+A world line is the list of its checkpoints from its beginning on. There is one live line; every line that was left stays, by
+its number. A D-Mail, a rewind and a clearing cut the live line, a compaction of all of it begins another one, and undo, redo
+and jumps make a left line live again. Models that hold more than checkpoints (blocks, rows, files) apply the `LineEdit` that
+each operation returns.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class WorldLines(Generic[P]):
 
 
 class LiveLineActivity(NamedTuple):
-    """What happened on the live line while somebody read another one.
+    """What happened on the live line while another one was read, for the banner.
 
     Attributes:
         steps: of the newest turn.

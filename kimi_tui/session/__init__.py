@@ -1,1 +1,1 @@
-"""Sessions on disk: the context journal, world lines, locks, the record of what was seen."""
+"""Sessions on disk: context, journal of operations, world lines, undo, locks, images, import and fork."""

@@ -1,10 +1,9 @@
-"""The conversation as the model is sent it and as `context.jsonl` holds it: how it grows, and how it becomes another one.
+"""`Context`, the live world line in `context.jsonl`: messages and checkpoints, appending, reverting, and switching lines.
 
-Appends happen on the event loop, one write each; operations are switches from one whole line to another. Whatever waits for
-the disk (syncs, mending, operations) happens in threads, and is carried through even if the caller is cancelled: half of it
-would leave memory and disk apart. Opening repairs what a crash left; it needs no free byte, and never raises on content.
-Nothing said is lost while a `Context` lives, whatever the disk does: what it refuses is kept and written later, and `trouble`
-says so meanwhile.
+Appends happen on the event loop, one write each; an operation replaces the whole line by another one. Syncs, repairs and
+operations run in threads, and are completed even if the caller is cancelled, so that memory and disk agree. Opening repairs
+what a crash left, without needing free disk space, and never raises on content. No message is lost while a `Context` lives:
+what cannot be written is kept in memory and written later, and `trouble` says so meanwhile.
 """
 
 from __future__ import annotations
@@ -69,9 +68,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class OpeningReport:
-    """What opening a session found. `skipped` are lines that could not be read and are still in the file; `n_skipped` counts them.
+    """The damage found when opening a session.
 
-    `torn_bytes` is the size of a last record that was cut off in the middle, `remarks` are sentences for the user.
+    `skipped` are unreadable lines, which stay in the file; `n_skipped` counts them. `torn_bytes` is the size of a last record
+    without an end. `remarks` are sentences for the user.
     """
 
     skipped: Sequence[SkippedLine] = ()
@@ -80,7 +80,7 @@ class OpeningReport:
     remarks: Sequence[str] = ()
 
     def sentences(self) -> list[str]:
-        """What to tell the user; empty if all is in order."""
+        """Sentences for the user; none if all is in order."""
         said = list(self.remarks)
         if self.n_skipped:
             lines = "line" if self.n_skipped == 1 else "lines"
@@ -304,8 +304,8 @@ class Context:
         """Set what is called about the disk, on the event loop.
 
         Args:
-            on_trouble: Called when the disk begins to refuse, and with None when all is saved again.
-            on_remark: Called with a sentence for the user when something was found that nobody expected.
+            on_trouble: Called when writing begins to fail, and with None when all is saved again.
+            on_remark: Called with a sentence for the user on an unexpected state of the files.
         """
         self._on_trouble, self._on_remark = on_trouble, on_remark
         if self.trouble is not None:
@@ -316,7 +316,7 @@ class Context:
         self._on_remark(text)
 
     async def sync(self) -> bool:
-        """Bring everything to the disk, off the event loop; False if the disk refuses (then `trouble` says why)."""
+        """Write and fsync everything, in a thread; False where that fails (`trouble` says why)."""
         return await self._run_to_completion(self._sync())
 
     async def aclose(self) -> None:
@@ -454,7 +454,7 @@ class Context:
         return await self._run_to_completion(self._change(change))
 
     def prepare_revert(self, checkpoint_id: int) -> None:
-        """Copy ahead what a revert to this checkpoint would keep, while the user looks at its preview.
+        """Copy in advance what a revert to this checkpoint would keep, while its preview is shown.
 
         Raises:
             UnknownCheckpoint: There is none of that id.
@@ -714,7 +714,7 @@ class Context:
                 self._foreign = False
 
     def _set_aside(self) -> None:
-        """Keep what another program made of our file as a world line: nothing of theirs or ours is lost."""
+        """Keep a file that another program put in place of ours as a world line, so that nothing is lost."""
         if not self._live.is_foreign():
             return
         n = next_number(self.folder, self.journal)

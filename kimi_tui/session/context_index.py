@@ -1,9 +1,8 @@
-"""Where things stand in a context file, what its messages are, and how many tokens they are thought to be.
+"""The index of a context file: offsets and kinds of messages, checkpoints and usage records, and estimates of tokens.
 
-`ContextIndex` is built once by reading the file through, then kept up by appends and cuts, so that nothing is ever parsed
-again for it. `MessageList` and `StoredMessages` are the messages as sequences that parse only what is looked at, so that a
-hundred megabytes of conversation open at once. `TokenEstimate` stands in where no server has given a figure yet; it is cheap
-enough for the event loop.
+`ContextIndex` is built once by reading the whole file, and updated by appends and cuts without parsing again. `MessageList`
+and `StoredMessages` are sequences of messages that are parsed when accessed, so that a hundred megabytes of conversation
+open at once. `TokenEstimate` is used where no server has given a figure yet; it is cheap enough for the event loop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What can go wrong with a session, as one small hierarchy; every message is written for the user who reads it.
+"""The errors of the session package, one small hierarchy; every message is written for the user.
 
-Content never raises: what cannot be read is skipped and reported. Only the disk, a lock or a wrong name do.
+Content never raises: what cannot be read is skipped and reported. Only the disk, a lock or an unknown name do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SessionError(Exception):
 
 
 class StorageTrouble(SessionError, OSError):
-    """The disk did not take (or give) something. The conversation in memory is whole and goes on.
+    """Something could not be written to the disk (or read from it). The conversation in memory is complete and usable.
 
     `errno` is the system's number, `advice` what to do about it in one sentence.
     """

@@ -1,6 +1,6 @@
-"""The copy of a session: a line of it becomes the live line of a new one, which has all the world lines too.
+"""Forks a session: copies it so that one of its lines is the live line of a new session, with all world lines.
 
-The copy is made beside and renamed into place, so that no half of one is ever seen.
+The copy is made under a temporary name and renamed, so that an incomplete one is never seen.
 """
 
 from __future__ import annotations

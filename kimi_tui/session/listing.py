@@ -1,7 +1,7 @@
-"""What a list of sessions shows of each without opening it: its row, what the user said for a search, and the last messages.
+"""Facts about sessions for lists, read without opening them: title, size, times, the user's messages for a search, a preview.
 
-The figures come from what the session noted when it was closed, if that still fits; else from its beginning and end.
-Everything is bounded, and what cannot be read is empty: the list goes on without it.
+The figures are those that the session stored when it was closed, if they still fit; else they come from the beginning and
+end of its context. All reading is bounded, and what cannot be read is empty.
 """
 
 from __future__ import annotations

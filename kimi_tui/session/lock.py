@@ -1,7 +1,7 @@
-"""One process a session, held by the operating system: a lock dies with its holder, so a stale one never blocks.
+"""The lock of a session, so that one process has it open: an OS lock, which ends with its process and is never stale.
 
-`flock` on a file that nothing else opens: locks of the other kind vanish when any descriptor of the file is closed. The
-text inside only says who holds it.
+It is a `flock` on a file that nothing else opens: a POSIX record lock would be lost when any descriptor of the file is
+closed. The text in the file only names the holder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SessionLock:
     """The lock of one session.
 
     Attributes:
-        supported: False where the file system cannot lock, or the lock file cannot be written; `remark` then says which.
+        supported: False where the file system cannot lock, or the lock file cannot be written; `remark` says which.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +49,7 @@ class SessionLock:
 
     @property
     def remark(self) -> str:
-        """What to tell the user once, or nothing."""
+        """A sentence for the user, to be shown once; empty for none."""
         if self.supported:
             return ""
         if self._refusal:
@@ -102,10 +102,10 @@ class SessionLock:
                 os.close(fd)
 
     def check(self) -> str:
-        """See whether the lock still has its name, and take it anew where somebody deleted it.
+        """Check that the lock file still exists, and take the lock again where it was deleted.
 
         Returns:
-            What to tell the user, once; nothing where all is as it was.
+            A sentence for the user, to be shown once; empty where the lock is as it was.
         """
         if self._fd is None or self._is_named(self._fd):
             return ""

@@ -1,6 +1,6 @@
 """The metadata of a session beside its context: its title (`state.json`), and its bookmarks and pins (`marks.json`).
 
-A damaged one counts as empty and is kept aside; keys of other versions stay. They are never needed to go on working.
+A damaged file counts as empty and is kept under another name; unknown keys are kept. A session works without these files.
 """
 
 from __future__ import annotations

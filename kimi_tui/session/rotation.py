@@ -1,6 +1,6 @@
-"""How the live context becomes another one and leaves a world line: the files, their numbers, the switch, and its repair.
+"""Rotation: `switch` replaces `context.jsonl` by another line and keeps the old one as `context_N.jsonl`; `recover` repairs.
 
-`context.jsonl` is the live file, `context_N.jsonl` are the world lines. Nothing here reads what they say. Everything blocks.
+`context.jsonl` is the live file, `context_N.jsonl` are the world lines. Nothing here parses them. Everything blocks.
 
 The order of `switch` is what makes it atomic: (1) the live file is synced, (2) the new one is written to a temporary file and
 synced, (3) the intent is journaled and synced, (4) the live file gets its second name as a world line, (5) the temporary file
@@ -206,11 +206,10 @@ class PrefixFile:
 
 
 class PrefetchedPrefix:
-    """The beginning of the live file, copied in a thread while the user looks at what a rewind there would take.
+    """The beginning of the live file, copied in a thread while the preview of a rewind is shown.
 
-    It is a guess that saves time and promises nothing: a switch takes it where the live file is still the one that was
-    copied and the cut is just there; else it is thrown away, and the switch copies for itself. It does not outlive the next
-    append. There is at most one.
+    It only saves time: a switch uses it if the live file is still the one copied and the cut is at the same place; else it is
+    deleted, and the switch copies the file itself. It is deleted with the next append. There is at most one.
 
     Args:
         storage: The disk.

@@ -1,4 +1,4 @@
-"""One session: its folder, its lock, its context, its record and what it is called.
+"""`Session`, one session on disk: its folder, lock, context, record, images, title and marks.
 
 A session object is cheap until it is opened; opening takes the lock and reads the context.
 """
@@ -67,7 +67,7 @@ class Session:
 
     @cached_property
     def images(self) -> ImageStore:
-        """Its images. Who only looks at how a session ended does not wait for what these need."""
+        """Its images. Their module is imported when first needed, so that reading a session's end does not wait for it."""
         from kimi_tui.session.images import ImageStore
 
         return ImageStore(self.dir, self.storage)
@@ -143,7 +143,7 @@ class Session:
         return False
 
     async def sync(self) -> bool:
-        """Bring everything to the disk; False if it refuses (then `context.trouble` says why)."""
+        """Write and fsync everything; False where that fails (`context.trouble` says why)."""
         saved = await self.context.sync()
         if words := await asyncio.to_thread(self._sync_record):
             self.context.remark(words)
@@ -156,7 +156,7 @@ class Session:
         return self.lock.check()
 
     async def aclose(self) -> None:
-        """Save, note what a list of sessions shows, and let go. A session in which nothing was said leaves nothing."""
+        """Save, store the figures for lists of sessions, and release the lock. A session without messages is deleted."""
         if not self.lock.held:
             return
         try:
@@ -194,7 +194,7 @@ class Session:
         return Session(folder, self.work_dir, self.storage)
 
     def rename(self, title: str) -> None:
-        """Call it something; an empty title gives it back the one it began with.
+        """Set the title; an empty one resets it to the beginning of the first message.
 
         Raises:
             StorageTrouble: It could not be written.
@@ -202,7 +202,7 @@ class Session:
         self._write_state(replace(self.state, title=" ".join(title.split())))
 
     def archive(self, archived: bool = True) -> None:
-        """Put it away from the usual list, or back.
+        """Archive the session, so that the usual list leaves it out, or bring it back.
 
         Raises:
             StorageTrouble: It could not be written.
@@ -221,7 +221,7 @@ class Session:
         self._write_marks(replace(self.marks, bookmarks=names))
 
     def change_pins(self, pins: Iterable[tuple[str, int]], pinned: bool = True) -> None:
-        """Keep messages from being compacted away, or no longer, all in one write.
+        """Pin messages, so that no compaction drops them, or unpin them, in one write.
 
         Args:
             pins: Each by the uid of its checkpoint and its number behind it.

@@ -1,8 +1,8 @@
-"""All sessions under one data folder: made, found, listed, read beside another process, measured, pruned and thrown away.
+"""`SessionStore`, all sessions under one data folder: creating, finding, listing, archiving, trash, pruning, disk use.
 
-`<root>/sessions/<md5 of the absolute work folder>/<uuid>/`. Nothing here is derived from an index: what is there is there, and
-one damaged session never hides another. Nothing is deleted unless the user says so, and then it lies in
-`<root>/trash/<day>/<md5>/<uuid>/` for `TRASH_DAYS`.
+They are in `<root>/sessions/<md5 of the absolute work folder>/<uuid>/`. There is no index beside the folders, so that one
+damaged session never hides another. Sessions are deleted only by the user, and stay in `<root>/trash/<day>/<md5>/<uuid>/` for
+`TRASH_DAYS`.
 """
 
 from __future__ import annotations
@@ -128,14 +128,17 @@ class SessionStore:
         return bool(work_dir) and self.bucket(Path(work_dir)) == folder.parent
 
     def take_over(self, session: Session, name: str, *more: str) -> bool:
-        """Move a file, and what else is there of these, into a session's folder from the newest other one of its work folder that holds one and nothing else.
+        """Move a file, such as a draft, from an empty session of the same work folder into this one, and delete that session.
 
-        What was said in that one is nothing, nobody has it open, and it is gone then.
+        It is the newest other session that has such a file, no messages, and is not open in any process.
 
         Args:
-            session: The one that gets it.
-            name: Of the file.
-            more: Files and folders that go with it.
+            session: The session that gets the file.
+            name: The name of the file.
+            more: Names of files and folders that are moved along, where they exist.
+
+        Returns:
+            Whether there was one.
         """
         held: list[tuple[float, Path]] = []
         for folder in _subfolders(session.dir.parent):
@@ -179,11 +182,11 @@ class SessionStore:
 
     @property
     def trash(self) -> Path:
-        """Where sessions lie that were thrown away."""
+        """The folder of deleted sessions."""
         return self.root / TRASH_NAME
 
-    def throw_away(self, session: Session) -> Path:
-        """Put a session into the trash, and take out of that what has lain there for long; returns where it is.
+    def move_to_trash(self, session: Session) -> Path:
+        """Move a session to the trash, and delete what has been there for longer than `TRASH_DAYS`; returns its new folder.
 
         Raises:
             SessionHeld: It is open somewhere.
@@ -197,8 +200,8 @@ class SessionStore:
         self._empty_trash(today - timedelta(days=TRASH_DAYS))
         return thrown
 
-    def take_back(self, name: str) -> Session:
-        """Take the session of that id, or of the only one that begins so, out of the trash.
+    def restore(self, name: str) -> Session:
+        """Move a session out of the trash: the one of that id, or the only one whose id begins so.
 
         Raises:
             SessionNotFound: There is none, or more than one.

@@ -1,7 +1,7 @@
-"""The lines that were left: what the journal says of each, and where it says nothing, what the files themselves tell.
+"""The world lines that were left: number, reason, checkpoints, from the journal, or inferred from the files.
 
-For sessions of kimi-cli, which journals nothing, and for ours whose journal is lost, `infer_revert` finds out from two files
-why one was left for the next: D-Mail, compaction, clear or rewind. Everything reads files: call it in a thread.
+For sessions of kimi-cli, which has no journal, and for ours whose journal is lost, `infer_revert` compares two files and
+infers why one was left for the next: D-Mail, compaction, clear or rewind. Everything reads files: call it in a thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Approvals: asks the user before something is changed, and remembers what they allowed for the session.
+"""Approvals: asks the user before something is changed, in each mode, and remembers permissions for the session.
 
-Requests go to the wire one after another: the next is published when the one before it has been answered, and not at all
-where that answer covers it.
+Requests are published on the wire one after another: the next when the one before has been answered, and not at all where
+that answer covers it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from kimi_tui.wire.queue import Wire
 log = logging.getLogger(__name__)
 
 Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
-"""What is asked for; each asks for less than the one before. In plan mode nothing is changed at all."""
+"""The approval modes; each asks for less than the one before. In plan mode nothing may be changed at all."""
 _EDITS = frozenset({"edit file", "edit outside", "edit protected", "restore files"})
 
 
 MOST_LINES = 100_000
-"""Of a change that is asked about: nobody reads more, and each takes room until there is an answer."""
+"""The most lines of the diff in a request: nobody reads more, and each takes memory until there is an answer."""
 _TOO_LONG = f"The user cannot be asked about a change of more than {MOST_LINES:,} lines: make it in parts, or with a command."
 _KINDS: Mapping[str, RequestKind] = {
     "send D-Mail": "dmail",
@@ -47,7 +47,7 @@ _KINDS: Mapping[str, RequestKind] = {
 
 
 class QuestionNotShown(SoulError):
-    """A question could not be put to the user, so that what it was about must not be done."""
+    """A request could not be shown to the user, so that its action must not be carried out."""
 
     def __init__(self, tool: str, error: Exception) -> None:
         super().__init__(
@@ -76,7 +76,12 @@ class _Waiting:
 
 
 class Approval:
-    """Decides by mode and by what was allowed before; else asks on the wire."""
+    """Approves actions by the mode and by permissions given before; else publishes a request and waits for the answer.
+
+    Args:
+        wire: where requests are published.
+        mode: the first mode.
+    """
 
     def __init__(self, wire: Wire, mode: Mode = "ask") -> None:
         self._wire = wire
@@ -91,15 +96,14 @@ class Approval:
 
     @property
     def mode(self) -> Mode:
-        """What is asked for: everything, or all but edits in the work folder, and but commands in the sandbox, or only what
-        is protected; in plan mode nothing may be changed."""
+        """The approval mode: ask for everything; for all but edits in the work folder; for all but these and sandboxed
+        commands; only for what is protected; or plan mode, in which nothing may be changed."""
         return self._mode
 
     def set_mode(self, mode: Mode) -> None:
-        """Set the approval mode from now on; a request on the screen waits for its answer all the same.
+        """Set the approval mode. A request on the screen still waits for its answer: it may not have been read yet.
 
-        It may not have been read yet, and a change of mode is no answer to it. What was allowed for the session ends, unless
-        the mode asks for less than the one before.
+        Permissions for the session are revoked, unless the new mode asks for less than the one before.
         """
         modes = get_args(Mode)
         if modes.index(mode) <= modes.index(self._mode):
@@ -110,25 +114,32 @@ class Approval:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """What is not asked for any more in this session, in the words in which it was allowed."""
+        """The permissions given for the session, each in the words of the answer that gave it."""
         return tuple(self._allowed.values())
 
-    def take_back(self, words: str) -> None:
-        """Ask again for what was allowed in these words."""
+    def revoke(self, words: str) -> None:
+        """Revoke a permission.
+
+        Args:
+            words: one of `allowed`.
+        """
         self._allowed = {key: said for key, said in self._allowed.items() if said != words}
 
     async def ask(self, ask: ApprovalQuestion, *, key: str, tool: str) -> str:
-        """Return on yes, with what the user put in the place of a D-Mail or a command; empty without a change.
+        """Wait for the user's approval.
 
         Args:
             ask: the question.
-            key: the call that asks.
-            tool: its tool's name.
+            key: the key of the tool call that asks.
+            tool: the tool's name.
+
+        Returns:
+            the text that the user put in place of a D-Mail or a command; empty without a change.
 
         Raises:
-            ToolRejected: on no.
-            ToolProblem: in plan mode, of an edit.
-            QuestionNotShown: it could not be put to the user.
+            ToolRejected: the answer is no.
+            ToolProblem: an edit in plan mode.
+            QuestionNotShown: the request could not be shown.
         """
         if self._mode == "plan" and ask.action in _EDITS:
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
@@ -144,7 +155,7 @@ class Approval:
         return decision.feedback
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> bool:
-        """The user's answer; False where this request is not on the screen (any more)."""
+        """Take the user's answer to a request; False where that is not the one published now."""
         shown = self._shown
         if shown is None or shown.id != request_id or shown.decision.done():
             return False
@@ -165,7 +176,7 @@ class Approval:
         return True
 
     def close(self) -> None:
-        """Ask nothing more; whoever waits is cancelled."""
+        """Publish no further request, and cancel the calls that wait."""
         self._closed = True
         if self._shown is not None:
             self._shown.decision.cancel()

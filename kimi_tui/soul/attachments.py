@@ -1,8 +1,9 @@
-"""Files and folders that the user names with `@` in a message: read as the tools read them, and attached to it.
+"""Attachments: files and folders that the user names with `@` in a message, read by the tools' rules and added to it.
 
 `@app.py`, `@app.py#10-40` for these lines, `@src/` for a listing, `@"a name.txt"` with blanks. Where a tool would have to
-ask first (secrets, places outside the work folder), nothing is read, and what is attached says so. A large file is named
-and not read; an image is attached as one. What looks like a key is counted in what is shown, and left out where results with keys are asked about.
+ask first (secrets, places outside the work folder), nothing is read, and the attachment says so. A large file is named and
+not read; an image is attached as one. API keys in a file are counted for the user, and left out where the user is asked about
+results with keys.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from kimi_tui.tools.read_file import MAX_LINES, ReadFile, ReadFileParams
 from kimi_tui.tools.text import format_size
 
 MOST = 20
-"""So many of a message are attached; what else it names stays a name."""
+"""The most files and folders that are attached to one message; further names stay text."""
 READ_BYTES = 64 * 1024
 """The largest file that is attached whole."""
 ALL_BYTES = 256 * 1024
@@ -63,11 +64,11 @@ class Attachments:
     """Makes a user message of a text, with the files and images that it names.
 
     Args:
-        conversation: its tools learn which versions of files the agent knows now.
-        work_dir: the session's folder.
-        environ: for `HOME`.
-        without_keys: what looks like a key stays out.
-        seeing: configured models that take images.
+        conversation: the live conversation, whose tool memory notes the versions of attached files.
+        work_dir: the work folder.
+        environ: the environment of the program, for `HOME`.
+        without_keys: whether API keys are left out.
+        seeing: the names of configured models that take images.
     """
 
     def __init__(

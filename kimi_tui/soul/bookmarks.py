@@ -1,4 +1,4 @@
-"""What the user marked: bookmarks name checkpoints; a pinned message is dropped by no compaction and no D-Mail.
+"""Bookmarks (names of checkpoints and world lines) and pins (messages that no compaction and no D-Mail drops).
 
 A mark is stored under the uid that its checkpoint had first, so that it holds on every world line that has the
 checkpoint, also where a compaction has renumbered it.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.projection.row_figures import Figure
+from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.session.context_index import WorldLineContent
@@ -138,7 +138,7 @@ def checkpoint_rows(
     tokens_of = WorldLineTokens(line)
     kinds: list[CheckpointKind] = [_kind(part, recorded.get(part.point.uid, ())) for part in parts]
     figures = [
-        Figure(known.tokens, known.measured)
+        TokenFigure(known.tokens, known.measured)
         if (known := shown.get(part.point.uid)) is not None
         else tokens_of.at(part.point, kind)
         for part, kind in zip(parts, kinds, strict=True)

@@ -33,7 +33,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import estimate, message_tokens, text_tokens
-from kimi_tui.projection.row_figures import Figure
+from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.errors import StorageTrouble
@@ -68,7 +68,7 @@ from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 log = logging.getLogger(__name__)
 
 EDITED = "edit"
-"""The journal's word for a compaction that only gave the summary other words."""
+"""The journal's word for a compaction that only edited the summary's text."""
 _MAX_IMAGES = 8
 _PUBLISHED_AT_ONCE = 100
 _SMALLER = 0.6
@@ -105,7 +105,7 @@ class Compacted:
 
 
 class Compaction(Protocol):
-    """A way to make a conversation shorter."""
+    """The protocol of a compaction strategy: plans what is summarised, and has the summary written."""
 
     def plan(
         self, messages: Sequence[Message], turn: Sequence[Message], pinned: Collection[int] = ()
@@ -361,7 +361,7 @@ _UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint, or 
 
 
 def advice_when_full(conversation: Conversation) -> str:
-    """What helps where the window is full. On a compacted world line there may be no checkpoint to go back to."""
+    """The advice in the error about a full window; it names a rewind only where there is a checkpoint to go back to."""
     is_bare = conversation.begins_with_summary and len(conversation.context.checkpoints) < 2
     return _UNDO if is_bare else _REWIND
 
@@ -371,8 +371,8 @@ class Compactor:
 
     Args:
         conversation: the live conversation.
-        marks: which messages stay in any case.
-        compaction: what is kept and how the rest is summarised.
+        marks: the pins, whose messages stay in any case.
+        compaction: the strategy.
     """
 
     def __init__(
@@ -782,7 +782,7 @@ class Compactor:
                     point,
                     summary_kind if is_summary else kind,
                     "" if is_summary else label,
-                    Figure(point.tokens, measured=False)
+                    TokenFigure(point.tokens, measured=False)
                     if point.tokens
                     else conversation.figure_before(point),
                     was=names[point.uid].was,

@@ -1,7 +1,7 @@
 """The live conversation: the context, and everything that has to change with it.
 
-Whoever appends a message, makes a checkpoint or reverts the context does it by way of `Conversation`, so that the token
-figures, the D-Mail mailbox, what tools remember, the file snapshots and the wire agree with the context.
+Messages, checkpoints and reverts all go through `Conversation`, so that token figures, the D-Mail mailbox, the memory of
+tools, file snapshots and published events agree with the context.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import Usage
 from kimi_tui.llm.retry import RetryNotice
-from kimi_tui.projection.row_figures import Figure, RowFigures
+from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
@@ -107,7 +107,7 @@ class Conversation:
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
         self.n_changes = 0
-        self.figures = RowFigures()
+        self.figures = CheckpointTokens()
 
     async def resume(self, stored: Sequence[EventRecord], shown: Sequence[EventRecord]) -> None:
         """Take up the token figures and costs of an earlier run, once, before anything is published.
@@ -129,7 +129,7 @@ class Conversation:
             and (shown is stored or totals.messages == counted)
         ):
             # A line that was cut does not tell any more what the server read there.
-            await self.refresh(0, Figure(totals.used, not totals.estimated), totals.messages)
+            await self.refresh(0, TokenFigure(totals.used, not totals.estimated), totals.messages)
         else:
             await self.refresh(0)
         self.meter.restore(last, self.meter.used, totals)
@@ -187,10 +187,10 @@ class Conversation:
 
     @property
     def ends_open(self) -> bool:
-        """Whether the conversation ends in the middle of something, so that the agent could go on from there."""
+        """Whether the conversation ends within a turn, so that the agent could continue it."""
         return ends_open(self.context.messages)
 
-    def figure_before(self, point: Checkpoint, line: WorldLineContent | None = None) -> Figure:
+    def figure_before(self, point: Checkpoint, line: WorldLineContent | None = None) -> TokenFigure:
         """The tokens of what precedes a checkpoint: as they were published, else by the file of its world line.
 
         Args:
@@ -248,7 +248,7 @@ class Conversation:
     ) -> Checkpoint:
         """Make a checkpoint at the end and publish it. A cancel does not split it."""
         # A step's figure is published again with its answer; that of anything else stays.
-        figure = Figure(self.meter.used, kind != "step" and not self.meter.is_estimated)
+        figure = TokenFigure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks_checkpoints)
         await self.meter.count_appended(Pace())
@@ -289,7 +289,7 @@ class Conversation:
 
     # -- changing --------------------------------------------------------------------------------
 
-    async def refresh(self, kept: int, figure: Figure | None = None, count: int = 0) -> None:
+    async def refresh(self, kept: int, figure: TokenFigure | None = None, count: int = 0) -> None:
         """Compute anew what depends on the context, after an operation has replaced it.
 
         Args:

@@ -1,17 +1,31 @@
-"""A conversation as one text, for a model that is to summarise it or to write a D-Mail about it, cut to what fits its window."""
+"""A conversation as one text: cut to the window of a model that summarises it or drafts a D-Mail, or whole, as Markdown.
+
+`conversation_text` makes the text for a model, `as_markdown` what `/export` and `kimi-tui sessions export` write.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
 from kimi_tui.llm.tokens import estimate
-from kimi_tui.soul.messages import dmail_text, image_block, internal_kind, summary_text
+from kimi_tui.soul.messages import (
+    dmail_text,
+    image_block,
+    image_blocks,
+    internal_kind,
+    summary_text,
+    words_with_images,
+)
+from kimi_tui.soul.segments import call_target
+from kimi_tui.soul.tool_results import call_arguments, outcome_of
 
 _CHARS_PER_TOKEN = 4
+_FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +149,65 @@ def _call(call: ToolCall, caps: _Caps) -> str:
         }
         arguments = json.dumps(short, ensure_ascii=False)
     return f"(calls {call.function.name} {shortened(arguments, 2 * caps.arguments)})"
+
+
+def as_markdown(messages: Iterable[Message]) -> str:
+    """The messages as Markdown, oldest first, without the reminders to the model. Reads all: call it in a thread."""
+    parts: list[str] = []
+    calls: list[ToolCall] = []
+    # Behind the last message one without words: calls that still run, or were killed, have no result.
+    for message in (*messages, Message(role="assistant", content=[])):
+        if message.role == "tool":
+            call = calls.pop(0) if calls else None
+            outcome = outcome_of(message)
+            images = [f"[{image.label}]" for image in image_blocks(message)]
+            texts = [outcome.message, outcome.output, *images]
+            said = "\n".join(text for text in texts if text.strip())
+            failed = " (failed)" if outcome.is_error else ""
+            parts += [_heading(call) + failed, *_arguments(call), _fenced(said)]
+            continue
+        # Where the program was killed, there are calls without a result.
+        for call in calls:
+            parts += [f"{_heading(call)} (no result)", *_arguments(call)]
+        calls = list(message.tool_calls or ())
+        kind = internal_kind(message)
+        if kind == "dmail":
+            parts.append(f"**D-Mail:** {(dmail_text(message) or '').strip()}")
+        elif kind == "compaction":
+            parts.append(f"**Summary:** {(summary_text(message) or '').strip()}")
+        elif kind is None and (said := words_with_images(message).strip()):
+            who = "You" if message.role == "user" else "Agent"
+            parts.append(f"**{who}:** {said}")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(call: ToolCall | None) -> str:
+    if call is None:
+        return "**Tool**"
+    target = " ".join(call_target(call).split()).replace("`", "'")
+    return f"**{call.function.name}**" + (f" `{target}`" if target else "")
+
+
+def _arguments(call: ToolCall | None) -> list[str]:
+    """The arguments that say more than the heading: each text of several lines, or all where they make no sense."""
+    if call is None:
+        return []
+    written = call.function.arguments or ""
+    arguments = call_arguments(written)
+    if not arguments:
+        return [_fenced(written)] if written.strip(" {}") else []
+    target = call_target(call)
+    return [
+        f"{name}:\n\n{_fenced(str(value))}"
+        for name, value in arguments.items()
+        if str(value) != target
+    ]
+
+
+def _fenced(text: str) -> str:
+    """The text as a block of code, whatever fences it holds."""
+    text = text.strip("\n")
+    if not text.strip():
+        return ""
+    fence = "`" * max(3, *(len(found) + 1 for found in _FENCES.findall(text)), 3)
+    return f"{fence}\n{text}\n{fence}"

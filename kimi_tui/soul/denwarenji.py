@@ -1,7 +1,7 @@
-"""DenwaRenji: the mailbox in which the D-Mails of the running step wait until its tools are done.
+"""DenwaRenji: the mailbox in which the D-Mails of the running step wait until its tools have ended.
 
-It knows how many D-Mails went to each checkpoint in this turn. What it refuses, it refuses with a sentence that tells the
-model what to do instead.
+It counts the D-Mails to each checkpoint in a turn, and refuses those to unknown checkpoints and those beyond the limit, with
+a sentence for the model.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class DenwaRenji:
     """Takes D-Mails from the tool and hands them to the loop.
 
     Args:
-        wire: where it is published, once a turn and checkpoint, that the limit is met.
-        limit: how many D-Mails of one turn may go to the same checkpoint, so that they cannot go round for ever.
+        wire: where a notice is published when the limit is reached, once for a turn and checkpoint.
+        limit: the most D-Mails of one turn to the same checkpoint, so that the agent cannot loop for ever.
     """
 
     def __init__(self, wire: Wire, limit: int = 5) -> None:

@@ -1,4 +1,4 @@
-"""D-Mail: a message to the agent's past self. The context goes back to before a checkpoint and goes on there with it.
+"""D-Mail: a message to the agent's past self. The context is cut back to before a checkpoint and continues with the message.
 
 `DMailDelivery.send` takes a D-Mail of the agent from the tool call to the new context, in this order:
 
@@ -6,8 +6,7 @@
 2. files: where the D-Mail asks for the working files of that time, the user is asked about every path;
 3. compose: the message gets the facts that the past self cannot know (files changed, commands run, what the user has
    read), and what the user said or pinned since then is carried over, because an agent never undoes that;
-4. deliver: one revert of the context brings all of it to the disk at once; then the files are restored, and the wire
-   hears of it.
+4. deliver: one revert of the context writes all of it at once; then the files are restored, and the events published.
 
 A D-Mail that the user writes (`UserDMails.send`) takes steps 3 and 4; the model may draft one. A message of another
 world line (`UserDMails.carry`) goes to the end of the live one, which undoes nothing.
@@ -81,7 +80,7 @@ _ASKED_FOR = "You asked for the files of that time."
 
 @dataclass(frozen=True, slots=True)
 class DMailRestore:
-    """What becomes of the working files with a D-Mail: the prepared restore, and what the D-Mail says of it."""
+    """The restore of working files with a D-Mail: prepared, with the sentences about it for the D-Mail's text."""
 
     note: str = ""
     prepared: PreparedRestore | None = None
@@ -96,8 +95,7 @@ NO_FILES = DMailRestore()
 
 
 class Delivered(NamedTuple):
-    """A D-Mail stands in the context: the revert, how many messages went (not those that were carried over), and what
-    became of the files."""
+    """A delivered D-Mail: the revert, how many messages were dropped (without those carried over), and the files' outcome."""
 
     reverted: Reverted
     messages_dropped: int
@@ -109,8 +107,8 @@ class DMailDelivery:
 
     Args:
         conversation: the live conversation; its limits say whether D-Mails are reviewed.
-        marks: the messages that are carried over like the user's words.
-        restorer: brings files back.
+        marks: the pins, whose messages are carried over like the user's own.
+        restorer: restores files.
         approval: asks the user.
         environ: the environment of the program; names the user's home.
     """
@@ -383,7 +381,7 @@ def restore_with(plan: RestorePlan, prepared: PreparedRestore | None) -> DMailRe
 
 
 def _without_foreign_changes(plan: RestorePlan) -> RestorePlan:
-    """What someone else changed is not the agent's to take back, also where the agent changed it after them."""
+    """The plan without files that someone else changed: the agent may not revert these, even if it changed them later."""
     changes = tuple(
         replace(one, change="conflict", would=one.change)
         if one.reason and one.change in _VERBS
@@ -573,7 +571,7 @@ class DMailOff(SoulError):
 
 @dataclass(frozen=True, slots=True)
 class UserDMails:
-    """The user's own D-Mails in one session. Nothing here may be called while something else runs."""
+    """The user's own D-Mails in one session. No method may be called while a turn or operation is running."""
 
     conversation: Conversation
     operations: Operations

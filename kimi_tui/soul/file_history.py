@@ -1,8 +1,8 @@
-"""The working files of a session: when snapshots are taken, who changed a file, and what is restored.
+"""The file history of a session: decides when the work folder is scanned, and by whom a file was changed.
 
-`workspace.tracker` scans, stores and restores; here is when. Everything runs in one thread in the order in which it was
-asked for, so that whatever happened between two scans is known. The wire hears of changes, restores and troubles.
-What an operation on the conversation does to files is in `file_restorer`.
+`workspace.tracker` scans, stores and restores. Its work runs in one thread, in order of the calls, so that each change
+belongs to the interval between two scans. Changes, restores and errors are published on the wire. What an operation on the
+conversation does to files is in `file_restorer`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NOT_READY = "The first look at the files has not ended yet; a notice tells when
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """A tool at work. `paths` is all that it can change, None where that is not known (a command)."""
+    """A running tool. `paths` are all files that it can change, None where that is unknown (a command)."""
 
     paths: frozenset[str] | None
 
@@ -75,13 +75,13 @@ class FileHistory:
     """Snapshots of the work folder over one session: takes them, and says who changed a file.
 
     Args:
-        session: open; its folder holds the snapshots.
-        wire: hears of changes and troubles.
-        limits: how much is kept.
-        around: from `snapshot_scope`.
+        session: the open session, whose folder holds the snapshots.
+        wire: where changes and errors are published.
+        limits: how much is stored.
+        around: the scope of the snapshots, from `snapshot_scope`.
 
     Attributes:
-        reads_only: whether nothing may be changed at this moment: then a restore that was cut off is not finished.
+        reads_only: returns whether nothing may be changed now (plan mode): an interrupted restore is not finished then.
     """
 
     def __init__(self, session: Session, wire: Wire, limits: Limits, around: SnapshotScope) -> None:
@@ -144,7 +144,7 @@ class FileHistory:
             await asyncio.wait([self._first_scan])
 
     def mark(self, uid: str) -> None:
-        """A checkpoint was made now."""
+        """Note that a checkpoint was made, so that it can be restored."""
         if self._is_on:
             loop = asyncio.get_running_loop()
             marked = loop.run_in_executor(self._pool, self._tracker.mark, uid)
@@ -152,13 +152,13 @@ class FileHistory:
             marked.add_done_callback(self._marked)
 
     async def before_change(self, paths: Sequence[str] | None) -> Change:
-        """A tool is about to change something. What someone else changed until now is kept apart from what it will.
+        """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
-            paths: what it will change, relative to the work folder; None where that is not known (a command).
+            paths: the files that it will change, relative to the work folder; None where they are unknown (a command).
 
         Returns:
-            what to end with `after_change`.
+            the running tool, to be passed to `after_change`.
         """
         change = Change(None if paths is None else frozenset(paths))
         await self._scan_before(change.paths)
@@ -167,7 +167,13 @@ class FileHistory:
         return change
 
     def after_change(self, change: Change, uid: str, key: str) -> None:
-        """The tool of call `key`, in the step of checkpoint `uid`, has changed what it would. Looked at in the background."""
+        """Scan in the background after a tool has changed files, and publish what it changed.
+
+        Args:
+            change: from `before_change`.
+            uid: the checkpoint of the step.
+            key: the key of the tool call.
+        """
         self._under_way.remove(change)
         if self._is_on and self._first_scan is not None:
             self._start_task(self._scan_after(change, uid, key))
@@ -175,7 +181,7 @@ class FileHistory:
             self._unseen.remove(change)
 
     def follow_jobs(self, running: int) -> None:
-        """So many commands run in the background now, which may change files between the tools."""
+        """Set how many commands run in the background: changes between tools may then be the agent's."""
         ended, self._n_jobs = running < self._n_jobs, running
         if ended and self._is_on and self._first_scan is not None:
             self._start_task(self._scan("job"))
@@ -192,11 +198,11 @@ class FileHistory:
     # -- restoring -------------------------------------------------------------------------------
 
     async def plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
-        """What it takes to have the files as they were at a checkpoint. What cannot be planned says why.
+        """Plan the restore of the files of a checkpoint; a plan that is not possible has the reason.
 
         Args:
             point: the checkpoint.
-            after: as they were when what the checkpoint began was done.
+            after: whether the state after the checkpoint's step is meant; else the one before it.
         """
         by: By = "agent" if self._under_way else self._others
         touched = _touched(self._under_way)
@@ -210,23 +216,27 @@ class FileHistory:
         return await self._found(RestorePlan, self._tracker.plan_back, before, after, paths)
 
     async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
-        """What two courses of the conversation made of the files since they parted; see `workspace.divergence`."""
+        """The files that two world lines changed since their fork; see `workspace.divergence`."""
         return await self._found(Divergence, self._tracker.divergence, begins, newest)
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
     ) -> PreparedRestore | None:
-        """Take the rescue snapshot and bring the intent to the disk; None where there is nothing to do.
+        """Take the rescue snapshot and write the intent to the disk; None where there is nothing to restore.
+
+        Args:
+            plan: the plan.
+            chosen: the paths to restore; None for all but conflicts.
 
         Raises:
-            OSError: the disk refused; nothing was touched.
+            OSError: it could not be written; no file was changed.
         """
         if plan.reason:
             return None
         return await self._run(self._tracker.prepare, plan, chosen)
 
     async def carry_out(self, prepared: PreparedRestore, uid: str) -> Restored:
-        """Bring the files back, verify, and publish it. What failed is in the outcome, never an exception."""
+        """Restore the files, verify them, and publish the result. Failures are in the result, and not raised."""
         try:
             outcome = await self._run(self._tracker.carry_out, prepared)
         except OSError as error:
@@ -246,7 +256,7 @@ class FileHistory:
         self._wire.publish(FilesRestored(uid, conflicts=paths))
 
     async def abandon(self) -> None:
-        """What was prepared does not happen."""
+        """Discard a prepared restore."""
         await self._run(self._tracker.abandon)
 
     async def compared(
@@ -260,7 +270,7 @@ class FileHistory:
         return await self._run(_edits, self._tracker, changes, no_text)
 
     async def aclose(self) -> None:
-        """End what runs and let go; what does not end in a few seconds is left behind, and does not hold up the end."""
+        """End the thread and release the files; work that does not end within a few seconds is not waited for."""
         self._is_open = False
         if not self._is_ready:
             self._cancelled.set()
@@ -399,7 +409,7 @@ def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
 
 
 def _nothing() -> None:
-    """Says by its end that what was asked for before has been done."""
+    """Do nothing: submitted to the thread, its end says that all earlier work has been done."""
 
 
 def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:

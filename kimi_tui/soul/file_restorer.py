@@ -1,8 +1,8 @@
-"""Files restored as part of an operation on the conversation: previewed, journaled, carried out.
+"""Restoring files as part of an operation on the conversation: preview, journal entry, and carrying it out.
 
-The order makes it safe: the rescue snapshot and the intent are on the disk, then the journal names both snapshots together
-with what happens to the conversation, then the files change. Killed before the journal knows, nothing was touched; killed
-after it, the next start finishes the files (`FileHistory.start`).
+The order makes it safe: first the rescue snapshot and the intent are written to the disk, then the journal names both
+snapshots together with the change of the conversation, then the files are changed. Killed before the journal entry, no file
+was touched; killed after it, the next start finishes the restore (`FileHistory.start`).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class FileRestorer:
 
     Args:
         history: the snapshots.
-        context: whose journal names what happened to files.
-        work_dir: where the files are.
+        context: the live context, whose journal records what happens to files.
+        work_dir: the work folder.
     """
 
     def __init__(self, history: FileHistory, context: Context, work_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""The history of a stored session: the events after which a new listener stands where the session stands.
+"""The history of a stored session: the events that bring a new subscriber to the session's present state.
 
 Where the record (`record`) leads to the conversation that the context holds, it is the history. What a killed program did
 not write any more of it is found in the context then. Where the record does not lead there, because it is missing, damaged,
@@ -56,10 +56,10 @@ class History(NamedTuple):
     """The history of a stored session: the events a new listener gets first.
 
     Attributes:
-        stored: the record, as far as it can be read.
-        shown: what a listener should hear.
+        stored: the records of `wire.jsonl` that can be read.
+        shown: the events for a new subscriber.
         remarks: sentences for the user on what could not be read.
-        half: the half of an answer that the record alone has, since the program was killed; None where there is none.
+        half: the beginning of an answer that only the record has, since the program was killed; None for none.
     """
 
     stored: list[EventRecord]

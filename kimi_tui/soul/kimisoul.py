@@ -1,6 +1,7 @@
-"""KimiSoul: the agent engine of one session. It runs turns and operations, one at a time, and publishes on its wire.
+"""KimiSoul, the agent engine of one session: the interface of the screens. Runs turns and operations, one at a time.
 
-What a turn does is in `loop`; here is who may start what, how it is stopped, and how a turn ends.
+Everything that happens is published on its wire. What a turn does is in `loop`, an operation in `operations`; here they are
+started, stopped and ended.
 """
 
 from __future__ import annotations
@@ -94,16 +95,16 @@ class KimiSoul:
     changed.
 
     Args:
-        session: open.
+        session: the open session.
         conversation: its live conversation.
-        mode: what is asked before it is done.
-        compaction: how contexts are made shorter.
+        mode: the approval mode.
+        compaction: the compaction strategy.
         environ: the environment of the program; tools read it in threads.
-        history: what the first listener should hear.
-        sandbox: of commands; without one, or with one that does not hold all that it should, there is no such mode.
-        no_sandbox: why there is none.
-        search_sandbox: of the programs of searches, also in a folder where commands have none.
-        asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model.
+        history: the events for the first subscriber.
+        sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
+        no_sandbox: why there is none; empty where there is one.
+        search_sandbox: the sandbox of search programs, also in a folder where commands have none.
+        asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
     """
 
@@ -190,7 +191,7 @@ class KimiSoul:
 
     @property
     def status(self) -> StatusUpdate:
-        """The figures as they are now: tokens of the context and of the whole session."""
+        """The present token figures of the context and of the whole session."""
         return self._conversation.status
 
     @property
@@ -205,12 +206,12 @@ class KimiSoul:
 
     @property
     def mode(self) -> Mode:
-        """What is asked before it is done."""
+        """The approval mode."""
         return self._approval.mode
 
     @property
     def sandbox_gaps(self) -> tuple[str, ...] | None:
-        """What the sandbox of this machine leaves open; None where there is none."""
+        """What the sandbox of this machine cannot confine; None where there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
 
     @property
@@ -230,7 +231,7 @@ class KimiSoul:
 
     @property
     def takes_steers(self) -> bool:
-        """Whether something is under way into which, or behind which, goes what is queued by `steer`: all but an operation."""
+        """Whether a text queued by `steer` would be taken: a turn, a user's command or a compaction is running."""
         return self._task is not None and self._stoppable
 
     async def settled(self) -> None:
@@ -269,7 +270,7 @@ class KimiSoul:
         return await asyncio.to_thread(session_statistics, self._session, prices)
 
     async def window_parts(self) -> list[WindowPart]:
-        """What stands in the context window now, with its tokens. At any time."""
+        """The parts of the context window with their tokens. May be called at any time."""
         conversation = self._conversation
         return await asyncio.to_thread(
             window_parts,
@@ -292,7 +293,7 @@ class KimiSoul:
         return history
 
     async def history(self) -> list[EventRecord]:
-        """The events after which a new listener stands where the session stands."""
+        """The events that bring a new subscriber to the present state of the session."""
         await self._recorder.flush()
         status = self.status
         shown = await asyncio.to_thread(session_history, self._session)
@@ -314,9 +315,9 @@ class KimiSoul:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
         Args:
-            text: what the user says; files and images that it names with `@` are read and go with it.
-            images: what was pasted into it, in order.
-            begins: called when the images are stored: what is said from now on comes after this.
+            text: the user's message; files and images that it names with `@` are read and attached.
+            images: the images that were pasted into it, in order.
+            begins: called when the images are stored; messages sent after that come after this one.
 
         Raises:
             SoulBusy: something runs (use `steer`).
@@ -345,11 +346,11 @@ class KimiSoul:
         await self._run_alone(self._user_command(command, told=told), stoppable=True)
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> str:
-        """Queue text, with what was pasted into it, for the running turn; returns its id.
+        """Queue a message, with the images pasted into it, for the running turn (a steer); returns its id.
 
         Raises:
-            ModelCannotSee: the model takes no images. Of those that the text names, the chat tells that they did not go
-                with it.
+            ModelCannotSee: images were pasted and the model takes none. Images that the text only names are left out, which
+                is published.
         """
         model = self._conversation.model
         if images and not model.sees:
@@ -398,12 +399,12 @@ class KimiSoul:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """What is not asked for any more in this session, in the words in which it was allowed."""
+        """The permissions given for the session, each in the words of the answer that gave it."""
         return self._approval.allowed
 
-    def take_back(self, words: str) -> None:
-        """Ask again for what was allowed in these words."""
-        self._approval.take_back(words)
+    def revoke(self, words: str) -> None:
+        """Revoke a permission: one of `allowed`."""
+        self._approval.revoke(words)
 
     # -- commands in the background --------------------------------------------------------------
 
@@ -424,7 +425,7 @@ class KimiSoul:
         await self._jobs.stop(job)
 
     def move_to_background(self) -> bool:
-        """Have the agent go on without the command that it waits for; False where it waits for none."""
+        """Move the command that the agent waits for to the background, so that the turn goes on; False where there is none."""
         return self._jobs.move_to_background()
 
     def _publish_jobs(self, job: Job) -> None:
@@ -451,7 +452,7 @@ class KimiSoul:
         self.use_tools(True)
 
     def use_tools(self, on: bool) -> None:
-        """Tell the model of the tools, or (one that calls none) go on without, from the next call on."""
+        """Send tools with requests or not, from the next call on."""
         if (provider := self._conversation.model.current) is not None:
             provider.use_tools = on
         self._conversation.use_tools(on)
@@ -467,7 +468,7 @@ class KimiSoul:
             self.publish_status()
 
     def publish_status(self) -> None:
-        """Publish the figures as they are: more may be known of the model's window by now."""
+        """Publish the token figures again, after the size of the model's window has become known."""
         self._conversation.publish_status()
 
     # -- compaction ------------------------------------------------------------------------------
@@ -593,7 +594,7 @@ class KimiSoul:
         return await self._run_alone(self._operations.clear())
 
     async def preview_undo(self) -> RewindPreview:
-        """What happened since the newest operation that is not undone, and goes with its undo; the label names it.
+        """The preview of an undo: what happened since the newest operation not undone, which is dropped with it.
 
         Raises:
             SessionError: there is none.
@@ -765,7 +766,7 @@ class KimiSoul:
         return await self._run_alone(self._world_lines.messages(world_line, self.pins))
 
     async def compare(self, world_line: int) -> WorldLineComparison:
-        """Another world line beside the live one, from where they part.
+        """Compare another world line with the live one, from the fork on.
 
         Raises:
             KeyError: no such world line.
@@ -777,23 +778,27 @@ class KimiSoul:
     # -- the session itself ----------------------------------------------------------------------
 
     async def save(self) -> str:
-        """Bring all that is complete to the disk; returns a sentence on what it did not take, empty if it took all."""
+        """Write everything that is complete to the disk.
+
+        Returns:
+            a sentence on what could not be written; empty where all was.
+        """
         context = self._session.context
         if self._session.lock.held:
             await context.sync()
         return context.unsaved_words
 
     async def rename(self, title: str) -> str:
-        """Call the session something; without a title, what it began with. Returns the title it has now.
+        """Set the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
 
         Raises:
-            StorageTrouble: the disk refused; the old title stands.
+            StorageTrouble: it could not be written; the old title stays.
         """
         await asyncio.to_thread(self._session.rename, title)
         return self._session.title
 
     async def name_session(self) -> str:
-        """Have the model name the session; the title, or nothing where it did not or the user has named it."""
+        """Have the model name the session; returns the title, empty where there is none or the user has set one."""
         title = await _proposed_title(self._conversation)
         if not title or self._closed or self._session.state.title:
             return ""
@@ -927,7 +932,7 @@ def _failure_kind(error: Exception) -> FailureKind:
 
 
 async def _proposed_title(conversation: Conversation) -> str:
-    """A title by the model for what was said first; empty where there is none to be had.
+    """A title by the model for the beginning of the conversation; empty where the model gives none.
 
     The tokens of the call count in the session's totals.
     """

@@ -217,13 +217,13 @@ class AgentLoop:
     """Runs the steps of turns.
 
     Args:
-        tools: runs the tools; its conversation is the one that goes on.
+        tools: runs the tools, and has the live conversation.
         orphans: takes over the tasks of stopped tools.
-        compactor: makes room.
-        dmails: delivers what the agent sends.
-        steering: what the user sent meanwhile.
-        attachments: makes messages of it.
-        reminders: what the model is told besides.
+        compactor: compacts the conversation where the window is nearly full.
+        dmails: delivers the agent's D-Mails.
+        steering: the queue of steers.
+        attachments: makes user messages, with the files that their text names.
+        reminders: messages of the program to the model.
     """
 
     def __init__(
@@ -254,10 +254,10 @@ class AgentLoop:
         """Take steps until the agent stops.
 
         Args:
-            text: what the user says. Without words or images, what is queued is what they say; where there is nothing
-                either, the agent goes on from where the context stands.
-            images: what was pasted into it.
-            older: what was queued when it was said.
+            text: the user's message. Without text and images the queued steers begin the turn; where there are none
+                either, the agent continues from the present context.
+            images: the images pasted into the message.
+            older: the steers that were queued before the message was sent.
 
         Raises:
             LLMError: the model could not be asked.

@@ -1,7 +1,7 @@
 """The user's operations on the conversation: rewind, jump, clear, undo, redo, fork. Nothing else runs meanwhile.
 
-Each is one change of the context, journaled with what happens to the files; then the live conversation follows, the
-files are restored, and the wire hears of it. `KimiSoul` says what each promises.
+Each is one change of the context, journaled together with its change of the files; then the live conversation is updated,
+the files are restored, and the events are published. The methods of `KimiSoul` document each operation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kimi_tui.projection.row_figures import Figure
+from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
 from kimi_tui.session.context_index import WorldLineContent
@@ -45,7 +45,7 @@ from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]
-"""What an undo takes along: steps, messages, the files that those changed and that stay as they are, and the line's name."""
+"""What an undo drops besides: steps, messages, the files changed by them (which stay as they are), and the line's name."""
 _NAMES: dict[str, str] = {
     "rewind": "the rewind",
     "dmail": "the D-Mail",
@@ -349,13 +349,13 @@ class Operations:
         index = await asyncio.to_thread(self.session.world_lines.index, left.n)
         return index.checkpoints
 
-    async def _figure_at(self, target: Target) -> Figure:
+    async def _figure_at(self, target: Target) -> TokenFigure:
         """The tokens of what precedes a checkpoint of another world line."""
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
         return await asyncio.to_thread(self.conversation.figure_before, point, line)
 
-    async def _refresh(self, reverted: Reverted, figure: Figure | None = None) -> None:
+    async def _refresh(self, reverted: Reverted, figure: TokenFigure | None = None) -> None:
         """Compute anew what depends on the context; `figure` is of all that it holds now."""
         if reverted.entry.stored:
             self.session.world_lines.remember(reverted.entry.n, reverted.left)
@@ -384,9 +384,9 @@ class Operations:
         )
 
 
-def _held(left: JournalEntry) -> Figure | None:
+def _held(left: JournalEntry) -> TokenFigure | None:
     """What the window held when an operation left the line; None where the journal does not say."""
-    return Figure(left.tokens_before, measured=False) if left.tokens_before else None
+    return TokenFigure(left.tokens_before, measured=False) if left.tokens_before else None
 
 
 def _named(entry: JournalEntry) -> str:

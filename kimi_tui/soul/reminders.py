@@ -1,8 +1,8 @@
-"""Reminders: what the program tells the model in `user` messages: changed modes, notes of a folder, commands that have ended.
+"""Reminders: `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
 
-None of it may stand in the system prompt, which stays the same to the byte. It comes as messages of its own before the
-next step, behind the user's words or the results of the last one, and only where this world line does not have it yet:
-whoever goes back to before a reminder is reminded again.
+They are not in the system prompt, which stays the same to the byte for the provider's cache. They are appended before the
+next step, behind the user's message or the last results, and only where this world line does not have them yet: after a
+rewind to before a reminder it is sent again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Reminders:
 
     Args:
         conversation: the live conversation.
-        approval: has the mode.
-        work_dir: the session's folder.
-        jobs: the commands in the background.
-        without_keys: what looks like a key stays out of the notes of folders.
+        approval: knows the approval mode.
+        work_dir: the work folder.
+        jobs: the background commands.
+        without_keys: whether API keys are left out of the notes of folders.
     """
 
     def __init__(

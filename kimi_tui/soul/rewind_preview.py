@@ -1,7 +1,7 @@
-"""Computes the preview of a rewind: what it would drop and free, before anything happens.
+"""Computes the preview of a rewind, jump or undo: what it would drop and free. Nothing is changed.
 
-It may be asked for at any time, also while a turn runs, of conversations of any length: figures come from the index
-of the context, and only those messages are read whose rows somebody looks at.
+It may be called at any time, also during a turn, and for conversations of any length: figures come from the context's index,
+and only messages whose rows are drawn are read.
 """
 
 from __future__ import annotations

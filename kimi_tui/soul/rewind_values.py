@@ -1,6 +1,7 @@
-"""The values of a rewind: its `Target`, its `RewindPreview`, its `RewindOutcome`, and what becomes of the files.
+"""The values of a rewind: `Target`, `RewindPreview`, `RewindOutcome`, and the changes of files.
 
-Plain values that import nothing, for the screens; `preview` computes them and `operations` carries a rewind out.
+Plain values for the screens, without imports of the engine; `rewind_preview` computes the preview, `operations` carries a
+rewind out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Target:
 
 
 FilesChoice = Literal["keep", "restore", "only"]
-"""Whether a rewind leaves the files alone, brings them back too, or leaves the conversation alone instead."""
+"""Whether a rewind keeps the files, restores them too, or restores the files only and keeps the conversation."""
 
 FileFate = Literal["restore", "create", "delete", "conflict", "skip"]
 """What bringing the files back does to one: it gets its old contents, is there again, goes, or is left alone: as a
@@ -124,12 +125,13 @@ class FileOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RewindPreview:
-    """What a rewind to `target` would take and give; nothing has happened yet. Tokens are estimates with `estimated`.
+    """The preview of a rewind to `target`: what it would drop, and the window after it. Tokens are estimates with `estimated`.
 
-    `goes` is read when it is looked at. `cost` is what the calls that go have cost; None where no prices are set.
-    `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is exactly that
-    already, and only files can be brought back. `run_on` are the commands in the background, which go on. `left_as` is the number of the world line that what goes becomes, where
-    that is known, and `left_from` the first checkpoint that will be on that line alone; -1 for none.
+    `goes` are the dropped messages, each read when it is accessed. `cost` is what their model calls have cost; None where no
+    prices are set. `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is at
+    the target already, so that only files can be restored. `run_on` are the background commands, which continue. `left_as` is
+    the number of the world line that the dropped messages will be on, where that is known, and `left_from` the first
+    checkpoint that will be on that line alone; -1 for none.
     """
 
     target: Target
@@ -153,7 +155,7 @@ class RewindPreview:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A fork was made: its session's id, the message of the user that it was made before, and what became of the files.
+    """The outcome of a fork: the new session's id, the user's message before which it ends, and the files' outcome.
 
     `images` were pasted into that message.
     """
@@ -166,10 +168,10 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class RewindOutcome:
-    """A rewind happened. `prompt` goes back into the prompt (empty for a step in the middle of a turn), with `images`.
+    """The outcome of a rewind. `prompt` is the message for the prompt (empty for a step within a turn), with its `images`.
 
-    `is_open` says whether the conversation ends in the middle of something, so that the agent could go on from there.
-    `change` is the event that told of it; None where only files came back, or a D-Mail went.
+    `is_open` says whether the conversation ends within a turn, so that the agent could continue. `change` is the event of the
+    operation; None where only files were restored, or a D-Mail was sent.
     """
 
     checkpoint_id: int

@@ -52,20 +52,20 @@ async def open_soul(
     """Open a session and the engine on it.
 
     Args:
-        session: opened here if it is not open yet.
-        provider: the model; None where none is set (then turns end with an error that says so).
-        limits: of the loop.
-        mode: what is asked before it is done; `ask` in the place of `sandboxed` where there is no sandbox that is whole.
-        sandbox: what the user said of it; None for no sandbox.
-        asks_for_keys: whether what looks like a key in a result is asked about before it goes to the model; it is left out of
-            what is sent without a question.
-        toolset: what the model may call.
-        compaction: how contexts are made shorter.
+        session: the session; it is opened here if it is not open yet.
+        provider: the model; None where none is set, so that turns end with an error that says so.
+        limits: the limits of the loop.
+        mode: the approval mode; `ask` replaces `sandboxed` where there is no sandbox without gaps.
+        sandbox: the user's settings of the sandbox; None for no sandbox.
+        asks_for_keys: whether the user is asked before a result with API keys goes to the model. Keys are left out of what is
+            sent without a question.
+        toolset: the tools that the model may call; None for all.
+        compaction: the compaction strategy; None for the default.
         environ: the environment of the program.
-        policy: how often and how patiently failed calls are repeated.
-        file_limits: how much of the working files is kept.
-        follow_files: scan them at once; else only when they are asked for.
-        prices: what models cost, by model.
+        policy: how failed calls are retried.
+        file_limits: how much of the working files is stored.
+        follow_files: whether the files are scanned at once; else only when first needed.
+        prices: prices by model.
         seeing: the names of configured models that take images.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A world line cut at its checkpoints: what each of them began, read from its messages."""
+"""Segments: a world line split at its checkpoints, with the kind and label of each, read from its messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message, ToolCall
-from kimi_tui.projection.row_figures import Figure
+from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.session.context_index import ContextIndex, MessageKind, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
@@ -152,7 +152,7 @@ def checkpoint_created(
     point: Checkpoint,
     kind: CheckpointKind,
     label: str,
-    figure: Figure,
+    figure: TokenFigure,
     *,
     first: int = 0,
     was: str = "",

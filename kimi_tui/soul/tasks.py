@@ -54,7 +54,7 @@ class Pace:
         self._began = time.perf_counter()
 
     async def rest(self) -> None:
-        """Let others have their turn if this slice has lasted long enough; what they may change may have changed."""
+        """Yield to the event loop if the time slice is over. Other tasks may run then, and change shared state."""
         if time.perf_counter() - self._began > _SLICE_S:
             await asyncio.sleep(0)
             self._began = time.perf_counter()

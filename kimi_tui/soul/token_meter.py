@@ -2,7 +2,7 @@
 
 A message is estimated by a pattern (`llm.tokens`); how far these estimates are off for this model is learned from
 every answer and applied to the next. `TokenMeter` counts the live context and is what is published, and
-`projection.row_figures` keeps it for each checkpoint. `WorldLineTokens` gives the figures of a line by its file alone, where
+`projection.checkpoint_tokens` keeps it for each checkpoint. `WorldLineTokens` gives the figures of a line by its file alone, where
 nothing was published. `window_parts` says what takes the room.
 """
 
@@ -26,7 +26,7 @@ from kimi_tui.llm.tokens import (
     said_tokens,
     text_tokens,
 )
-from kimi_tui.projection.row_figures import Figure, fitted
+from kimi_tui.projection.checkpoint_tokens import TokenFigure, fitted
 from kimi_tui.session.context import Context
 from kimi_tui.session.context_index import TokenEstimate, TokenScale, TokenSums, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
@@ -266,7 +266,7 @@ class WorldLineTokens:
         self._stored = TokenEstimate()
         self._first: tuple[int, int] | None = None
 
-    def before(self, offset: int) -> Figure:
+    def before(self, offset: int) -> TokenFigure:
         """The tokens before a place: the last figure before it, and an estimate of what came after that."""
         usage = self._index.usage_before(offset)
         if usage is None:
@@ -275,20 +275,20 @@ class WorldLineTokens:
         since = self._stored.before(self._index, offset, self._messages) - tokens
         is_whole = count >= self._index.messages_before(offset)
         measured = is_whole and not self._index.is_estimated_before(offset)
-        return Figure(tokens + self._scale.corrected(since), measured)
+        return TokenFigure(tokens + self._scale.corrected(since), measured)
 
-    def at(self, point: Checkpoint, kind: CheckpointKind) -> Figure:
+    def at(self, point: Checkpoint, kind: CheckpointKind) -> TokenFigure:
         """What was sent at a checkpoint; where nothing was sent, what precedes it."""
         if point.tokens is None or kind in _UNSENT:
             return self.before(point.offset)
         # A compaction's own figure is written by the program, and what it left was shifted; no server has said either.
         by_program = kind in SUMMARIES or point.was is not None
-        return Figure(
+        return TokenFigure(
             point.tokens, not by_program and not self._index.is_estimated_behind(point.offset)
         )
 
-    def _before_any(self, offset: int) -> Figure:
-        """An estimate that fits the line's first figure (`row_figures`): who wrote it may have sent other tools than ours."""
+    def _before_any(self, offset: int) -> TokenFigure:
+        """An estimate that fits the line's first figure (`checkpoint_tokens`): who wrote it may have sent other tools than ours."""
         tokens = self._scale.tool_tokens + self._stored.before(self._index, offset, self._messages)
         if self._first is None:
             self._first = (0, 0)
@@ -301,8 +301,8 @@ class WorldLineTokens:
                     self._first = self._scale.tool_tokens + texts, first[0]
         estimate, figure = self._first
         if not figure:
-            return Figure(self._scale.corrected(tokens), measured=False)
-        return Figure(fitted(tokens, estimate, figure), measured=False, fitted=True)
+            return TokenFigure(self._scale.corrected(tokens), measured=False)
+        return TokenFigure(fitted(tokens, estimate, figure), measured=False, fitted=True)
 
 
 @cache

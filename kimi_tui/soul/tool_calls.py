@@ -79,8 +79,11 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """What tool calls run with: the conversation, the approvals, the work folder, the environment of its commands, their sandbox,
-    that of searches, whether what looks like a key is asked about before it goes to the model, and the commands in the background."""
+    """What all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
+
+    `search_sandbox` is that of search programs. With `asks_for_keys` the user is asked before a result with API keys goes to
+    the model.
+    """
 
     conversation: Conversation
     approval: Approval
@@ -162,7 +165,7 @@ class ToolBatch:
         return late
 
     async def release(self) -> None:
-        """Let go of the results, where nobody wants them any more."""
+        """Drop the results, to free their memory."""
         results = [*self._done.values()]
         self._done.clear()
         await let_go(results)
@@ -541,7 +544,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
 
 
 class _NoQuestion:
-    """What the user typed themselves needs no question."""
+    """The approver of the user's own commands: approves without a question."""
 
     async def ask(self, ask: ApprovalQuestion) -> str:
         return ""

@@ -1,4 +1,4 @@
-"""Tool results as the context stores them, and what tools remember of the conversation by them.
+"""Tool results as the context stores them, and `ToolMemory`, what tools know from them about the conversation.
 
 A result is one `tool` message in kimi-cli's form: a sentence about the call in `<system>` tags, then the output as it
 was. `tool_message` writes it and `outcome_of` reads it back.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
+from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint
@@ -277,7 +277,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
     tools: Counter[str] = Counter()
     status: StatusUpdate | None = None
     turns = steps = failures = dmails = rewinds = 0
-    figures, sent, summary = RowFigures(), DMailCuts(), ""
+    figures, sent, summary = CheckpointTokens(), DMailCuts(), ""
     compactions: list[CompactionTokens] = []
     made: dict[str, int] = {}
     for record in records:

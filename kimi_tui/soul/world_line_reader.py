@@ -1,22 +1,22 @@
-"""Reads world lines for a screen: which there are, what stands in one, also as Markdown, and how one differs from the live one."""
+"""Reads world lines for a screen: the list of them, the messages of one (also as Markdown), and a comparison with the live line."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
+from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.projection.comparison import MessageKind, WorldLineMessage
-from kimi_tui.projection.row_figures import DMailCuts, RowFigures, saved_by
 from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import Pin
+from kimi_tui.soul.conversation_text import as_markdown
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import (
@@ -24,19 +24,16 @@ from kimi_tui.soul.messages import (
     image_blocks,
     internal_kind,
     summary_text,
-    words_with_images,
 )
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.segments import Segment, call_target, segments
-from kimi_tui.soul.tool_results import call_arguments, outcome_of
+from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.divergence import SideChange
-
-_FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +69,17 @@ class WorldLineInfo:
 
 @dataclass(frozen=True, slots=True)
 class FileSide:
-    """What became of a file on one world line since the fork.
+    """A file on one world line, compared with the fork.
 
     Attributes:
-        became: What it is now, beside what it was at the fork.
-        hands: Who changed it.
+        state: Whether the file is the same as at the fork, changed, new or gone.
+        changed_by: Who changed it.
         added, removed, rows: Its diff; the rows may be cut.
         is_text: False where there are no lines to show.
     """
 
-    became: Literal["same", "changed", "new", "gone"]
-    hands: Literal["agent", "others", "both"] = "agent"
+    state: Literal["same", "changed", "new", "gone"]
+    changed_by: Literal["agent", "others", "both"] = "agent"
     added: int = 0
     removed: int = 0
     rows: tuple[DiffLine, ...] = ()
@@ -101,9 +98,9 @@ class ComparedFile:
 
 @dataclass(frozen=True, slots=True)
 class DivergedFiles:
-    """The files that either of two world lines changed since they parted.
+    """The files that either of two world lines changed since the fork.
 
-    `reason` says why that is not known, empty where it is; `remarks` are sentences for the user.
+    `reason` says why they are unknown, empty where they are known; `remarks` are sentences for the user.
     """
 
     files: tuple[ComparedFile, ...] = ()
@@ -113,14 +110,14 @@ class DivergedFiles:
 
 @dataclass(frozen=True, slots=True)
 class WorldLineComparison:
-    """Two world lines from where they part.
+    """A comparison of the live line with another world line, from the fork on.
 
     Attributes:
-        world_line: The one that was left.
-        fork: The newest checkpoint that both have, -1 where they share none.
-        shared_tokens: What the window holds there; 0 where that is not known.
-        live, other: The messages of each side from there on, oldest first.
-        files: What each of them made of the working files since they parted.
+        world_line: The number of the other line, which was left.
+        fork: The id of the newest checkpoint that both have, -1 where they share none.
+        shared_tokens: Tokens in the window at the fork; 0 where that is not known.
+        live, other: The messages of each side from the fork on, oldest first.
+        files: The working files that differ from the fork on either side.
     """
 
     world_line: int
@@ -146,7 +143,7 @@ class RecordedFacts:
         records: all of it; none where that need not be known.
     """
 
-    def __init__(self, figures: RowFigures, records: Sequence[EventRecord] = ()) -> None:
+    def __init__(self, figures: CheckpointTokens, records: Sequence[EventRecord] = ()) -> None:
         self._pieces = records_by_checkpoint(records)
         self._dmails: dict[str, DMailOrigin] = {}
         sent = DMailCuts()
@@ -173,7 +170,7 @@ class WorldLineReader:
 
     session: Session
     files: FileHistory
-    figures: RowFigures
+    figures: CheckpointTokens
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number."""
@@ -214,7 +211,7 @@ class WorldLineReader:
         return await asyncio.to_thread(as_markdown, kept)
 
     async def compare(self, world_line: int, pins: Collection[Pin]) -> WorldLineComparison:
-        """A world line that was left beside the live one, from where they part.
+        """Compare a world line that was left with the live one, from the fork on.
 
         Raises:
             KeyError: no such world line.
@@ -368,65 +365,3 @@ def _side(side: SideChange) -> FileSide:
         return FileSide(side.outcome, side.authors, is_text=side.outcome == "same")
     rows = tuple(DiffLine(*row) for row in diff.rows)
     return FileSide(side.outcome, side.authors, diff.added, diff.removed, rows)
-
-
-def as_markdown(messages: Iterable[Message]) -> str:
-    """The messages as Markdown, oldest first, without the reminders to the model. Reads all: call it in a thread."""
-    parts: list[str] = []
-    calls: list[ToolCall] = []
-    # Behind the last message one without words: calls that still run, or were killed, have no result.
-    for message in (*messages, Message(role="assistant", content=[])):
-        if message.role == "tool":
-            call = calls.pop(0) if calls else None
-            outcome = outcome_of(message)
-            images = [f"[{image.label}]" for image in image_blocks(message)]
-            texts = [outcome.message, outcome.output, *images]
-            said = "\n".join(text for text in texts if text.strip())
-            failed = " (failed)" if outcome.is_error else ""
-            parts += [_heading(call) + failed, *_arguments(call), _fenced(said)]
-            continue
-        # Where the program was killed, there are calls without a result.
-        for call in calls:
-            parts += [f"{_heading(call)} (no result)", *_arguments(call)]
-        calls = list(message.tool_calls or ())
-        kind = internal_kind(message)
-        if kind == "dmail":
-            parts.append(f"**D-Mail:** {(dmail_text(message) or '').strip()}")
-        elif kind == "compaction":
-            parts.append(f"**Summary:** {(summary_text(message) or '').strip()}")
-        elif kind is None and (said := words_with_images(message).strip()):
-            who = "You" if message.role == "user" else "Agent"
-            parts.append(f"**{who}:** {said}")
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _heading(call: ToolCall | None) -> str:
-    if call is None:
-        return "**Tool**"
-    target = " ".join(call_target(call).split()).replace("`", "'")
-    return f"**{call.function.name}**" + (f" `{target}`" if target else "")
-
-
-def _arguments(call: ToolCall | None) -> list[str]:
-    """The arguments that say more than the heading: each text of several lines, or all where they make no sense."""
-    if call is None:
-        return []
-    written = call.function.arguments or ""
-    arguments = call_arguments(written)
-    if not arguments:
-        return [_fenced(written)] if written.strip(" {}") else []
-    target = call_target(call)
-    return [
-        f"{name}:\n\n{_fenced(str(value))}"
-        for name, value in arguments.items()
-        if str(value) != target
-    ]
-
-
-def _fenced(text: str) -> str:
-    """The text as a block of code, whatever fences it holds."""
-    text = text.strip("\n")
-    if not text.strip():
-        return ""
-    fence = "`" * max(3, *(len(found) + 1 for found in _FENCES.findall(text)), 3)
-    return f"{fence}\n{text}\n{fence}"

@@ -1,1 +1,1 @@
-"""What the agent can do to the world, one module a tool."""
+"""The tools of the agent, one module a tool or for tools that are one idea, and what they share: paths, files, processes."""

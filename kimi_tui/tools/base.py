@@ -1,6 +1,6 @@
-"""What a tool is, and what it gets; what it gives back is in `outcome.py`.
+"""`Tool`, the base class of tools, and `ToolEnv`, what a call gets; what it returns is in `outcome.py`.
 
-Tools know nothing of the wire, the session or the soul: what they may use of those, the soul puts into a `ToolEnv`.
+Tools do not import the wire, the session or the soul: what they may use of those, the soul puts into the `ToolEnv`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Params = TypeVar("Params", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
-    """What the user is asked before something is run, changed, or read outside the work folder.
+    """A request for approval, before something is run, changed, or read outside the work folder.
 
     Attributes:
-        action: what kind of thing is asked for.
+        action: the kind of action.
         question: one sentence.
         detail: exactly what will run, or the path that will be read or written.
         where: the folder, time limit and warnings, for the line below the question.
         edits: the changes to show as diffs.
         session_key: names the group of questions that a yes for the session covers; empty where none is offered.
         session_offer: the label of that yes.
-        protected: asked even where everything is allowed.
-        checkpoint_id: of a D-Mail, where it goes.
-        options: the answers that are offered, where a yes is not enough; one of them, or words in its place, is the answer.
-        multi_select: several of them may be the answer, joined by semicolons.
-        sandboxed: it is about a command in the sandbox, which is not asked about where these are allowed.
+        protected: whether it is asked even in the mode that allows everything.
+        checkpoint_id: the target of a D-Mail.
+        options: the answers offered where a yes is not enough; the answer is one of them, or the user's own text.
+        multi_select: whether the answer may be several options, joined by semicolons.
+        sandboxed: whether it is about a sandboxed command, which is not asked about in the mode that allows these.
     """
 
     action: Literal[
@@ -75,8 +75,10 @@ class Approver(Protocol):
     """Answers an `ApprovalQuestion`."""
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        """Return on yes: empty, the command that the user wants run in the place of the one asked about, or the option
-        that they chose.
+        """Wait for the answer.
+
+        Returns:
+            on yes: empty, the command that the user put in place of the one asked about, or the chosen option.
 
         Raises:
             ToolRejected: on no.
@@ -119,14 +121,14 @@ class ToolEnv:
         versions: which files the agent knows in which version.
         emit: takes live output (decoded text) for the screen.
         environ: the environment of this program; children get an allowlist of it.
-        key: the name of the call, unique in the session.
-        todos: the todo list as the live world line has it; None where none was set.
-        sandbox: where commands run without a question; None where there is none, or every command is asked about.
-        search_sandbox: where the programs of searches run, whoever is asked about commands; None where there is none.
-        reads_only: nothing may be changed: plan mode.
-        jobs: the commands that run beside the conversation; None where there can be none.
-        sees: the model can look at images.
-        renewed: gives the same with `sandbox` and `reads_only` as the mode of the moment has them.
+        key: the key of the call, unique in the session.
+        todos: the todo list of the live world line; None where none was set.
+        sandbox: the sandbox of commands that run without a question; None where there is none, or each command is asked about.
+        search_sandbox: the sandbox of search programs, in every mode; None where there is none.
+        reads_only: whether nothing may be changed (plan mode).
+        jobs: the background commands; None where there can be none.
+        sees: whether the model takes images.
+        renewed: returns this environment with `sandbox` and `reads_only` of the present mode, which may have changed.
     """
 
     work_dir: Path

@@ -1,8 +1,8 @@
-"""Which commands a yes for the session can stand for: `judge` names the group that a command belongs to, if to any.
+"""Groups of shell commands that one permission for the session can cover: `judge` parses a command and names its group.
 
-A group is a program, the words that it begins with, and the folder; `command_groups.toml` has all of them with the options and words
-that they may have. It is a list of what is let through: whatever is not on it, whatever cannot be read, found or run in time, and
-every doubt, belongs to no group, so that it is asked about. Whether a group was allowed is the approval's to say.
+A group is a program, its first words, and the folder; `command_groups.toml` is an allowlist of groups with their options and
+words. A command that is not on it, or cannot be parsed, found or checked in time, belongs to no group, so that the user is
+asked. `soul.approval` knows which groups were allowed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from kimi_tui.tools.sandbox.policy import has_parts_elsewhere
 from kimi_tui.workspace.protected_names import GuardedLink, secrets
 
 Kind = Literal["reads", "project", "never", "unknown", "unclear"]
-"""It only reads; it runs code of the folder; it is a wrapper, an interpreter or has code in its arguments; it or one of its words is
-not on the list; it is not one simple command."""
+"""The kind of a command: it only reads; it runs code of the folder; it is a wrapper or interpreter, or has code in its
+arguments; it or one of its words is not on the list; it is not one simple command."""
 
 _GIT_LIMIT_S = 1.0
 _GIT_LIMIT_BYTES = 2 << 20

@@ -27,11 +27,11 @@ from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
     Content,
     content_version,
-    look,
     missing,
     parent_of,
     read_whole,
     refused,
+    stat_regular,
     stat_version,
 )
 from kimi_tui.tools.outcome import FileEdit, ToolOutcome, ToolProblem
@@ -206,7 +206,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
 def _check_unchanged(
     name: str, folder: int, target: ResolvedPath, expected: Content | None
 ) -> None:
-    found = look(name, folder, target)
+    found = stat_regular(name, folder, target)
     if (found is None) != (expected is None):
         raise _changed(target)
     if found is None or expected is None:

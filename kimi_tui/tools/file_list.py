@@ -1,7 +1,7 @@
-"""The paths of the work folder, newest first, to be completed: `rg` lists them, `frizbee` finds the likely ones.
+"""The paths of the work folder, newest first, for completion: `rg` lists them, `frizbee` matches what is typed.
 
-What `.gitignore` leaves out is not in it, nor names that cannot be typed. The list is kept until it is scanned anew; a
-scan runs in pieces of a few milliseconds on the event loop.
+Paths that `.gitignore` excludes are left out, and names that cannot be typed. The list is kept until the next scan, which
+runs in slices of a few milliseconds on the event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.sandbox.search import Searched, confined_search, shut_below
 
 MOST = 100_000
-"""Of a larger folder the newest."""
+"""The most paths that are kept, the newest of a larger folder."""
 MOST_CHARS = 16_000_000
 """Of all paths: a hundred thousand may be four thousand letters long each."""
 LIMIT_S = 20.0

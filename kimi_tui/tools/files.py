@@ -1,7 +1,7 @@
-"""Opening and reading regular files so that no link or special file can mislead.
+"""Opens and reads regular files for tools, following no link and blocking on no special file.
 
-A real path is walked folder by folder from a folder descriptor, never following a link: if a part became a link after
-the path was resolved, opening fails. Everything here blocks and belongs in a thread.
+A resolved path is opened folder by folder, by descriptor, never following a link: if a part became a link after the path was
+resolved, opening fails. Everything here blocks and belongs in a thread.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def refused(error: OSError, shown: str) -> ToolProblem:
     return ToolProblem(f"{shown}: {reason}.", brief=reason.lower())
 
 
-def look(name: str, folder: int, target: ResolvedPath) -> os.stat_result | None:
+def stat_regular(name: str, folder: int, target: ResolvedPath) -> os.stat_result | None:
     """The state of a regular file, or None where nothing of that name exists.
 
     Raises:
@@ -162,7 +162,7 @@ def open_for_reading(target: ResolvedPath) -> tuple[int, os.stat_result]:
     """
     name = target.real.name
     with parent_of(target) as folder:
-        if look(name, folder, target) is None:
+        if stat_regular(name, folder, target) is None:
             raise missing(target)
         try:
             descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
@@ -183,7 +183,7 @@ def read_whole(target: ResolvedPath) -> Content | None:
     """
     try:
         with parent_of(target) as folder:
-            if look(target.real.name, folder, target) is None:
+            if stat_regular(target.real.name, folder, target) is None:
                 return None
     except ToolProblem as problem:
         if problem.brief == "no such file" and isinstance(problem.__cause__, FileNotFoundError):

@@ -29,7 +29,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.filesystem import open_folder
 from kimi_tui.tools.base import Tool, ToolEnv
-from kimi_tui.tools.files import look, missing, parent_of, searched
+from kimi_tui.tools.files import missing, parent_of, searched, stat_regular
 from kimi_tui.tools.glob import spread
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.paths import (
@@ -632,7 +632,7 @@ def _is_folder(target: ResolvedPath) -> bool:
         return True
     # A pipe or a device would be waited for: only a regular file may be searched.
     with parent_of(target) as folder:
-        if look(target.real.name, folder, target) is None:
+        if stat_regular(target.real.name, folder, target) is None:
             raise missing(target)
     return False
 

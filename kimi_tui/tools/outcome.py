@@ -1,4 +1,4 @@
-"""What a call of a tool comes to: its outcome with what it changed, a problem that the model is told of, or the user's no."""
+"""The results of tool calls: `ToolOutcome` with its effects, `ToolProblem` (an error for the model), `ToolRejected` (the user's no)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that a model wrote: where they really lead, which are protected, and what the user is asked about them.
+"""Paths that a model wrote: resolving them, which are protected or hold secrets, and asking the user before they are used.
 
 `locate` resolves links and says whether a path is inside the work folder; opening is done by `files`. Protected are
 files that run later or that steer agents, shells and editors: changing one always needs the user's own yes. They are

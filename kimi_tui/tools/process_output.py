@@ -1,4 +1,4 @@
-"""The output of a command in bounded memory: its beginning and end as the model gets them, its newest piece for the live view.
+"""The output of a command in bounded memory: beginning and end for the model (`Capture`), the newest lines live (`LiveText`).
 
 Terminal sequences are taken out (`foreign_text.clean`); of a line that is redrawn with carriage returns the last state stays.
 """

@@ -1,7 +1,7 @@
-"""Tools that touch nothing but the session: SendDMail, SetTodoList, AskUserQuestion and ExitPlanMode.
+"""Tools that affect nothing but the session: SendDMail, SetTodoList, AskUserQuestion and ExitPlanMode.
 
-What they do happens elsewhere: a D-Mail waits in the soul's mailbox for the end of the step, the todo list is what the
-calls of the live world line say, and questions are put to the user like approvals.
+A D-Mail waits in the soul's mailbox (`soul.denwarenji`) for the end of the step, the todo list is computed from the calls of
+the live world line (`soul.tool_results`), and questions are shown like approvals (`soul.approval`).
 """
 
 from __future__ import annotations

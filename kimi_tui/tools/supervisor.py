@@ -1,4 +1,4 @@
-"""A process between the program and one command: whatever the command starts stays below it, and ends with the program.
+"""The supervisor, a process between the program and one command: whatever the command starts stays below it, and ends with the program.
 
 It adopts what loses its parent (Linux: as a subreaper), so nothing gets away by clearing its environment or leaving its
 group; and it holds the reading end of a pipe that the program holds open, so that it learns of the program's end

@@ -1,4 +1,4 @@
-"""Texts of files and for models: bytes to text and back, windows of numbered lines, sizes, and the nearest match.
+"""Text of files for tools: decoding and encoding, windows of numbered lines, sizes, and the nearest match of a name or passage.
 
 Decoding is reversible, so that what an edit does not touch stays byte for byte: invalid UTF-8 travels as lone
 surrogates, line endings and a byte order mark are kept. A `LineWindow` takes memory that does not depend on the size of

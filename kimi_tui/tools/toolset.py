@@ -1,6 +1,6 @@
-"""The tools a model may call: their specs, and the one way to run a call.
+"""`Toolset`: the tools a model may call, their specs, and parsing the arguments of a call and running it.
 
-Whatever the model writes, the outcome is text it can act on: a call never ends the program.
+Whatever the model writes as arguments, the outcome is a text for it: a call never ends the program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The app: themes, glyphs, the first screen, and what happens when something breaks. Screens do the rest."""
+"""`KimiApp`, the Textual app: the first screen, themes, clipboard, links, quitting, and errors that nothing else caught.
+
+What a session shows and does is in the screens.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +43,18 @@ from kimi_tui.tui.desktop import (
     TRUE_COLOUR,
     Attention,
     asks_tmux,
-    fitting,
-    hand_to_desktop,
+    clipboard_advice,
+    clipboard_part,
+    copy_to_desktop,
     has_desktop,
-    hindrance,
     text_amount,
-    through_tmux,
+    tmux_clipboard_sequence,
     tmux_option,
 )
 from kimi_tui.tui.faults import (
     FAULT,
     Callbacks,
     fault_advice,
-    in_slices,
     reported,
     use_sure_timers,
 )
@@ -84,6 +86,7 @@ from kimi_tui.tui.shutdown import (
     end_interrupts,
     listen,
 )
+from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.terminal_input import (
     BackgroundTold,
     Graphics,
@@ -107,22 +110,22 @@ if TYPE_CHECKING:
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
 COPIED_NAME = "copied.txt"
-"""In a session's folder: the last text that was too long for the clipboard."""
+"""A file in a session's folder: the last copied text that was too long for the terminal's clipboard."""
 KEEPING_S = 0.5
-"""For how long a program that is ended from outside the event loop keeps what is left."""
+"""Seconds within which drafts are stored when the program is ended from outside the event loop."""
 GRAPHICS_ANSWER_S = 0.7
-"""For how long the terminal may think about what it draws."""
+"""Seconds within which the terminal must answer which graphics protocol it has."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
 
 _add_mode = cast(
     "Callable[[App[None]], Callable[[str, Callable[[], Screen[Any]]], None]]",
     attrgetter("add_mode"),
 )
-"""The method with a type: Textual leaves the screens' open."""
+"""`App.add_mode` with a complete type: Textual's own leaves the type of the screens open."""
 
 
 class KimiApp(App[None], inherit_bindings=False):
-    """kimi-tui.
+    """The Textual app of kimi-tui.
 
     Args:
         launch: what the command line asked for.
@@ -130,13 +133,13 @@ class KimiApp(App[None], inherit_bindings=False):
 
     Attributes:
         launch: what the command line asked for, and what the first run made of it.
-        glyphs: the signs in use.
-        attention: what the terminal shows besides the screen.
-        images: what stands in prompts for images; a message may go from one session to another.
-        parting_words: one line to print once the terminal is restored; empty for none.
-        kept_words: another one, on what of the demo is kept.
-        not_kept: what was written and could not be kept, with the reason.
-        way_back: another one, on how to go on with the session.
+        glyphs: the set of signs in use, Unicode or ASCII.
+        attention: window title, progress and notifications of the terminal.
+        images: the images behind the chips in prompts. They belong to the app: a message may move to another session.
+        exit_message: one line to print once the terminal is restored; empty for none. So are the next three.
+        demo_notice: which files of the demo are kept.
+        unsent_text: the text that was written and could be neither sent nor stored, with the reason.
+        resume_hint: how to resume the session.
     """
 
     TITLE = "kimi-tui"
@@ -174,10 +177,10 @@ class KimiApp(App[None], inherit_bindings=False):
         # Textual loads the styles of every screen but the first.
         super().__init__(css_path=[*sheets("app"), *self._first_sheets()])
         self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
-        self.parting_words = ""
-        self.kept_words = ""
-        self.not_kept = ""
-        self.way_back = ""
+        self.exit_message = ""
+        self.demo_notice = ""
+        self.unsent_text = ""
+        self.resume_hint = ""
         self.attention = Attention(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
@@ -191,7 +194,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.images = ImageChips()
         self._graphics: Graphics | None = None
         """What the terminal draws by itself; None before it was asked."""
-        self._hindrance: str | None = None
+        self._clipboard_advice: str | None = None
         """What may keep copies from the clipboard; None before the first one."""
         self._reported: set[tuple[str, str, int]] = set()
         self.set_class(launch.config.glyphs == "ascii", "-ascii")
@@ -201,7 +204,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self.set_keymap(dict(launch.config.keys))
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's choice, but with a reading of the terminal that nothing can end."""
+        """Textual's driver class, but reading the terminal with `TerminalInput`, which no input can end."""
         found = super().get_driver_class()
         if found.__name__ != "LinuxDriver":
             return found
@@ -214,13 +217,13 @@ class KimiApp(App[None], inherit_bindings=False):
         return cast("type[Driver]", made)
 
     def _key_read(self, key: str) -> None:
-        """Count keys that quit; called in the thread that reads: the event loop may be blocked."""
+        """Count presses of the keys that quit. Called in the input thread, since the event loop may be blocked."""
         if key in QUIT_KEYS:
             self._quit_keys.pressed()
 
     @property
     def _terminal(self) -> TerminalInput | None:
-        """The driver; None without a terminal."""
+        """The driver that reads the terminal; None where the app runs without a terminal, as in tests."""
         return self._driver if isinstance(self._driver, TerminalInput) else None
 
     # --- screens
@@ -247,10 +250,10 @@ class KimiApp(App[None], inherit_bindings=False):
         return SessionsScreen.SHEETS
 
     def _load_screen_css(self, screen: Screen[Any]) -> None:
-        """Read the styles of a screen that is to be shown.
+        """Parse the style sheets of a screen that is to be shown, and no others.
 
-        Textual would parse those of all screens and widgets anew, and style all that is shown with them: 50 ms before a
-        dialog can be seen. None of our sheets has a rule for another screen.
+        Textual parses those of all screens and widgets, and styles all that is shown: 50 ms before a dialog can be drawn. None
+        of our sheets has a rule for another screen.
         """
         parse_sheets(self, screen.css_path)
         super()._load_screen_css(screen)  # pyright: ignore[reportUnknownMemberType]
@@ -334,7 +337,10 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(InputResumed)
     @on(events.AppFocus)
     def _void_keys(self) -> None:
-        """Keys that come now may have been pressed while nobody looked, and a click may only bring the window to the front."""
+        """Discount keys and clicks after the window was suspended or in the background.
+
+        The keys may have been pressed before the user saw the screen, and a click may only bring the window to the front.
+        """
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen | AnswersOnce):
                 screen.woken()
@@ -342,9 +348,9 @@ class KimiApp(App[None], inherit_bindings=False):
     # --- links
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
-        """Open an address in a browser with a window; where there is none, copy it and say so.
+        """Open an address in a graphical browser; where there is none, copy it to the clipboard and show a notice.
 
-        Textual's way may start a text browser on top of the program.
+        Textual's own method may start a text browser in this terminal, on top of the program.
         """
         del new_tab
         from kimi_tui.tui.painter import is_web_address
@@ -365,7 +371,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self.copy_to_clipboard(url, f"No browser can be opened from here: copied {shown}")
 
     def _work_dirs(self) -> list[Path]:
-        """The folder that the program was started in, and those of the sessions that are on a screen."""
+        """The folder in which the program was started, and the work folders of the sessions on screens."""
         shown = [one for screen in self.screen_stack for one in screen.query(Transcript)]
         return [self.launch.work_dir, *(Path(one.work_dir) for one in shown)]
 
@@ -415,7 +421,7 @@ class KimiApp(App[None], inherit_bindings=False):
                 screen.conversation.use(chosen.launch, chosen.holds, thinking)
 
     def _write(self, sequence: str) -> None:
-        """Hand a sequence of control to the terminal, between two frames."""
+        """Write a control sequence to the terminal, between two frames."""
         if self._driver is not None:
             self._driver.write(sequence)
 
@@ -426,20 +432,17 @@ class KimiApp(App[None], inherit_bindings=False):
         self.copy_to_clipboard(event.text, event.words)
 
     def copy_to_clipboard(self, text: str, words: str = "") -> None:
-        """Hand text to the clipboard of the terminal, as much as that takes, and say so.
+        """Copy text to the clipboard of the terminal, and of the desktop where that is this machine's; show a notice.
 
         Args:
-            text: that.
-            words: a sentence on what it is; by itself how much it is.
+            text: what is copied. Of a text too long for terminals only the beginning goes to the terminal.
+            words: the sentence of the notice; by default it says how much was copied.
         """
-        taken = fitting(text)
+        taken = clipboard_part(text)
         super().copy_to_clipboard(taken)
         if asks_tmux(os.environ):
-            import base64
-
             # For the terminal behind it, where tmux hands things on but keeps no clipboard.
-            data = base64.b64encode(taken.encode("utf-8", "replace")).decode()
-            self._write(through_tmux(f"\x1b]52;c;{data}\a", os.environ))
+            self._write(tmux_clipboard_sequence(taken, os.environ))
         words = words or f"Copied {text_amount(text)}."
         if has_desktop(os.environ):
             work = partial(self._copy_on_desktop, text, taken, words)
@@ -449,35 +452,39 @@ class KimiApp(App[None], inherit_bindings=False):
 
     async def _copy_on_desktop(self, text: str, taken: str, words: str) -> None:
         environ, folders = dict(os.environ), self._work_dirs()
-        if await asyncio.to_thread(hand_to_desktop, text, environ, folders):
+        if await asyncio.to_thread(copy_to_desktop, text, environ, folders):
             self._tell(words)
         else:
             self._say_copied(text, taken, words)
 
     def _say_copied(self, text: str, taken: str, words: str) -> None:
-        if taken != text or (self._hindrance is None and asks_tmux(os.environ)):
+        if taken != text or (self._clipboard_advice is None and asks_tmux(os.environ)):
             work = partial(self._tell_copied, text, taken, words)
             self.run_worker(reported(self, work), name="tell what was copied")
             return
-        if self._hindrance is None:
-            self._hindrance = hindrance(os.environ)
-        self._tell(words, advice=self._hindrance)
+        if self._clipboard_advice is None:
+            self._clipboard_advice = clipboard_advice(os.environ)
+        self._tell(words, advice=self._clipboard_advice)
 
     async def _tell_copied(self, text: str, taken: str, words: str) -> None:
-        """Say what was copied; of what is too long for terminals, also where all of it is."""
-        if self._hindrance is None:
+        """Show a notice on what was copied, and for a text too long for terminals the file that holds all of it."""
+        if self._clipboard_advice is None:
             asks = asks_tmux(os.environ)
             environ, folders = dict(os.environ), self._work_dirs()
             option = await asyncio.to_thread(tmux_option, environ, folders) if asks else ""
-            self._hindrance = hindrance(os.environ, option)
-        advice = self._hindrance
+            self._clipboard_advice = clipboard_advice(os.environ, option)
+        advice = self._clipboard_advice
         if taken != text:
             words = f"Copied the first {text_amount(taken)} of {text_amount(text)}: terminals take no more."
             advice = f"{await self._keep_copied(text)} {advice}".strip()
         self._tell(words, advice=advice)
 
     async def _keep_copied(self, text: str) -> str:
-        """Write what is too long for terminals into the session's folder; a sentence on that, empty without a session."""
+        """Write a text that is too long for terminals into the session's folder.
+
+        Returns:
+            a sentence on where it is; empty without a session.
+        """
         shown = (one for one in self.screen_stack if isinstance(one, MainScreen))
         soul = next((one.conversation.soul for one in shown), None)
         if soul is None:
@@ -504,7 +511,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.push_screen(PictureScreen(event.facts, event.load, terminal))
 
     async def graphics(self) -> Graphics:
-        """What the terminal draws by itself. It is asked once, when something is to be drawn."""
+        """The graphics protocol of the terminal (`""` for none). The terminal is queried once, when first needed."""
         terminal = self._terminal
         if self._graphics is None and terminal is not None:
             loop = asyncio.get_running_loop()
@@ -523,7 +530,13 @@ class KimiApp(App[None], inherit_bindings=False):
         return self._graphics or ""
 
     def draw_at(self, x: int, y: int, sequence: str) -> None:
-        """Let the terminal draw something at a cell, between two frames; the cursor stays where it is."""
+        """Write a drawing sequence at a cell, between two frames; the cursor keeps its place.
+
+        Args:
+            x: column of the cell.
+            y: row of the cell.
+            sequence: bytes of the terminal's graphics protocol, as text.
+        """
         self._write(f"\x1b7\x1b[{y + 1};{x + 1}H{sequence}\x1b8")
 
     # --- colours
@@ -552,7 +565,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.theme = self._theme_named(name).name
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Style everything anew, for other colours: in slices, and nothing is drawn before all of it has them."""
+        """Parse the style sheets for another theme and style all widgets, in slices; no frame is drawn before the last one."""
         if not self._screen_stack:
             super().refresh_css(animate)
             return
@@ -604,7 +617,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.push_screen(SettingsScreen(self.launch.config, file, self._commands, preview, changed))
 
     def configuration_changed(self, key: str, config: Config) -> None:
-        """Let a setting that was changed hold, as far as it can in this run."""
+        """Apply a setting that was changed in the settings screen, as far as it can change while the program runs."""
         self.launch = self.launch._replace(config=config)
         for screen in self._open_screens:
             screen.conversation.use_config(config)
@@ -664,7 +677,7 @@ class KimiApp(App[None], inherit_bindings=False):
     # --- beginning and end
 
     async def run_async(self, **options: Any) -> None:
-        """Run in the terminal: the system may end it from now on, and not only once the terminal is taken over."""
+        """Run the app. Signals that end it are handled from here on, not only once the terminal is in use."""
         listen(Callbacks(self.report), self._ended_by_the_system, COMMON)
         try:
             await super().run_async(**options)
@@ -678,7 +691,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(Driver.SignalResume)
     def _woken(self) -> None:
-        """After a suspension the terminal's screen is empty, and Textual draws only what has changed."""
+        """Draw everything after a suspension (SIGCONT): the terminal is empty, and Textual draws only changes."""
         self.refresh(layout=True)
         self._void_keys()  # until that is on the terminal
 
@@ -709,7 +722,7 @@ class KimiApp(App[None], inherit_bindings=False):
         return 1 if self.return_code is None else self.return_code
 
     def _restore_terminal(self) -> None:
-        """Leave the terminal as it was, and say what is to be said. May be called in a thread."""
+        """Restore the terminal and print the exit messages. May be called in a thread."""
         driver = self._driver
         if driver is not None and not self._has_said_goodbye:
             with suppress(Exception):
@@ -723,30 +736,30 @@ class KimiApp(App[None], inherit_bindings=False):
             keeping = threading.Thread(target=self._keep_what_is_left, daemon=True)
             keeping.start()
             keeping.join(KEEPING_S)
-        self.say_goodbye()
+        self.print_exit_messages()
         sys.stderr.flush()
 
     def _keep_what_is_left(self) -> None:
-        """Keep the drafts and log what the event loop was doing, when it did not end in time. Called in a thread."""
+        """Store the drafts, and log what the event loop was doing when it did not end in time. Called in a thread."""
         for screen in self._open_screens:
             with suppress(Exception):
                 screen.conversation.keep_at_once()
-                self.not_kept = screen.conversation.not_kept or self.not_kept
-                self.way_back = screen.conversation.way_back or self.way_back
-        if self._return_code is None and not self.parting_words:
+                self.unsent_text = screen.conversation.unsent_text or self.unsent_text
+                self.resume_hint = screen.conversation.resume_hint or self.resume_hint
+        if self._return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
-            self.parting_words = "it did not answer, and was ended"
+            self.exit_message = "it did not answer, and was ended"
             with suppress(Exception):
                 path = log_file()
                 log_hang(path, self._secrets)
-                self.parting_words += f"; what it was at is in {short(path)}"
+                self.exit_message += f"; what it was at is in {short(path)}"
 
-    def broke_off(self, error: BaseException) -> bool:
-        """Log an error that ends a program by its kind, as KeyboardInterrupt does, and have a line on it said.
+    def log_interrupt(self, error: BaseException) -> bool:
+        """Log an exception that ends a program, such as KeyboardInterrupt, and set the exit message to a line about it.
 
         Returns:
-            False where the terminal was not taken yet: there is nothing to be said.
+            False where the app had not yet taken over the terminal: then there is no message.
         """
         if self._driver is None:
             return False
@@ -755,25 +768,25 @@ class KimiApp(App[None], inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.parting_words = f"ended by {name}; where it came from is in {short(path)}"
+        self.exit_message = f"ended by {name}; where it came from is in {short(path)}"
         return True
 
-    def say_goodbye(self) -> None:
-        """Print, once, what is worth knowing after the end; the terminal must be as it was."""
+    def print_exit_messages(self) -> None:
+        """Print the exit messages, once. The terminal must have been restored."""
         if self._has_said_goodbye:
             return
         self._has_said_goodbye = True
-        for words in (self.parting_words, self.not_kept, self.kept_words, self.way_back):
+        for words in (self.exit_message, self.unsent_text, self.demo_notice, self.resume_hint):
             if words:
                 print(f"kimi-tui: {words}", file=sys.__stderr__)
 
     async def _end(
         self, screen: MainScreen, *, clean: bool = True, goes_on: Demo | None = None
     ) -> None:
-        self.parting_words = await screen.end(clean=clean, goes_on=goes_on) or self.parting_words
-        self.kept_words = screen.conversation.kept or self.kept_words
-        self.not_kept = screen.conversation.not_kept or self.not_kept
-        self.way_back = screen.conversation.way_back or self.way_back
+        self.exit_message = await screen.end(clean=clean, goes_on=goes_on) or self.exit_message
+        self.demo_notice = screen.conversation.kept or self.demo_notice
+        self.unsent_text = screen.conversation.unsent_text or self.unsent_text
+        self.resume_hint = screen.conversation.resume_hint or self.resume_hint
 
     def _settle(self) -> None:
         COLLECTOR.begin()
@@ -781,9 +794,9 @@ class KimiApp(App[None], inherit_bindings=False):
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 
     def _watch_app_focus(self, focus: bool) -> None:
-        """Leave the keys where they are while another window has them.
+        """Keep the focused widget while another window has the keyboard focus.
 
-        Textual takes them from the widget at once: an Enter that was pressed just before would be lost on its way.
+        Textual blurs the widget at once, and an Enter that was pressed just before would be lost on its way.
         """
         if focus:
             super()._watch_app_focus(focus)
@@ -791,7 +804,7 @@ class KimiApp(App[None], inherit_bindings=False):
             self.screen.update_node_styles()
 
     async def on_event(self, event: events.Event) -> None:
-        """Note when a key was last pressed: an approval waits for a quiet keyboard. Leave out clicks that come too early."""
+        """Note when a key was last pressed, for approvals, and drop clicks on a widget that appeared after the press."""
         if isinstance(event, events.MouseEvent) and not event.is_forwarded:
             pointed = self._pointed_at(event)
             if pointed is not None and pointed.parent is None:
@@ -839,7 +852,7 @@ class KimiApp(App[None], inherit_bindings=False):
             return None
 
     async def _act_there(self, key: str, places: Sequence[DOMNode]) -> None:
-        """Do what a key is bound to where it was pressed: the focus is elsewhere by now, where it may be another's."""
+        """Run the binding of a key in the widgets that had the focus when it was pressed; the focus has moved since."""
         if self.screen not in places:
             return  # something was opened over it, or closed
         for place in places:
@@ -853,7 +866,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(OpeningFailed)
     def _opening_failed(self, event: OpeningFailed) -> None:
-        self.parting_words = event.words
+        self.exit_message = event.words
         self.exit(return_code=event.code)
 
     def action_suspend_unless_written(self) -> None:
@@ -888,10 +901,10 @@ class KimiApp(App[None], inherit_bindings=False):
             return
         for screen in self._open_screens:
             await self._end(screen)
-        self.exit(return_code=1 if self.parting_words else 0)
+        self.exit(return_code=1 if self.exit_message else 0)
 
     def action_quit_if_again(self) -> None:
-        """Say that the key quits when it comes again; a second one while that is said does."""
+        """Show a notice that pressing the key again quits; quit where that notice is shown already."""
         if self._quits_again:
             self.post_message(QuitChosen())
             return
@@ -921,9 +934,9 @@ class KimiApp(App[None], inherit_bindings=False):
         return True
 
     def report(self, error: Exception) -> None:
-        """Log an error that ends nothing with its traceback, and show it to the user in one line.
+        """Log an error that the program survives, with its traceback, and show it to the user as a notice of one line.
 
-        One that comes again, as with every event, is noted in the log without its traceback, and not told again.
+        The same error again is logged without its traceback, and not shown.
         """
         from kimi_tui.logging_setup import log_fault, log_fault_again
 
@@ -935,7 +948,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._tell(FAULT, level="warning", advice=fault_advice())
 
     def _unheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an exception that nobody caught on the event loop, of ours or of a library."""
+        """Exception handler of the event loop: log what neither we nor a library caught."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.report(error)
@@ -948,9 +961,9 @@ class KimiApp(App[None], inherit_bindings=False):
         return choice.secrets if isinstance(choice, Choice) else ()
 
     def _handle_exception(self, error: Exception) -> None:
-        """Never a traceback on the screen: it goes into the log, and one line says where that is.
+        """Log the traceback of a fatal error and set the exit message to one line that names the log.
 
-        Overrides a private method of Textual, the only place that all errors of handlers, timers and drawing pass.
+        Overrides a private method of Textual, the only one through which all errors of handlers, timers and drawing pass.
         """
         from kimi_tui.logging_setup import log_crash
 
@@ -963,7 +976,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self._return_code = self._return_code or 1
         is_saved = not any(screen.conversation.state.unsaved for screen in self._open_screens)
         what = "your session is saved" if is_saved else "the disk did not take all of your session"
-        self.parting_words = f"crashed; {what}, and the reason is in {short(path)}"
+        self.exit_message = f"crashed; {what}, and the reason is in {short(path)}"
         self._close_messages_no_wait()
 
 

@@ -1,7 +1,7 @@
-"""Partial repaints: frames of a screen that consist only of rows that changed and that nothing covers.
+"""Partial repaints: a Textual compositor that renders only rows that changed and that nothing covers.
 
-Textual has every widget of the screen make all of its rows for any picture, a typed letter or a turning spinner as
-well, and those of what is wholly covered too: a screen, and each pane below another one. It writes those that changed.
+For every frame, also for one typed letter, Textual's own compositor has each widget of the screen render all its rows,
+those of covered screens and panes too, and then writes the ones that changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VIRTUAL_SIZE = cast("Reactive[Size]", Widget.virtual_size)
 
 
 class RowCompositor(Compositor):
-    """Renders of each widget only the rows that are visible, and on a change only those that changed."""
+    """A compositor that renders only the visible rows of each widget, and for an update only those that changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,11 +35,11 @@ class RowCompositor(Compositor):
         """Whether the screen has another size, of which not all have heard."""
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Place all widgets; what they hold then is no reason to place them again.
+        """Lay out all widgets without causing a second layout by the sizes that the first one gave them.
 
-        Textual takes the size of what a widget holds for a change that wants a layout, also where that comes from one: each
-        row more in the prompt or a notice would be two layouts, and two pictures of nearly the whole screen. Where
-        scrollbars come and go with it, that is so.
+        Textual lays out the screen again whenever the virtual size of a widget has changed, also where a layout changed it:
+        each row more in the prompt or a notice would cost two layouts and two frames of nearly the whole screen. Only where
+        scrollbars appear or disappear is the second one needed.
         """
         screen = cast("Screen[Any]", parent)
         if size != self.size and screen.is_current:
@@ -81,7 +81,7 @@ class RowCompositor(Compositor):
             self.root.refresh(repaint=False, layout=True)
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """The picture of what changed; None where nothing did."""
+        """The update that draws what changed; None where nothing did."""
         changed = self._dirty_regions.copy()
         self._dirty_regions.clear()
         if not changed:
@@ -90,7 +90,7 @@ class RowCompositor(Compositor):
         return _RowsUpdate(self._parts(spans), spans, [cuts[1:] for cuts in self.cuts])
 
     def _parts(self, spans: Sequence[tuple[int, int, int]]) -> list[dict[int, Strip | None]]:
-        """What is seen in each row of the screen, cut where widgets end, by column; nothing where no span is."""
+        """The strips of each row of the screen by column, cut where widgets end; None outside the given spans."""
         cuts = self.cuts
         parts: list[dict[int, Strip | None]] = [{} for _ in cuts]
         missing: dict[int, set[int]] = {}
@@ -125,7 +125,7 @@ class RowCompositor(Compositor):
     def _get_renders(
         self, crop: Region | None = None
     ) -> Iterable[tuple[Region, Region, list[Strip]]]:
-        """The rows of each widget for a whole picture, from the one in front: what was filled before is not filled again."""
+        """The rows of each widget for a full frame, front to back, leaving out what widgets in front cover."""
         covered = [0] * self.size.height
         """A bit for each cell of each row of the screen."""
         for widget, (region, clip) in self.visible_widgets.items():
@@ -153,10 +153,10 @@ def runs(rows: Sequence[int]) -> Iterator[range]:
 
 
 class _RowsUpdate(ChopsUpdate):
-    """The same picture as Textual writes, in a tenth of the objects."""
+    """An update that writes the same output as Textual's, with a tenth of the objects."""
 
     def render_segments(self, console: Console) -> str:
-        """What the terminal is sent."""
+        """The output for the terminal."""
         written: list[str] = []
         for y, start, end in self.spans:
             for next_x, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=True):
@@ -170,12 +170,12 @@ class _RowsUpdate(ChopsUpdate):
 
 
 def draw_changed_rows(screen: Screen[Any]) -> None:
-    """Let a screen that was not shown yet be drawn so."""
+    """Use `RowCompositor` for a screen that was not shown yet."""
     screen._compositor = RowCompositor()  # pyright: ignore[reportPrivateUsage]
 
 
 def draw_all(screen: Screen[Any], size: Size) -> None:
-    """Let the next picture of a screen be a whole one, also where it had this size before: it is one anyway where not."""
+    """Make the next frame of a screen a full one, also where its size did not change."""
     # Its own size: what the screen says is the window's, which may be another one by now.
     if screen._compositor.size == size:  # pyright: ignore[reportPrivateUsage]
         screen._compositor._dirty_regions.add(size.region)  # pyright: ignore[reportPrivateUsage]

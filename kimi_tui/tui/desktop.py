@@ -1,9 +1,9 @@
-"""The terminal and desktop around the program: colours, clipboard, window title, notifications, and the browser.
+"""The terminal and desktop around the program: number of colours, clipboard, window title, notifications, browser.
 
-Copies go to the terminal as OSC 52, and several things may keep them from arriving; where the desktop is this machine's,
-its own program for that gets them, too. A browser is never started in the terminal, which it would take from the program.
-The title, progress and a word to whoever looks away are control sequences, of which a terminal that does not know one
-shows nothing. What of them may be written is told by the environment, and every text in them is cleaned.
+Copies go to the terminal as OSC 52, which tmux or the terminal may drop (`clipboard_advice`); where the desktop is this
+machine's, its own clipboard program gets them, too. A browser is never started in this terminal. Title, progress and
+notifications are control sequences; which of them the terminal understands is inferred from the environment, and every
+text in them is cleaned of control characters.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kimi_tui.helper_programs import desktop_environment, run_helper
 from kimi_tui.tui.formatting import counted, cut, grouped
 
 CLIPBOARD_BYTES = 74_994
-"""In base64, with the sequence around it, 100,000 bytes: some terminals take no more, and drop or print what is longer."""
+"""The most bytes that are copied by OSC 52: base64 makes 100,000 of them, and some terminals drop or print what is longer."""
 TMUX_TIMEOUT_S = 1.0
 CLIPBOARD_TIMEOUT_S = 2.0
 WINDOWS_TIMEOUT_S = 8.0
-"""Its shell takes a second to begin, and longer the first time."""
+"""Timeout in seconds for PowerShell, which takes a second to start, and longer the first time."""
 MOST_TEXT_BYTES = 10_000_000
 _MOST_OPTION_BYTES = 1_000
 _TMUX = ("show-options", "-gv", "set-clipboard")
@@ -46,7 +46,7 @@ _FROM_WINDOWS = (
 
 
 def colours_of(environ: Mapping[str, str]) -> int:
-    """How many colours the terminal has, by the variables that Rich goes by."""
+    """The number of colours of the terminal, from the environment variables that Rich reads (COLORTERM and TERM)."""
     if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return TRUE_COLOUR
     depth = environ.get("TERM", "").strip().lower().rpartition("-")[2]
@@ -63,8 +63,11 @@ def text_amount(text: str, language: str = "") -> str:
     return f"{size} of {language}" if language else size
 
 
-def fitting(text: str) -> str:
-    """What terminals take of a text that is copied: all of it, or its first lines; of a long line its beginning too."""
+def clipboard_part(text: str) -> str:
+    """The part of a text that fits into OSC 52 (`CLIPBOARD_BYTES`): all of it, or its first whole lines.
+
+    Of a single longer line it is the beginning.
+    """
     data = text[:CLIPBOARD_BYTES].encode("utf-8", "replace")
     if len(text) <= CLIPBOARD_BYTES and len(data) <= CLIPBOARD_BYTES:
         return text
@@ -76,7 +79,9 @@ def fitting(text: str) -> str:
 def clipboard_command(
     environ: Mapping[str, str], work_dirs: Sequence[Path], platform: str = sys.platform
 ) -> list[str] | None:
-    """The command that takes a text for the clipboard of this desktop; None where there is none, or it is elsewhere.
+    """The command that copies its standard input to the clipboard of this desktop.
+
+    None where there is none, or the desktop is another machine's (ssh).
 
     Args:
         environ: the environment of the program.
@@ -131,8 +136,12 @@ def _run_apart(
     )
 
 
-def hand_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
-    """Put a text into the desktop's clipboard; whether that was done. Runs a process: meant for a thread."""
+def copy_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
+    """Copy a text to the desktop's clipboard. Runs a process: call it in a thread.
+
+    Returns:
+        whether it was copied.
+    """
     command = clipboard_command(environ, work_dirs)
     if command is None:
         return False
@@ -273,17 +282,15 @@ def read_clipboard(
 
 
 def asks_tmux(environ: Mapping[str, str]) -> bool:
-    """Whether tmux has to be asked what it does with a copy, which takes a process."""
+    """Whether the program runs in tmux, so that its option `set-clipboard` decides on copies; reading that runs a process."""
     return bool(environ.get("TMUX"))
 
 
-def hindrance(environ: Mapping[str, str], tmux_option: str = "") -> str:
-    """What keeps a copy from arriving where it is wanted, and what to do then; empty where nothing is known to.
-
-    Programs hand text to the clipboard with the sequence OSC 52, which goes to the terminal that shows them.
+def clipboard_advice(environ: Mapping[str, str], tmux_option: str = "") -> str:
+    """Advice where a copy by OSC 52 may not reach the user's clipboard: why, and what to configure.
 
     Args:
-        environ: the variables of the process.
+        environ: the environment of the program.
         tmux_option: the value of tmux's `set-clipboard`, empty where it is not known.
     """
     if asks_tmux(environ):
@@ -388,7 +395,7 @@ def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Pa
     return ended.returncode == 0 or command[0].endswith("explorer.exe")
 
 
-Way = Literal["bell", "osc9", "osc777", "osc99", "off"]
+NotificationMethod = Literal["bell", "osc9", "osc777", "osc99", "off"]
 
 TITLE_CELLS = 80
 WORDS_CELLS = 120
@@ -400,8 +407,8 @@ _WORKS, _RESTS = f"\x1b]9;4;3;0{_END}", f"\x1b]9;4;0;0{_END}"
 _VTE_WITH_PROGRESS = 7900
 
 
-def way_of(how: str, environ: Mapping[str, str]) -> Way:
-    """How a terminal tells its user something: the way that is configured, or the best that it is known to take."""
+def notification_method(how: str, environ: Mapping[str, str]) -> NotificationMethod:
+    """The method of notifying the user: the configured one, or for `auto` the best one the terminal is known to support."""
     if how != "auto":
         return how  # pyright: ignore[reportReturnType] - checked where the file is read
     if _in_multiplexer(environ):
@@ -421,7 +428,7 @@ def _in_multiplexer(environ: Mapping[str, str]) -> bool:
 
 
 def draws_progress(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is known to draw progress; others may take the sequence for a message."""
+    """Whether the terminal is known to draw progress (OSC 9;4); others may show the sequence as a notification."""
     if _in_multiplexer(environ):
         return False
     if environ.get("WT_SESSION") or environ.get("ConEmuANSI") == "ON":
@@ -432,15 +439,30 @@ def draws_progress(environ: Mapping[str, str]) -> bool:
 
 
 def through_tmux(sequence: str, environ: Mapping[str, str]) -> str:
-    """A sequence for the terminal behind tmux, which hands it on where `allow-passthrough` is on."""
+    """A sequence wrapped for the terminal behind tmux, which passes it on where `allow-passthrough` is on."""
     if not environ.get("TMUX"):
         return sequence
     doubled = sequence.replace("\x1b", "\x1b\x1b")
     return f"\x1bPtmux;{doubled}{_END}"
 
 
-def notification(way: Way, words: str, environ: Mapping[str, str]) -> str:
-    """The bytes that tell the user these words."""
+def tmux_clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
+    """The sequence (OSC 52) that copies a text to the clipboard of the terminal behind tmux.
+
+    Textual writes the same one for tmux itself, which passes it on only where it keeps a clipboard of its own.
+
+    Args:
+        text: what `clipboard_part` leaves of a copy.
+        environ: the environment of the program.
+    """
+    import base64
+
+    data = base64.b64encode(text.encode("utf-8", "replace")).decode()
+    return through_tmux(f"\x1b]52;c;{data}\a", environ)
+
+
+def notification(way: NotificationMethod, words: str, environ: Mapping[str, str]) -> str:
+    """The sequence that notifies the user by a method: with these words, or for `bell` without any; empty for `off`."""
     # A semicolon parts the fields of OSC 777 and 99.
     said = cut(one_line(words), WORDS_CELLS).replace(";", ",")
     match way:
@@ -460,9 +482,9 @@ class Attention:
     """Writes window title, progress and notifications to the terminal, each only when it changes.
 
     Args:
-        write: hands bytes to the terminal between two frames.
-        settings: when the user is told of what.
-        environ: of the process.
+        write: writes a sequence to the terminal between two frames.
+        settings: which events notify, and by which method.
+        environ: the environment of the program.
     """
 
     def __init__(
@@ -474,13 +496,20 @@ class Attention:
         self._write = write
         self._settings = settings
         self._environ = environ
-        self._way: Way = way_of(settings.how, environ)
+        self._way: NotificationMethod = notification_method(settings.how, environ)
         self._draws_progress = draws_progress(environ)
         self._title: str | None = None
         self._works = False
 
     def follow(self, *, folder: str, title: str, working: bool, asking: bool) -> None:
-        """Have the window's title say what the session is and does."""
+        """Update title and progress of the window.
+
+        Args:
+            folder: the work folder's name.
+            title: the session's title.
+            working: a turn or operation is running.
+            asking: the agent waits for an answer of the user.
+        """
         sign = "? " if asking else "* " if working else ""
         name = f"{one_line(folder)}: {one_line(title)}" if title else one_line(folder)
         words = cut(f"{sign}{name}", TITLE_CELLS)
@@ -494,7 +523,12 @@ class Attention:
             self._write(_WORKS if works else _RESTS)
 
     def tell(self, words: str, *, asking: bool) -> None:
-        """Tell the user, who looks elsewhere, as far as they want that."""
+        """Notify the user, whose window is in the background, where the settings want that.
+
+        Args:
+            words: the text of the notification.
+            asking: it is about a question, else about the end of a turn.
+        """
         if self._settings.asking if asking else self._settings.finished:
             self._write(notification(self._way, words, self._environ))
 

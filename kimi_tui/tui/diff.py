@@ -1,6 +1,6 @@
-"""A diff as rows: cut at the edge where it is looked through, wrapped on bands where it is read in a card.
+"""A diff as rows: `diff_rows` cuts long lines at the edge, for overviews; `band_rows` wraps them, for cards.
 
-What an approval shows is in `approval/model.py`: there nothing may be cut, dedented or left out as it may here.
+The diff in an approval is laid out in `approval/model.py`: there nothing may be cut, dedented or left out.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def diff_rows(
         lines: the diff.
         width: cells of a row.
         glyphs: the signs in use.
-        indent: blanks before the numbers.
-        digits: cells for a number; 0 for as many as the longest needs.
-        context: the style of lines that both sides have.
-        banded: the ground of a changed line begins two cells before its number and goes to the right edge.
+        indent: blanks before the line numbers.
+        digits: cells of a line number; 0 for as many as the longest needs.
+        context: the style of unchanged lines.
+        banded: the background of a changed line reaches from two cells before its number to the right edge.
     """
     digits = digits or max((len(str(line.number)) for line in lines), default=1)
     looks = {" ": (" ", context), "-": (glyphs.minus, "removed"), "+": ("+", "added")}
@@ -73,7 +73,7 @@ def diff_rows(
 
 
 def common_indent(lines: Iterable[DiffLine]) -> int:
-    """How many blanks all of these lines begin with, but for those that are blank."""
+    """The number of blanks with which all of these lines begin; blank lines do not count."""
     indents = [
         len(text) - len(text.lstrip(" "))
         for line in lines
@@ -83,7 +83,14 @@ def common_indent(lines: Iterable[DiffLine]) -> int:
 
 
 def band_rows(line: DiffLine, dedent: int, width: int, glyphs: Glyphs) -> list[Line]:
-    """One line on a band up to column `width`, in as many rows as it needs, without `dedent` blanks at its beginning."""
+    """One line of a diff, wrapped into rows whose background reaches to column `width`.
+
+    Args:
+        line: the line with its sign.
+        dedent: blanks that are left out at its beginning.
+        width: cells of a row.
+        glyphs: the set of signs in use.
+    """
     ink, ground, sign = {
         "+": ("add", "add-bg", "+"),
         "-": ("del", "del-bg", glyphs.minus),
@@ -106,5 +113,5 @@ def band_rows(line: DiffLine, dedent: int, width: int, glyphs: Glyphs) -> list[L
 
 
 def _plain(text: str) -> str:
-    """A line without anything that a terminal obeys. A carriage return within it comes out of `clean` as a line feed."""
+    """A line without control characters. A carriage return within it comes out of `clean` as a line feed."""
     return clean(text).replace("\n", " ")

@@ -1,8 +1,8 @@
-"""Faults of the screen: what a callback, a task, a layout or a painting raises is reported or logged, and the program goes on.
+"""Scheduling on the event loop, and faults: callbacks, tasks and timers, and what becomes of their errors.
 
-asyncio itself tells nobody but its own log of such an error, and Textual hears only of what went through its queues. So
-nothing in `tui` schedules on the loop but through here. A view is never a reason to stop: a fault in one row or block
-concerns that one alone.
+An error in a callback, task, layout or painting is reported to the user or logged, and the program goes on: asyncio would
+only log it, and Textual learns only of errors in its own queues. So everything in `tui` is scheduled through this module.
+A fault in one row or block never takes away the others.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FAULT = "Something went wrong in the program; it goes on."
-"""What the user is told of an error that ends nothing."""
+"""The text of the notice about an error that the program survives."""
 
 Report = Callable[[Exception], None]
-"""Takes an error that ends nothing: it is logged, and the user is told in one line."""
+"""Reports an error that the program survives: it is logged, and shown to the user in one line."""
 
 
 def fault_advice() -> str:
@@ -44,7 +43,7 @@ def fault_advice() -> str:
 
 
 def is_user_facing(error: Exception) -> bool:
-    """Whether an error's text is meant for the user: those of ours are."""
+    """Whether the text of an error was written for the user, as those of our own error classes are."""
     return type(error).__module__.startswith("kimi_tui.")
 
 
@@ -67,7 +66,7 @@ def reported(
     work: Callable[[], Awaitable[object]],
     then: Callable[[str], None] | None = None,
 ) -> Callable[[], Coroutine[Any, Any, None]]:
-    """The work of a worker, whose errors are reported and do not end the program.
+    """Wrap the function of a Textual worker so that its errors are reported and do not end the program.
 
     Args:
         node: the widget or app that the worker belongs to.
@@ -91,7 +90,7 @@ def _raise(error: Exception) -> None:
 
 
 def _apart() -> Context:
-    """A context that names the app, and neither the widget nor the worker at work.
+    """A `contextvars` context with the app, but without the current widget or worker.
 
     The event loop keeps the context of a timer until it would have been due, also when it was cancelled long before: the
     limit of a model's answer is two minutes, that of a tool may be an hour. With the context of a screen's handler a
@@ -105,25 +104,27 @@ def _apart() -> Context:
     return context
 
 
-def started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+def start_detached(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a coroutine as a task that is not cancelled with its caller; its exception goes to whoever still waits."""
     task = asyncio.get_running_loop().create_task(work, context=_apart())
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
 
-async def apart(work: Coroutine[Any, Any, T]) -> T:
-    """Await what a coroutine returns or raises, without lending it the context of the widget or worker at work."""
-    return await started(work)
+async def run_detached(work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine in a task of its own, without the context of the current widget or worker.
+
+    Returns and raises what the coroutine does.
+    """
+    return await start_detached(work)
 
 
 class SureTimer(Timer):
-    """A timer of Textual that always comes if it is to come once, however late.
+    """A Textual timer whose only tick is never skipped, however late it is.
 
-    Textual leaves out the ticks that are due already when it looks when the next one is, and of a timer that ticks once that
-    one. Where the system gives the processor to others for so long between two looks at the clock, it never came: the window
-    stayed as it was for ever behind a resize, for which there are 8 ms, and a question that waits for the terminal never took
-    an answer.
+    Textual skips ticks that are overdue when it computes the next one, also the only tick of a one-shot timer. Where the
+    process was not scheduled between two readings of the clock, the tick never came: a resize, for which there are 8 ms,
+    was never laid out, and a question that waits for the terminal never took an answer.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class SureTimer(Timer):
 
 
 def use_sure_timers() -> None:
-    """Let whatever is timed from now on, by us or by Textual, have these."""
+    """Make every timer created from now on, by us or by Textual, a `SureTimer`."""
     setattr(message_pump, "Timer", SureTimer)  # noqa: B010 - a class, to the type checker
 
 
@@ -141,7 +142,7 @@ class Callbacks:
     """Schedules on the running event loop, in a context that holds no widget.
 
     Args:
-        report: told what a callback or task raises.
+        report: called with an exception that a callback or task raises.
     """
 
     def __init__(self, report: Report) -> None:
@@ -189,7 +190,11 @@ class Callbacks:
 
 
 def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> bool:
-    """Take items one by one, also behind one that cannot be taken; whether all of them were."""
+    """Call a function with each item, going on after an item for which it raises; the error is reported.
+
+    Returns:
+        whether it raised for none.
+    """
     whole = True
     for item in items:
         try:
@@ -200,55 +205,18 @@ def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> boo
     return whole
 
 
-def drained(work: Generator[None, None, T]) -> T:
-    """What a generator returns, without a pause."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
-
-
-def go_on(steps: Iterator[None], until: float, at_least: int = 1) -> bool:
-    """Take steps until a time of `time.perf_counter`, and `at_least` so many; returns whether there may be more."""
-    for count, _ in enumerate(steps, 1):
-        if count >= at_least and time.perf_counter() >= until:
-            return True
-    return False
-
-
-async def in_slices(work: Generator[None, None, T], slice_s: float) -> T:
-    """What a generator returns; keys and frames get their turn before it, once a slice is over, and before the result is used.
-
-    Args:
-        work: gives way often; a step takes less than a slice.
-        slice_s: how long it computes in one go, in seconds.
-    """
-    returned: list[T] = []
-
-    def steps() -> Generator[None]:
-        returned.append((yield from work))
-
-    is_pending, under_way = True, steps()
-    while is_pending:
-        await asyncio.sleep(0)
-        is_pending = go_on(under_way, time.perf_counter() + slice_s)
-    await asyncio.sleep(0)
-    return returned[0]
-
-
 NOTHING = "Could not be shown; the log says why"
 LOGGED_LIMIT = 100
-"""Different faults that are logged in one run: a row may be drawn sixty times a second."""
+"""The most different faults that are logged in one run, since a faulty row may be drawn sixty times a second."""
 
 _logged: set[tuple[str, str, str]] = set()
 
 
 def log_fault(what: str) -> None:
-    """Log the exception that is being handled with its traceback, unless this one has been logged before.
+    """Log the exception being handled, with its traceback, unless the same one has been logged before.
 
     Args:
-        what: what was being done, in a few words.
+        what: the failed activity, in a few words.
     """
     error = sys.exception()
     place = ""
@@ -266,7 +234,12 @@ def log_fault(what: str) -> None:
 
 
 def blank_strips(what: str, crop: Region) -> list[Strip]:
-    """Rows for a region that could not be painted, while the exception is being handled: the first says so."""
+    """Blank rows for a region whose painting raised; the first row says so. Logs the exception being handled.
+
+    Args:
+        what: the failed activity, in a few words.
+        crop: the region; its width and height are those of the rows.
+    """
     log_fault(f"painting {what}")
     words = Strip([Segment(NOTHING)])
     return [

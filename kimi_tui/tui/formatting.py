@@ -1,4 +1,4 @@
-"""How figures, times, sizes, paths and styled text are written: the same on the screen and on the command line."""
+"""Formats figures, times, sizes, money, paths and styled text, for the screen and the command line alike. No Textual here."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 MINUS = "−"
 LEAST_S = 0.05
-"""A shorter wait would be written as none."""
+"""The shortest duration in seconds that is written; a shorter one would read as 0 s."""
 
 StyledText = tuple[str, str]
-"""Text and the name of its style: what drawing that knows no widget hands to a widget, which knows the colours."""
+"""Text and the name of its style; a widget's `Painter` turns the name into colours."""
 
 
 # --- figures
@@ -145,7 +145,7 @@ def age(then: datetime, now: datetime) -> str:
 
 
 def ago(age: str) -> str:
-    """What `age` gave, as it stands in a sentence: `just now`, `5 min ago`, `yesterday`, a date."""
+    """The result of `age` within a sentence: `just now`, `5 min ago`, `yesterday`, a date."""
     if age == "now":
         return "just now"
     return f"{age} ago" if age[0].isdigit() and "-" not in age else age
@@ -204,7 +204,7 @@ def cut_middle(text: str, width: int, mark: str = "…") -> str:
 
 
 NAME_WIDTH = 40
-"""Cells that the name of a world line has within a sentence."""
+"""The most cells of a world line's name within a sentence."""
 
 
 def line_words(world_line: int, name: str, width: int = NAME_WIDTH) -> str:

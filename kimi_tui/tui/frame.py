@@ -1,8 +1,8 @@
-"""What the screens of a session have in common: header, chat beside timeline, gauge and footer in their places.
+"""The frame of every screen that shows a session: header, chat beside timeline, gauge and footer.
 
-Only header and chat stand on the first picture; what else is in the panes is imported when it is first needed. The branch
-in the header is read from `.git/HEAD` alone. No git runs on our own account: in a hostile repository even `git status`
-starts a program that its config names.
+The first frame on the screen has header and chat only; timeline and gauge are imported when first needed. The branch in the
+header is read from `.git/HEAD`, without running git: in a hostile repository even `git status` starts a program that its
+config names.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.compositor import draw_changed_rows
-from kimi_tui.tui.faults import in_slices
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
+from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.state import MODE_WORDS
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 NARROW_BELOW = 80
 SHORT_BELOW = 30
-"""Rows, below which there is less air."""
+"""Height of the screen in rows below which margins are left out."""
 OVERLAY_BELOW = 100
 SLIM_BELOW = 112
 SLIM_TIMELINE = 30
 WIDE_TIMELINE = 38
 BROAD_FROM = 160
-"""Cells of the screen from which there is room for longer names on the timeline."""
+"""Width of the screen in cells from which on the timeline is wide enough for longer names."""
 BROAD_TIMELINE = 52
 STYLE_SLICE_S = 0.003
-"""How long a screen of another size, or of other colours, is styled in one go."""
+"""Seconds for which widgets are styled for another size or theme before keys are handled."""
 
 
 def timeline_width(screen_width: int) -> int:
-    """How wide the timeline beside the chat is; 0 where it floats over it."""
+    """The width in cells of the timeline beside the chat; 0 where the screen is so narrow that it floats over the chat."""
     if screen_width < OVERLAY_BELOW:
         return 0
     if screen_width >= BROAD_FROM:
@@ -69,11 +69,11 @@ NEW_SESSION = "New session"
 LEAST_TITLE = 12
 NOT_SAVED = "not saved"
 READ_ONLY = "read only"
-"""In place of the mode where another line is looked at."""
+"""Shown in the header in place of the mode while a world line is read."""
 
 
 class Heading(NamedTuple):
-    """What the header shows: title, folder, branch, model and mode of the session."""
+    """The content of the header: title, folder, branch, model and mode of the session."""
 
     title: str = ""
     folder: str = ""
@@ -81,9 +81,9 @@ class Heading(NamedTuple):
     model: str = ""
     mode: Mode = "ask"
     words: str = ""
-    """Stand in place of the mode where nothing is asked at all."""
+    """Shown in place of the mode while something is only read; empty for the mode."""
     unsaved: bool = False
-    """The disk does not take what is said."""
+    """Whether the conversation cannot be written to the disk at present."""
 
 
 class HeaderParts(NamedTuple):
@@ -100,12 +100,10 @@ class HeaderParts(NamedTuple):
 def fit_heading(
     heading: Heading, width: int, ellipsis: str = "…", caution: str = "!"
 ) -> HeaderParts:
-    """The heading in `width` cells.
+    """Fit a heading into `width` cells.
 
-    What is said of a disk that takes nothing always has its place.
-
-    It loses the branch, then the model, then the title's end down to a few cells, then the folder, then more of the title;
-    before it loses anything but the branch, the folder loses its upper parts.
+    A header that is too narrow loses the branch, then the upper folders of the path, the model, the title's end down to a
+    few cells, the folder, and more of the title. The warning about unsaved work is never left out.
     """
     trouble = f"{caution} {NOT_SAVED}" if heading.unsaved else ""
     width -= cell_len(trouble) + GAP if trouble else 0
@@ -128,14 +126,14 @@ def fit_heading(
 
 
 def _shortened(folder: str, room: int, ellipsis: str) -> str:
-    """The folder in this room; its own name is kept where there is less."""
+    """The path of a folder in at most `room` cells; at least its last part is kept."""
     above, _, name = folder.rpartition("/")
     least = cell_len(f"{ellipsis}/{name}") if above else cell_len(folder)
     return path(folder, max(room, least), ellipsis)
 
 
 def _plain(text: str) -> str:
-    """The text without anything that a terminal would obey: folders, branches and models have names of others."""
+    """The text without control characters: the names of folders, branches and models are foreign text."""
     if text.isprintable():
         return text
 
@@ -143,7 +141,7 @@ def _plain(text: str) -> str:
 
 
 def _width(title: str, folder: str, branch: str, model: str, mode: str) -> int:
-    """The least width in which these stand with their gaps."""
+    """The least width in cells in which these parts fit with the gaps between them."""
     return (
         cell_len(title)
         + (GAP + cell_len(folder) if folder else 0)
@@ -251,7 +249,7 @@ WAY_OUT = "Esc"
 
 
 def fit_hints(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
-    """The hints that fit into `width` cells whole, from the first on; the way out is among them before any other."""
+    """The hints that fit into `width` cells, in order. The one that leaves the screen takes precedence over the others."""
     shown = _from_first(hints, width)
     out = next((hint for hint in hints if hint[0] == WAY_OUT), None)
     if out is None or out in shown or not _from_first([out], width):
@@ -261,7 +259,7 @@ def fit_hints(hints: Sequence[Hint], width: int) -> tuple[Hint, ...]:
 
 
 def roomiest(wordings: Sequence[Sequence[Hint]], width: int) -> Sequence[Hint]:
-    """The first of the wordings of which every hint fits, else the last, which is the shortest."""
+    """The first of several wordings, longest first, whose hints all fit into `width` cells; else the last."""
     return next((one for one in wordings if fit_hints(one, width) == tuple(one)), wordings[-1])
 
 
@@ -288,14 +286,14 @@ def hint_row(hints: Sequence[Hint], width: int) -> Content:
 
 
 class Footer(Widget):
-    """The last row of a screen. Empty while another one stands over it, whose frame names the keys that count then."""
+    """The last row of a screen, with its keys. Empty while a modal screen covers this one: that names its own keys."""
 
     hints: reactive[tuple[Hint, ...]] = reactive(())
     urgent: reactive[str] = reactive("")
-    """What is said in the place of the hints for a moment."""
+    """A short message shown in place of the hints; empty for none."""
 
     def on_mount(self) -> None:
-        """Hear of the screens over this one."""
+        """Watch the screen stack, to know when another screen covers this one."""
         self.watch(self.screen, "stack_updates", self._covered, init=False)
 
     def _covered(self) -> None:
@@ -314,8 +312,8 @@ class Footer(Widget):
 
 
 Place = Literal["timeline", "begun", "filter", "missed", "found"]
-"""What the keys of the timeline do: act on its rows, write a filter (which is empty, finds something, or finds nothing), or
-act on the rows that were found."""
+"""What the keys of the timeline act on: its rows (`timeline`), a filter being typed that is empty (`begun`), finds something
+(`filter`) or finds nothing (`missed`), or the rows of a kept filter (`found`)."""
 _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
     "begun": "Esc all steps",
@@ -326,10 +324,10 @@ _FRAME_KEYS: Mapping[Place, str] = {
 
 
 class ChatPane(NoticingPane):
-    """The pane that holds the transcript.
+    """The pane of the chat, with notices over its last rows.
 
     Args:
-        transcript: all of it.
+        transcript: the chat.
     """
 
     def __init__(self, transcript: Transcript) -> None:
@@ -337,17 +335,17 @@ class ChatPane(NoticingPane):
         self._menu: Widget | None = None
 
     async def read(self, world_line: Widget) -> None:
-        """Put a world line in front of the chat."""
+        """Show a world line in place of the chat."""
         self.add_class("-reading")
         await self.mount(world_line)
 
     def end_reading(self, world_line: Widget) -> None:
-        """Show the chat again in the place of a world line."""
+        """Remove a world line and show the chat again."""
         self.remove_class("-reading")
         world_line.remove()
 
     def put_menu(self, menu: Widget) -> None:
-        """Have the menu of the prompt stand over its last rows."""
+        """Mount the completion menu of the prompt over the last rows of the pane."""
         self._menu = menu
         self.on_notices_grown()
         self.mount(menu)
@@ -361,13 +359,13 @@ class ChatPane(NoticingPane):
 
 
 class TimelinePane(NoticingPane):
-    """The place of the timeline: beside the chat, or floating over it."""
+    """The pane of the timeline: beside the chat, or floating over it on a narrow screen."""
 
     def __init__(self) -> None:
         super().__init__(id="timeline-pane")
         self._timeline: Timeline | None = None
 
-    def furnish(self, timeline: Timeline) -> None:
+    def mount_timeline(self, timeline: Timeline) -> None:
         """Mount the timeline in the pane."""
         self._timeline = timeline
         self.border_title = "Timeline"
@@ -375,7 +373,7 @@ class TimelinePane(NoticingPane):
         self.mount(timeline)
 
     def on_unmount(self) -> None:
-        """Let go of it."""
+        """Drop the timeline: Textual may keep the pane alive longer than it shows it."""
         self._timeline = None
 
     @property
@@ -385,18 +383,18 @@ class TimelinePane(NoticingPane):
 
     @property
     def acts(self) -> bool:
-        """Whether letters act on the rows of the timeline; else they are typed, or any of them ends something."""
+        """Whether letters are keys of the timeline; while a filter is typed, or the list of keys is shown, they are not."""
         timeline = self._timeline
         return timeline is not None and timeline.has_focus and not timeline.takes_any_letter
 
     @property
     def floats(self) -> bool:
-        """Whether it stands over the chat now."""
+        """Whether the pane is shown floating over the chat now."""
         return self.has_class("-open") and self.screen.has_class("-overlay")
 
     @property
     def place(self) -> Place:
-        """The keys that act in the pane."""
+        """Which keys act in the pane now."""
         match self._timeline.filter_state if self._timeline is not None else "":
             case "typed":
                 return "filter"
@@ -408,43 +406,43 @@ class TimelinePane(NoticingPane):
                 return state
 
     def name_keys(self) -> None:
-        """Say in the frame what the keys do now."""
+        """Show the keys that act now in the border of the floating pane."""
         self.border_subtitle = Content(_FRAME_KEYS[self.place])
 
     def open(self) -> None:
-        """Show it, and give it the keys."""
+        """Show the pane and focus the timeline."""
         self.add_class("-open")
         self.settle()
         if self._timeline is not None:
             self._timeline.focus()
 
     def close(self) -> None:
-        """Hide it where it floats."""
+        """Hide the pane where it floats."""
         self.remove_class("-open")
         self.settle()
 
     def settle(self) -> None:
-        """Let the chat recede while this floats over it."""
+        """Dim the colours of the chat while the pane floats over it."""
         floats = self.floats
         for transcript in self.screen.query(Transcript):
             transcript.behind = floats
 
 
 class SessionFrame:
-    """The parts of a screen that shows a session.
+    """The widgets of a screen that shows a session, and their places.
 
     Args:
-        screen: that has them.
+        screen: the screen.
         launch: how the app was started.
-        size: of the terminal.
-        heading: what the header says at first.
+        size: the size of the terminal in cells.
+        heading: the initial content of the header.
         transcript: the chat.
 
     Attributes:
         header: the first row.
-        chat_pane: with the transcript.
-        timeline_pane: empty until `furnish`.
-        views: None until `furnish`.
+        chat_pane: the pane with the transcript.
+        timeline_pane: the pane of the timeline, which is empty until `mount_views`.
+        views: chat, timeline and gauge; None until `mount_views`.
     """
 
     def __init__(
@@ -473,37 +471,37 @@ class SessionFrame:
         yield Container(self.chat_pane, self.timeline_pane, id="body")
         yield self._gauge_row
 
-    def furnish(self, *style_sheets: str, broken: Report | None = None) -> Views:
-        """Put timeline and gauge in their places.
+    def mount_views(self, *style_sheets: str, broken: Report | None = None) -> Views:
+        """Import and mount timeline and gauge.
 
         Args:
-            style_sheets: those that the screen needs from now on beside those of the two, by name.
-            broken: told what chat, timeline or gauge cannot take.
+            style_sheets: names of further style sheets that the screen needs from now on.
+            broken: called with an exception that chat, timeline or gauge raises for an event.
         """
         from kimi_tui.tui.views import Views
 
         add_sheets(self._screen, "timeline", "gauge", *style_sheets)
         views = self.views = Views(self._transcript, broken)
-        self.timeline_pane.furnish(views.timeline)
+        self.timeline_pane.mount_timeline(views.timeline)
         self._gauge_row.mount(views.gauge)
         self.fit(app_of(self._screen).size)
         return views
 
     def fit(self, size: Size) -> None:
-        """Place the timeline beside or over the chat, and set the margins, for the size of the screen."""
+        """Place the timeline beside or over the chat, and set the margins, for a size of the screen in cells."""
         if self._set_classes(size):
             self._screen.update_node_styles()
         self._fit_views(size)
 
     async def fit_in_slices(self, size: Size) -> None:
-        """As `fit`, for a screen that is shown; keys get their turn meanwhile, and no picture is drawn of what is half done."""
+        """As `fit`, for a screen that is shown; keys are handled meanwhile, and no frame is drawn before all is styled."""
         if self._set_classes(size):
             with app_of(self._screen).batch_update():
                 await in_slices(self._styled(), STYLE_SLICE_S)
         self._fit_views(size)
 
     def _set_classes(self, size: Size) -> bool:
-        """Name the size of the screen in its classes; returns whether widgets may have other styles with them."""
+        """Set the classes of the screen for a size in cells; returns whether any changed, so that its widgets are to be styled."""
         screen, floats = self._screen, size.width < OVERLAY_BELOW
         before = screen.classes
         # All at once, and without the styles: each change would style the whole screen anew.

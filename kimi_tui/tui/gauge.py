@@ -1,6 +1,6 @@
-"""The gauge: one row over the prompt that says how full the context window is.
+"""The gauge: one row above the prompt with a bar of how full the context window is, and its figures.
 
-It is imported with the timeline, after the first paint.
+The widget is at the top, the functions that make its spans below. It is imported with the timeline, after the first paint.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 WARN_SHARE = 0.70
 GRAVE_SHARE = 0.85
 FORESEEABLE_STEPS = 99
-"""A compaction that is further off is foretold by tokens, not by steps."""
+"""The most steps for which the forecast counts steps; a compaction further off is given in tokens."""
 MOVE_S = 0.4
-"""Seconds in which the bar moves to where it should be."""
+"""Duration in seconds of the animation of the bar."""
 MOVE_FRAME_S = 1 / 20
 FREED_BAR_S = 2.0
 FREED_FIGURE_S = 5.0
-"""Seconds in which bar and figures show what was freed."""
+"""Seconds for which the figures show what a revert or compaction freed; `FREED_BAR_S` is the same for the bar."""
 _MARGIN = 2
 _WIDE_FIGURES = 33
 _NARROW_FIGURES = 18
@@ -62,7 +62,7 @@ _STYLES = (
 
 @dataclass(frozen=True, slots=True)
 class GaugeLayout:
-    """Where the bar and the figures stand."""
+    """The columns of bar and figures."""
 
     bar: int
     bar_width: int
@@ -90,23 +90,23 @@ class Gauge(Widget):
     """The row that shows how full the context window is.
 
     Attributes:
-        model: what it shows: whoever has it take in events calls `changed` then. Another one is shown with `show_model`.
+        model: the reducer whose state is shown. Call `changed` after it has applied events; `show_model` sets another one.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"gauge--{name}" for name in _STYLES}
 
     timeline_width: reactive[int] = reactive(0)
-    """The width of the timeline beside the chat, 0 where it is not there: the figures stand under it."""
+    """The width in cells of the timeline beside the chat, under which the figures stand; 0 where there is none."""
     viewed: reactive[int | None] = reactive[int | None](None)
-    """How full the window was at another moment, which is shown with how full it is now beside it; None for now."""
-    foreseen: reactive[tuple[int, bool] | None] = reactive[tuple[int, bool] | None](None)
-    """What would be left in the window after a rewind, and whether that is an estimate: shown beside what is in it now."""
+    """Tokens in the window at an earlier moment, shown beside the present figure; None to show the present alone."""
+    prospect: reactive[tuple[int, bool] | None] = reactive[tuple[int, bool] | None](None)
+    """Tokens that a rewind would leave in the window, and whether that is an estimate; None while none is previewed."""
     aside: reactive[str] = reactive("")
-    """What is said beside the figures, where there is room, in place of the forecast."""
+    """Text shown beside the figures, where there is room, in place of the forecast; empty for none."""
     to_send: reactive[int] = reactive(0)
-    """Tokens of what stands in the prompt: they count in the forecast."""
+    """Tokens of the text in the prompt, which count in the forecast."""
     shown: reactive[float] = reactive(0.0, init=False, repaint=False)
-    """Tokens drawn as used: goes after the model's in a short motion."""
+    """Tokens drawn as used: animated towards the model's figure."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,10 +131,10 @@ class Gauge(Widget):
         self.changed(motion=False)
 
     def changed(self, *, motion: bool = True) -> None:
-        """The model took in events.
+        """Draw the model's state after it has applied events.
 
         Args:
-            motion: the bar may move there; false while a history is read.
+            motion: whether the bar may be animated; false while a history is read.
         """
         model = self.model
         if model.freed.serial != self._freed_serial:
@@ -180,7 +180,7 @@ class Gauge(Widget):
         self.refresh()
 
     def on_enter(self) -> None:
-        """Hovering shows the details; computed only now, when somebody looks."""
+        """Compute the tooltip when the pointer enters the gauge, and not before."""
         lines = details(self.model.status, self.cost_words())
         self.tooltip = Text("\n".join(lines)) if lines else None
 
@@ -192,7 +192,7 @@ class Gauge(Widget):
         self._painter.clear()
 
     def watch_shown(self) -> None:
-        """Paint the next picture of the motion, where it is another one."""
+        """Draw the next frame of the animation, where it differs from the last."""
         now = time.monotonic()
         if self.shown != self._target and now < self._moved_at + MOVE_FRAME_S:
             return
@@ -219,8 +219,8 @@ class Gauge(Widget):
         status, shown, aside = self.model.status, self.shown, self.aside
         freed_bar, freed_figure = self._freed_bar, self._freed_figure
         before = None
-        if self.foreseen is not None:
-            before, (after, is_guess) = status, self.foreseen
+        if self.prospect is not None:
+            before, (after, is_guess) = status, self.prospect
             shown, status = float(after), status._replace(used=after, estimated=is_guess)
             freed_bar = FreedTokens("rewind", before.used, after)
         elif self.viewed is not None:
@@ -229,7 +229,7 @@ class Gauge(Widget):
             freed_bar = freed_figure = None
         bar = bar_spans(status, shown, places.bar_width, glyphs, freed=freed_bar, mono=app.no_color)
         if before is not None:
-            figures = foreseen_spans(status, before, places.figures_width, glyphs)
+            figures = prospect_spans(status, before, places.figures_width, glyphs)
         else:
             figures = figure_spans(
                 status,
@@ -259,14 +259,15 @@ def bar_spans(
     freed: FreedTokens | None,
     mono: bool,
 ) -> list[StyledText]:
-    """The bar.
+    """The spans of the bar.
 
     Args:
-        status: the final state, for its segments and the mark.
-        shown: tokens drawn as used; lags behind `status.used` while the bar moves.
-        width: cells.
-        freed: what was just taken away, to be marked; None for nothing.
-        mono: there are no colours, so the segments differ by glyph.
+        status: the state of the window, for segments and the mark of the compaction trigger.
+        shown: tokens drawn as used; it lags behind `status.used` during the animation.
+        width: cells of the bar.
+        glyphs: the set of signs in use.
+        freed: the tokens that a revert or compaction has just freed, to be marked; None for none.
+        mono: whether the terminal has no colours, so that segments differ by glyph.
     """
     if status.limit <= 0 or width <= 0:
         return [(glyphs.rule * width, "free")]
@@ -320,7 +321,10 @@ def figure_spans(
     aside: str = "",
     to_send: int = 0,
 ) -> list[StyledText]:
-    """Used, limit, percentage, and one thing more where there is room; of an unknown window only what is used."""
+    """The spans of the figures: tokens used, limit, percentage, and one extra where it fits.
+
+    Where the limit of the window is unknown only the tokens used are shown.
+    """
     used = round(shown)
     if status.limit <= 0 and used <= 0:
         return [(" " * width, "quiet")]
@@ -342,16 +346,16 @@ def figure_spans(
     return sides(spans, (), width)
 
 
-def foreseen_spans(
+def prospect_spans(
     status: StatusUpdate, before: StatusUpdate, width: int, glyphs: Glyphs
 ) -> list[StyledText]:
     """`58.3k → 53.7k / 262k  20%`: what is used now, and the window as it would be; shorter where there is less room.
 
     Args:
-        status: the window as it would be.
+        status: the window after the rewind.
         before: the window now.
-        width: cells.
-        glyphs: the signs in use.
+        width: cells of the figures.
+        glyphs: the set of signs in use.
     """
     now, then = (numbers.tokens(one.used, estimated=one.estimated) for one in (before, status))
     spans: list[StyledText] = [(now, "quiet"), (f" {glyphs.to} ", "quiet"), (then, "strong")]
@@ -375,7 +379,7 @@ def foreseen_spans(
 
 
 def _now_words(status: StatusUpdate) -> str:
-    """`now 58.3k, 22%`: what stands beside the figures of another moment."""
+    """`now 58.3k, 22%`: the present figure, shown beside those of an earlier moment."""
     used = numbers.tokens(status.used, estimated=status.estimated)
     if status.limit > 0:
         return f"now {used}, {numbers.percent(status.used, status.limit)}"
@@ -385,7 +389,7 @@ def _now_words(status: StatusUpdate) -> str:
 def _extras(
     status: StatusUpdate, glyphs: Glyphs, freed: FreedTokens | None, to_send: int
 ) -> list[list[StyledText]]:
-    """The one thing more, longest form first; the forecast is of the window with what is to be sent."""
+    """The extra beside the figures in all its wordings, longest first. A forecast includes the text in the prompt."""
     if freed is not None:
         change = numbers.change(freed.after - freed.before, estimated=freed.estimated)
         fall = change.replace(numbers.MINUS, glyphs.minus)
@@ -404,12 +408,18 @@ def _extras(
 
 
 def _style_of(freed: FreedTokens) -> str:
-    """Amber for a D-Mail, violet for a compaction, grey for what the user took back."""
+    """The style for what was freed: that of D-Mails, of compactions, or of the user's own rewinds."""
     return freed.reason if freed.reason in ("dmail", "compaction") else "lost"
 
 
 def forecast(used: int, trigger: int, per_step: int) -> str:
-    """When the context is compacted: `in ~9 steps`, `next step`, or `at 212k` while that is far off or unknown; empty without a mark."""
+    """When the context will be compacted: `in ~9 steps`, `next step`, or `at 212k` where that is far off or unknown.
+
+    Args:
+        used: tokens in the window.
+        trigger: tokens at which the context is compacted; 0 for never, which makes the text empty.
+        per_step: average growth of the window, in tokens a step; 0 where unknown.
+    """
     if trigger <= 0:
         return ""
     steps = FORESEEABLE_STEPS + 1
@@ -421,7 +431,7 @@ def forecast(used: int, trigger: int, per_step: int) -> str:
 
 
 def details(status: StatusUpdate, cost: str = "") -> list[str]:
-    """What hovering tells: the split of the window and the totals of the session, with its cost where that is known."""
+    """The lines of the tooltip: what fills the window, and the session's totals, with its cost where that is known."""
     if status.limit <= 0:
         return ["The size of the window is not known."] if status.used > 0 else []
     lines = [

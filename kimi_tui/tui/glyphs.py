@@ -13,7 +13,7 @@ class Glyphs(NamedTuple):
     """One sign per meaning; every one is exactly one cell wide."""
 
     turn: str = "●"
-    """A user's turn; in the accent colour: now."""
+    """A turn of the user; in the accent colour, the present."""
     step: str = "│"
     """A step; a line going on; the divider."""
     dmail: str = "◆"
@@ -98,7 +98,7 @@ ASCII = Glyphs(
 
 
 def drawn(text: str, glyphs: Glyphs) -> str:
-    """The name of a key or the usage of a command, with its arrows and its ellipsis in the signs of a set."""
+    """The name of a key or the usage of a command, with arrows and ellipsis replaced by those of a set of signs."""
     if glyphs is UNICODE:
         return text
     signs = ("up", "down", "back", "to", "cut")
@@ -106,6 +106,6 @@ def drawn(text: str, glyphs: Glyphs) -> str:
 
 
 def glyphs_of(node: "MessagePump") -> Glyphs:
-    """The set that the app of a widget uses; the Unicode one where it does not say."""
+    """The set of signs of the app that a widget belongs to; Unicode for an app that names none."""
     chosen = getattr(_app(node), "glyphs", UNICODE)
     return chosen if isinstance(chosen, Glyphs) else UNICODE

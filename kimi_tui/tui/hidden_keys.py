@@ -1,7 +1,8 @@
-"""Keys of servers in fields that show what is written: they are covered before anything of them is drawn.
+"""Masks API keys that are typed or pasted into fields that show their text, before any of it is drawn.
 
-Most come in one piece, pasted or typed as fast as a terminal without marks for pastes hands them on: such a burst is covered
-until it is over, and then shown if it is no key. Of one that is typed by hand the first letters are seen.
+Most keys come in one piece: as a paste, or, from a terminal without bracketed paste, as a burst of characters faster than
+anybody types. A burst is masked until it is over, and shown then if it is no key. Of a key typed by hand the first letters
+are seen.
 """
 
 from __future__ import annotations
@@ -19,40 +20,42 @@ if TYPE_CHECKING:
 
 COVER = "•"
 BURST_S = 0.02
-"""What is read so close behind one another nobody types."""
+"""Characters read within so many seconds of one another are a burst: nobody types so fast."""
 OVER_S = 0.06
-"""After which a burst is over."""
+"""Seconds without a character after which a burst is over."""
 FEW = 3
-"""So many letters are no burst: two keys may be pressed at once, and a line may hand on several together."""
+"""The most characters that are no burst yet: two keys may be pressed at once, and a slow line may deliver several together."""
 MOST_KNOWN = 4
 SHOWN = 4
-"""Letters of what may become a key where an address is expected."""
+"""The first letters that stay visible of what may become a key, where an address is expected."""
 DOUBTED = 6
-"""Letters from which on a word with a digit may become one there."""
+"""The length from which on a word with a digit may become a key, where an address is expected."""
 LEAST_KEY = 8
-"""Letters from which on a word may be a key."""
+"""The least length of a key."""
 
 
 class KeyCover:
-    """What of a field's text is covered. The field says what is about to stand in it, and gets the messages.
+    """Decides which parts of a field's text are masked.
+
+    The field reports each key and paste before it is drawn, and receives the messages.
 
     Args:
-        field: that.
-        is_address: an address is expected, and whatever does not look like one may become a key.
+        field: the field, to which the messages are posted.
+        is_address: whether the field takes an address, so that anything else may become a key.
     """
 
     class BurstEnded(Message, bubble=False):
-        """What was typed in one go seems to be over: the field is to call `settle`."""
+        """A burst seems to be over: the field must call `settle`."""
 
         def __init__(self, typed_at: float) -> None:
             super().__init__()
             self.typed_at = typed_at
 
     class Uncovered(Message, bubble=False):
-        """Something is covered no longer: the field is to be drawn anew."""
+        """Something is no longer masked: the field must be drawn again."""
 
     class KeyFound(Message, bubble=False):
-        """A key came in one piece, or is all that stands in the field."""
+        """A key was pasted, came in a burst, or is all the text of the field."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
@@ -73,12 +76,12 @@ class KeyCover:
         self._spans: tuple[str, list[tuple[int, int]]] = ("", [])
 
     def typed(self, letter: str, at: float, text: str = "") -> None:
-        """A letter was read at a monotonic time, and will stand in the field.
+        """Note a character that was typed, before it is in the field.
 
         Args:
-            letter: that.
-            at: the time, in seconds.
-            text: all that stands in the field now; empty where only what comes in is looked at.
+            letter: the character.
+            at: monotonic time at which it was read, in seconds.
+            text: the present text of the field; empty where only what comes in is examined.
         """
         if at - self._typed_at >= BURST_S or not self._burst:
             self._burst, self._before = "", text
@@ -89,18 +92,18 @@ class KeyCover:
             self._looking = self._field.set_timer(OVER_S, self._look)
 
     def ended(self, text: str = "") -> None:
-        """A key was pressed that writes nothing; `text` as for `typed`."""
+        """Note a key that types nothing: it ends a burst. `text` as for `typed`."""
         self.settle(self._typed_at, text)
         self._typed_at = 0.0
 
     def pasted(self, pasted: str, text: str = "") -> None:
-        """A text was pasted, and will stand in the field; `text` as for `typed`."""
+        """Note a paste, before it is in the field. `text` as for `typed`."""
         self.ended(text)
         self._burst, self._before = pasted, text
         self._judge(pasted)
 
     def settle(self, typed_at: float, text: str = "") -> None:
-        """Look at what was typed in one go until then, unless it went on; `text` as for `typed`."""
+        """Examine a burst for keys, unless it went on after `typed_at`. `text` as for `typed`."""
         if self._is_over or typed_at != self._typed_at:
             return
         self._is_over = True
@@ -109,15 +112,15 @@ class KeyCover:
             self._field.post_message(self.Uncovered())
 
     def without(self, key: str, text: str) -> str:
-        """What stood in the field before a key came in; its text without it where it came in pieces."""
+        """The text of the field as it was before a key was entered; where it came in pieces, the text without the key."""
         return self._before if self._burst.strip() == key else text.replace(key, "")
 
     def covered(self, text: str, at: int) -> str:
-        """The text as it is shown, of the same length.
+        """The text as it is drawn, with keys masked; of the same length.
 
         Args:
-            text: that stands in the field, or a line of it.
-            at: where the cursor stands in it.
+            text: the text of the field, or a line of it.
+            at: index of the cursor in it.
         """
         if not text:
             return text
@@ -174,7 +177,7 @@ def _may_become_key(text: str) -> bool:
 
 
 def address_and_key(pasted: str) -> tuple[str, str]:
-    """What of a pasted text belongs into a field for an address, and the key that came with it; either may be empty.
+    """Split a paste into the address for the field and the API key that came with it; either may be empty.
 
     Any long word that can be no address is taken for a key.
     """

@@ -1,6 +1,7 @@
-"""Notices: one is told on a screen, stands under the last rows of a pane for some seconds or until it is solved, and is listed by `/notices`.
+"""Notices: messages of one line over the last rows of a pane, for some seconds or until their cause is gone (`/notices` lists them).
 
-`Notice.of` makes the value from what others wrote, `standing` and `Notices.tell` decide what stands beside it, and `notice_rows` draws all that stands.
+`Notice.of` makes one, cleaning its texts; `standing` and `Notices.tell` decide which older ones stay beside it;
+`notice_rows` lays them out.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 
 Level = Literal["info", "warning", "error"]
 STAYS_S = 6.0
-"""For how long a notice stays that nothing else takes away."""
+"""Seconds that a notice without a topic stays."""
 MAX_ROWS = 3
 LIST_ROWS = 6
-"""Rows for several notices that came at once."""
+"""The most rows of a notice that lists several."""
 _EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
 
 
 class NoticeDetails(TypedDict, total=False):
-    """What may be said of a notice beside its text, as `Notice` has it, of any texts."""
+    """The fields of a `Notice` besides its text, as keyword arguments of methods that show one."""
 
     level: Level
     advice: str
@@ -48,10 +49,10 @@ class Notice(NamedTuple):
         text: one line.
         level: how grave it is.
         advice: one line on what can be done; may be empty.
-        topic: with one it stays until that is solved; empty for some seconds.
-        more: others that were told at once, and are shown with it as a list.
-        at: when, in seconds since 1970.
-        until: for how long it stays, in monotonic time; infinite with a topic.
+        topic: names the cause; the notice stays until that is solved. Empty for a notice of some seconds.
+        more: further notices that are shown with it as a list.
+        at: when it was made, in seconds since 1970.
+        until: the monotonic time until which it stays; infinite with a topic.
     """
 
     text: str
@@ -88,13 +89,19 @@ class ShowsNotices(Protocol):
 
 
 def standing(board: tuple[Notice, ...], topic: str | None, now: float) -> tuple[Notice, ...]:
-    """What still stands of the notices on a screen without those of a topic, of which "" has all that pass by themselves."""
+    """The notices that stay.
+
+    Args:
+        board: those shown so far.
+        topic: a topic whose notices go; "" stands for all those that pass after some seconds, None for no topic.
+        now: monotonic time, to drop those that have passed.
+    """
     return tuple(one for one in board if one.topic != topic and one.until > now)
 
 
 @lru_cache(maxsize=2)
 def notice_rows(board: tuple[Notice, ...], width: int, glyphs: Glyphs) -> Sequence[Content]:
-    """The newest notices that fit, each with its advice under it, in rows of so many cells; a list stands alone."""
+    """The rows of the newest notices that fit, each with its advice below it; one with a list is shown alone."""
     room = max(8, width - 6)
     rows: list[Content] = []
     for one in reversed(board):
@@ -144,10 +151,10 @@ class Notices(Widget):
     """The notices of a pane. The widget is hidden while there are none."""
 
     board: reactive[tuple[Notice, ...]] = reactive((), layout=True, init=False)
-    """What stands now, the newest last."""
+    """The notices shown, newest last."""
 
     class Grown(Message):
-        """The notices take another number of rows."""
+        """The number of rows has changed."""
 
     def tell(self, notice: Notice) -> None:
         """Show a notice in the place of an older one of its topic, or of those that pass by themselves."""
@@ -157,11 +164,11 @@ class Notices(Widget):
             self.set_timer(notice.until - now + 0.05, self.solve)
 
     def solve(self, topic: str | None = None) -> None:
-        """Take away the notice of a topic, with "" what would pass by itself, and what has passed."""
+        """Remove the notice of a topic; "" removes those without a topic, None only those whose time has passed."""
         self.board = standing(self.board, topic, time.monotonic())
 
     def watch_board(self, board: tuple[Notice, ...]) -> None:
-        """Be there while there is something to tell."""
+        """Show the widget while there are notices."""
         self.display = bool(board)
         self.set_class(any(one.level == "error" for one in board), "-grave")
         # Where they take as many rows as before they were gone no resize tells of it.
@@ -199,7 +206,7 @@ class NoticingPane(Container):
     """A pane over whose last rows notices are shown."""
 
     notices: Notices | None = None
-    """Put in their place with the first one."""
+    """The widget, mounted with the first notice; None before."""
 
     def tell(self, text: str, **details: Unpack[NoticeDetails]) -> Notice:
         """Show a notice."""
@@ -211,6 +218,6 @@ class NoticingPane(Container):
         return notice
 
     def solve(self, topic: str = "") -> None:
-        """Take away the notice of a topic; without one, what would pass by itself."""
+        """Remove the notice of a topic; without one, those that pass after some seconds."""
         if self.notices is not None:
             self.notices.solve(topic)

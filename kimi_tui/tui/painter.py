@@ -24,14 +24,14 @@ from kimi_tui.tui.faults import NOTHING, log_fault
 from kimi_tui.tui.rows import COLOUR, HIT_LINK, style_parts
 
 FADED = "~"
-"""The flag of what is being undone."""
+"""The style flag of rows that are being undone: faded."""
 FADE = 0.6
-"""How far what is being undone goes towards the background."""
+"""The share of the background in the colour of faded text."""
 
 INKS = ("ink", "strong", "quiet", "accent", "tool", "dmail", "compaction", "error")
 """The names of the styles of text that every view of a conversation has."""
 LINK_LIMIT = 2_000
-"""The longest address that is told to the terminal; some end the program over longer ones."""
+"""The longest address that is sent to the terminal as a link (OSC 8); some terminals crash over longer ones."""
 
 
 class Painter:
@@ -40,9 +40,9 @@ class Painter:
     Styles are made when they are first asked for and kept until `clear`, which the widget's `notify_style_update` calls.
 
     Args:
-        widget: whose component classes have the colours. A name that is none of them is painted as `ink`, on the widget's ground.
-        prefix: what stands before the two dashes in their names.
-        blank: the style of cells in which nothing stands.
+        widget: the widget whose component classes have the colours. A style name that is none of them is painted as `ink`.
+        prefix: the part of the class names before the two dashes.
+        blank: the style of empty cells.
     """
 
     def __init__(self, widget: Widget, prefix: str, blank: str = "quiet") -> None:
@@ -130,8 +130,8 @@ class Painter:
         return segments[0].style or style
 
     def _linked(self, name: str, ground: str, url: str) -> Style:
-        """A style that also tells the terminal (OSC 8) where its text leads: always the same one, so that the parts of
-        a link in several rows belong together. Addresses that are not plain http(s) are not told.
+        """A style whose text is a terminal hyperlink (OSC 8), with one id an address, so that the parts of a link in several
+        rows belong together. Addresses that are not plain http(s) are left out.
         """
         style = self.style(name, ground)
         if not is_web_address(url):
@@ -150,9 +150,9 @@ class Painter:
         """A row of exactly `width` cells; one that cannot be painted is plain text.
 
         Args:
-            spans: text and style of each, and what a click on it does, where that is said.
-            width: of the row; what is left free is empty.
-            ground: the background of what names none.
+            spans: text and style name of each, maybe followed by the action of a click (`rows.Span`).
+            width: cells of the row; the rest is filled with blanks.
+            ground: the background of spans that name none.
         """
         try:
             return self._strip(spans, width, ground)
@@ -231,7 +231,7 @@ class Painter:
         return Strip.join([Strip([Segment(edge, style)], 1), strip.crop(1)])
 
     def dropped(self, strip: Strip, edge: str) -> Strip:
-        """The strip of a row that a rewind would take: grey on the page, behind the edge of what is left."""
+        """The strip of a row that a rewind would drop: grey, with an edge in its first cell."""
         lost = self.style("lost@page")
         grey = lost + _PLAIN
         out = [
@@ -241,7 +241,7 @@ class Painter:
         return Strip([Segment(edge, lost), *out], strip.cell_length)
 
     def receded(self, strip: Strip) -> Strip:
-        """The strip as it stands behind something that floats above it; as it is where colours are not known."""
+        """The strip dimmed, for what is behind a floating pane; unchanged where the terminal's colours are unknown."""
         out = [Segment(text, _receding(style) if style else style) for text, style, _ in strip]
         return Strip(out, strip.cell_length)
 
@@ -256,7 +256,7 @@ def is_web_address(url: str) -> bool:
 
 
 def _harmless(text: str) -> str:
-    """The last border before the terminal: whatever a layout let through, no control byte goes on from here."""
+    """The text without control characters: the last check before the terminal, whatever a layout let through."""
     return clean(text).replace("\n", " ").replace("\t", " ")
 
 

@@ -1,4 +1,4 @@
-"""A list of which one entry is chosen with the arrows; shows a window of it, and less while it is not focused."""
+"""`PickList`: a list widget in which one entry is chosen with the arrows, filtered by typing, in columns."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ SERVER_KEYS: Mapping[str, str] = {"escape": "back", "ctrl+r": "look again"}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the list: its words, quiet facts in a second column, and whether it is what holds now.
+    """An entry of the list: its text, facts in further columns, and whether it is the present setting.
 
-    Facts that are several stand in columns, those that matter most first. `shortly` are the facts for where not all of
-    them have room; None where what there are is cut.
+    A tuple of facts has a column for each, the most important first. `shortly` are the facts for a narrow list; None where
+    the usual ones are cut instead.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass
 class PickState:
-    """Which entries match what was typed, which is chosen, and which part is shown."""
+    """The state of a pick list: entries, the typed filter, the chosen entry and the visible window."""
 
     entries: tuple[Entry, ...] = ()
     needle: str = ""
@@ -80,9 +80,9 @@ class PickState:
         self.chosen = matching[max(0, min(len(matching) - 1, place + step))]
 
     def type(self, needle: str) -> None:
-        """Show only what holds this text; what is called so is chosen. A text that nothing holds is not taken, nor shown.
+        """Filter the entries by a text, and choose the one of exactly that name.
 
-        It was meant for another place, and may be a key.
+        A text that no entry holds is ignored and not shown: it was meant for another field, and may be a key.
         """
         before, self.needle = self.needle, needle
         matching = self.matching
@@ -94,7 +94,7 @@ class PickState:
             self.chosen = (named or matching)[0]
 
     def window(self, rows: int) -> tuple[int, ...]:
-        """The entries to show in so many rows, the chosen one among them."""
+        """Indexes of the entries to show in a number of rows, the chosen one among them."""
         matching = self.matching
         place = matching.index(self.chosen) if self.chosen in matching else 0
         self.top = max(place - rows + 1, min(self.top, place))
@@ -148,10 +148,12 @@ class PickList(KeyList):
     """A list to choose from.
 
     Args:
-        entries: what can be chosen.
+        entries: the entries.
         rows: how many are shown at once.
-        folds: whether only the chosen one is shown while the list is not focused.
-        narrows: whether typing narrows the list also where all of it is to be seen.
+        folds: whether only the chosen entry is shown while the list is not focused.
+        chosen: the index of the entry that is chosen at first.
+        narrows: whether typing filters the list also where all of it is visible.
+        widget_id: the widget's id.
 
     Attributes:
         rows: how many are shown at once.

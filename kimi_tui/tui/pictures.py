@@ -1,8 +1,8 @@
-"""Images as the terminal can show them: cells of two colours each, or its own graphics (kitty's, sixels).
+"""Draws images in a terminal: as cells of two colours each, or by the terminal's graphics protocol (kitty's, or sixels).
 
-What decodes takes long: it belongs in a thread. Pillow is imported with the first picture. A library for terminal images is
-not used: the one for Textual asks the terminal at its import, in the way of keys, and writes past Textual's driver.
-`Thumbnails` has those of the chat made when their block is first laid out, and keeps them while they are looked at.
+Functions that decode take long and belong in a thread. Pillow is imported with the first image. `Thumbnails` has the images
+of the chat drawn when their block is first laid out, and caches them. No library for terminal images is used: the one for
+Textual queries the terminal at its import, which swallows keys, and writes past Textual's driver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 UPPER_HALF = "▀"
 MAX_PIXELS = 16_000_000
-"""Ours have at most four millions; those of imported sessions may be larger."""
+"""The most pixels of an image that is decoded. Our own have at most four millions; imported ones may be larger."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 _CELL_COLOURS = 64
 """Of a picture of cells: its neighbours become alike, so that rows have few runs."""
@@ -76,7 +76,7 @@ def cell_style(name: str) -> Style:
 
 
 def cell_of_terminal() -> CellSize | None:
-    """What the terminal says of it; None where it says nothing."""
+    """The size of a cell as the terminal reports it (TIOCGWINSZ); None where it does not."""
     try:
         packed = fcntl.ioctl(sys.__stderr__ or 2, termios.TIOCGWINSZ, b"\0" * 8)
     except (OSError, ValueError):
@@ -89,7 +89,16 @@ def cell_of_terminal() -> CellSize | None:
 def fitted(
     width: int, height: int, columns: int, rows: int, cell: CellSize = USUAL_CELL
 ) -> tuple[int, int]:
-    """The columns and rows of an image in a box of so many; a small one is not enlarged beyond two pixels a cell."""
+    """The size in cells of an image fitted into a box.
+
+    Args:
+        width, height: of the image, in pixels.
+        columns, rows: of the box, in cells.
+        cell: the size of a cell in pixels.
+
+    Returns:
+        columns and rows; a small image is not enlarged beyond two pixels a cell.
+    """
     width, height = max(1, width), max(1, height)
     shape = width * cell.height / (height * cell.width)
     n_rows = min(rows, -(-height // 2), max(1, round(columns / shape)))
@@ -114,13 +123,13 @@ def cell_rows(data: bytes, columns: int, rows: int) -> tuple[CellRow, ...]:
 
 
 def kitty_picture(data: bytes, number: int, columns: int, rows: int, cell: CellSize) -> str:
-    """What has kitty draw an image where the cursor is, which stays there. Takes long.
+    """The kitty graphics sequence that draws an image at the cursor, which does not move. Takes long.
 
     Args:
-        data: the image.
-        number: under which the terminal keeps it.
-        columns, rows: the cells that it covers.
-        cell: the size of one.
+        data: the bytes of the image's file.
+        number: the id under which the terminal keeps the image.
+        columns, rows: the size of the image in cells.
+        cell: the size of a cell in pixels.
 
     Raises:
         ValueError: it cannot be decoded.
@@ -143,7 +152,7 @@ def kitty_forget(number: int) -> str:
 
 
 def sixel_picture(data: bytes, columns: int, rows: int, cell: CellSize) -> str:
-    """What draws an image as sixels where the cursor is. Takes long.
+    """The sixel sequence that draws an image at the cursor. Takes long.
 
     Raises:
         ValueError: it cannot be decoded.
@@ -214,12 +223,12 @@ def images_of(block: Block) -> tuple[ImageBlock, ...]:
 
 
 class Thumbnails:
-    """Pictures by their hash and size.
+    """A cache of images drawn as cells, by hash and size; missing ones are made in the background.
 
     Args:
-        load: reads an image; None where it is not there any more.
-        start: runs what makes a picture.
-        came: told of an image whose picture is there now, or cannot be had.
+        load: reads an image; returns None where its file is gone.
+        start: runs a coroutine function in the background.
+        came: called with an image when its rows are ready, or cannot be made.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Rows of the transcript, and of what looks like it, as plain values: text, styles, what a click does; how text is wrapped.
+"""Rows of text as plain values (`Line`, `Span`): styles by name, what a click does, and word wrapping.
 
 A style is a short text, `name/flags@background`: `ink`, `strong@band`, `ink/iu@raised` (b bold, i italic, u underline, s
-struck through). The palette turns it into colours, so a row can be made and tested without a screen. Widths are in
-cells. What is long can be wrapped a piece at a time: `iter_ranges` is lazy, a `HardWrapper` takes text as it comes.
+struck through). A widget's `Painter` turns it into colours, so rows can be made and tested without a screen. Widths are in
+cells. Long text can be wrapped a piece at a time: `iter_ranges` is lazy, and a `HardWrapper` takes text as it comes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 MARGIN = 4
-"""Where text starts; the glyph stands two cells before it."""
+"""The column at which text starts; the glyph of a row is two cells before it."""
 HANGING = 6
-"""Where what belongs to a card starts."""
+"""The column at which the body of a card starts."""
 RIGHT = 2
 """Cells left free at the right edge of the pane."""
 PROSE_WIDTH = 88
-"""The widest prose."""
+"""The most cells of a row of prose."""
 NUMBER_ROOM = 6
-"""What is kept free of prose before the right edge's margin: the column of `#N` and the gap before it."""
+"""Cells at the right that prose leaves free for `#N` and the gap before it."""
 LINE_LIMIT = 4_000
-"""Characters that are drawn of one line of what a tool gave back or changed."""
+"""The most characters that are drawn of one line of a tool's output or a diff."""
 
 HIT_FOLD = "fold"
 HIT_CHECKPOINT = "#"
@@ -55,11 +55,12 @@ class Span(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row. `fill` is the background where no span stands; `hit` is what a click anywhere in the row does.
+    """One row.
 
-    `soft` rows go on in the next one behind a blank, `chopped` ones without any, so many cells at their end being only
-    padding (a copy joins both); `margin` leading cells are left out of a copy. A `late` row has plain ink until somebody
-    looks: `shown` is what is drawn.
+    `fill` is the background where there is no span; `hit` is the action of a click anywhere in the row. A `soft` row is
+    continued by the next one after a blank, a `chopped` one without a blank, with so many cells of padding at its end: a
+    copy joins both. The first `margin` cells are left out of a copy. A `late` row is coloured when it is first drawn:
+    `shown` is what is drawn.
     """
 
     spans: tuple[Span, ...] = ()
@@ -87,7 +88,7 @@ class Line(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next row is part of the same line."""
+        """Whether the next row continues the same line of the text."""
         return self.soft or self.chopped is not None
 
     def trimmed(self, text: str) -> str:
@@ -109,7 +110,7 @@ _PAST_GROUNDS = {"band": "lost-bg", "dmail-bg": "lost-bg", "add-bg": "page", "de
 
 
 def past_line(line: Line) -> Line:
-    """The row as it stands where the model is no longer sent it: grey, whatever it says; your words stay headings."""
+    """The row in grey, for content that the model is no longer sent; the user's messages stay headings."""
     spans: list[Span] = []
     for span in line.spans:
         ink, flags, ground = style_parts(span.style)
@@ -163,7 +164,7 @@ FACT_GAP = 3
 
 
 class LayoutRoom(NamedTuple):
-    """What a layout is made for: the pane's width, whether the terminal is low, the signs, and who draws pictures."""
+    """The parameters of a layout: the pane's width, whether the terminal is low, the set of signs, how images are drawn."""
 
     width: int
     low: bool = False

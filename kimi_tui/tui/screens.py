@@ -1,5 +1,4 @@
-"""What all screens share: the app with a type, style sheets, what they tell the app, why a session cannot be
-opened, and that a question is answered once."""
+"""What all screens share: access to the app and to style sheets, messages to the app, and base classes for questions."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from kimi_tui.wire.display import ImageBlock
 
 STYLE_SHEETS = Path(__file__).parent.parent / "css"
-"""The folder of the style sheets. Each screen names its own, so that what is not shown is not parsed."""
+"""The folder of the style sheets. Each screen names its own, so that those of screens not shown are not parsed."""
 
 _app = attrgetter("app")
 
 
 def app_of(node: MessagePump) -> App[object]:
-    """The running app. `node.app` is the same, but of a type that Textual leaves open."""
+    """The running app of a widget; `node.app` has an incomplete type."""
     return cast("App[object]", _app(node))
 
 
@@ -53,14 +52,14 @@ def parse_sheets(node: MessagePump, paths: Iterable[str | PurePath]) -> None:
 
 
 class AnswersOnce(Screen[ScreenResultType]):
-    """A screen that is dismissed with an answer; only the first one counts.
+    """A screen whose result is an answer; only the first `dismiss` counts.
 
-    A key that was on its way already when it was closed would else close what is below it.
-    Beside `ModalScreen` it comes second: Textual takes the looks of a widget from its first base.
+    A key that was still in a queue when the screen was dismissed would else dismiss the screen below it. As a base class it
+    comes after `ModalScreen`: Textual takes a widget's default style from its first base.
     """
 
     HELP_TITLE: ClassVar[str] = ""
-    """What stands in the help over its keys. With it the key of the help opens that; without it is the screen's own."""
+    """The title of the help's section on this screen's keys. Empty: the key of the help belongs to the screen itself."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class AnswersOnce(Screen[ScreenResultType]):
         return True
 
     def woken(self) -> None:
-        """Called when the program goes on after it was stopped: what was typed meanwhile must answer nothing."""
+        """Called when the program resumes after a stop (SIGCONT): what was typed meanwhile must not answer."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
@@ -89,12 +88,12 @@ def push_once(
     question: Screen[ScreenResultType],
     take: Callable[[ScreenResultType | None], None],
 ) -> None:
-    """Show `question` over `screen`, unless something stands over it: a key pressed twice asks once.
+    """Push a screen over another one, unless that is covered already, so that a key pressed twice opens it once.
 
     Args:
-        screen: which was asked for it.
-        question: the screen to show.
-        take: gets its answer.
+        screen: the screen below.
+        question: the screen to push.
+        take: called with its result.
     """
     app = app_of(screen)
     # Not `is_current`: that holds below a screen that can be seen through, as any can before it has its colours.
@@ -104,10 +103,10 @@ def push_once(
 
 @runtime_checkable
 class VoidsClicks(Protocol):
-    """A widget on which a click may come too early: one that was meant for what stood there before."""
+    """The protocol of a widget on which a click may be too early: meant for what was at that place before."""
 
     def voids(self, event: events.MouseUp) -> bool:
-        """Whether a button was let go before this stood there."""
+        """Whether a mouse button was released before the present content was shown, so that no click must come of it."""
         ...
 
 
@@ -135,7 +134,7 @@ class NoModelNamed(CannotOpen):
 
 
 class OpeningFailed(Message):
-    """The session cannot be opened: end with these words and this exit code."""
+    """The session cannot be opened: the app ends with this exit message and exit code."""
 
     def __init__(self, words: str, code: int) -> None:
         super().__init__()
@@ -172,9 +171,9 @@ class ModelChosen(Message):
     """Another model is to be asked.
 
     Args:
-        name: of the model; empty where the user is to choose it from a list.
-        thinking: what is set of thinking now, for the list.
-        taken: what the model in use takes there.
+        name: the model; empty where the user should choose it from a list.
+        thinking: the present thinking setting, for the list.
+        taken: the thinking settings that the present model supports.
     """
 
     def __init__(self, name: str, thinking: str = "", taken: tuple[str, ...] = ()) -> None:

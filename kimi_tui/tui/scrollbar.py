@@ -1,4 +1,4 @@
-"""The scrollbar of every pane: one cell wide, a bar without a track, which a drag of any speed moves."""
+"""The scrollbar of every pane: one cell wide, without a track, and changes of a pane's scroll height without a layout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORWARD = "_forward_event"
 
 
 class ThinScrollBar(ScrollBarRender):
-    """Draws `▐` where the window is and nothing else; the free cells still page up and down."""
+    """Renders a scrollbar as `▐` for the visible part and nothing else; clicks above and below it scroll by a page."""
 
     GLYPH: ClassVar[str] = UNICODE.scrollbar
 
@@ -63,7 +63,7 @@ class ThinScrollBar(ScrollBarRender):
 
 
 def _extent(size: int, virtual_size: float, window_size: float, position: float) -> tuple[int, int]:
-    """In which cell the bar begins, and its length; 0 where all is on view."""
+    """The first cell of the bar and its length; length 0 where all of the content is visible."""
     if not size or window_size >= virtual_size:
         return 0, 0
     length = min(size, max(1, round(size * window_size / virtual_size)))
@@ -79,7 +79,13 @@ def _extent(size: int, virtual_size: float, window_size: float, position: float)
 
 
 def move(bar: ScrollBar, virtual_size: int, position: float) -> None:
-    """Let a vertical scrollbar show another place in another content; it is painted anew only where it looks different."""
+    """Set size and position of a vertical scrollbar; it is refreshed only where it looks different.
+
+    Args:
+        bar: the scrollbar.
+        virtual_size: rows of the content.
+        position: the first visible row.
+    """
 
     def look() -> tuple[int, int]:
         size = bar.size.height
@@ -93,11 +99,15 @@ def move(bar: ScrollBar, virtual_size: int, position: float) -> None:
 
 
 def take_height(pane: ScrollView, height: int, top: float) -> bool:
-    """Let the content of a pane be so high, without the layout of the whole screen that Textual makes of it.
+    """Set the height of a pane's content without the layout of the whole screen that Textual would make of it.
 
-    The scrollbar stands where `top` is the first row on view.
+    Args:
+        pane: the pane.
+        height: rows of its content.
+        top: the first visible row, for the scrollbar.
 
-    False, and nothing is done, where the scrollbar comes or goes: that needs a layout.
+    Returns:
+        False, with nothing done, where the scrollbar appears or disappears, which needs a layout.
     """
     shows = pane.show_vertical_scrollbar
     if shows != (height > pane.container_size.height):
@@ -115,7 +125,7 @@ class _AsciiScrollBar(ThinScrollBar):
 
 
 def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
-    """Let this widget's vertical scrollbar be the thin one."""
+    """Use the thin scrollbar for a widget's vertical scrollbar."""
     plain = glyphs.scrollbar == ASCII.scrollbar
     bar = widget.vertical_scrollbar
     # Textual means it to be set on one scrollbar; its annotation only allows the class.
@@ -125,10 +135,10 @@ def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
 
 
 def _grabbing(bar: ScrollBar) -> Callable[[events.Event], None]:
-    """What takes a scrollbar's events in, and gives it the mouse with the press itself.
+    """An event handler for a scrollbar that captures the mouse as soon as the button is pressed.
 
-    Textual gives it once the scrollbar has handled the press. What came in the same read is sent elsewhere by then: a
-    fast drag would move nothing, and the mouse would stay with the scrollbar after its release.
+    Textual captures it when the scrollbar has handled the press. Events of the same read have gone elsewhere by then: a
+    fast drag would move nothing, and the mouse would stay captured after its release.
     """
     forward = cast("Callable[[events.Event], None]", getattr(bar, _FORWARD))
 

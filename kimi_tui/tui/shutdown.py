@@ -1,7 +1,6 @@
-"""The end of the program: on signals of the system, on pressing a key twice, and in bounded time whatever still runs.
+"""The end of the program: on signals, on pressing a key twice, and within bounded time whatever still runs.
 
-What is to be saved, and which commands still run, is the app's affair: it leaves in order, and `Ending` gives it some
-seconds for that.
+The app itself saves sessions and stops commands; `Ending` ends the process if that takes longer than some seconds.
 """
 
 from __future__ import annotations
@@ -33,21 +32,22 @@ _PASSED_BY = frozenset(
     if hasattr(signal, name)
 )
 SIGNALS = tuple(sorted(signal.valid_signals() - _PASSED_BY))
-"""Every signal that would end the program where it stands, with the terminal as it is."""
+"""All signals whose default action would end the process at once, without restoring the terminal."""
 COMMON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-"""Those that come in the first moments, if any do."""
+"""The signals that are handled from the very start; the others once the app is up."""
 PATIENCE_S = 5.0
 TWICE_S = 2.0
 _RESTORING_S = 1.0
 
 
 class Ending:
-    """Ends the process some seconds after the app began to leave, if it is still there: a thread that hangs, as on a
-    network disk that is gone, is waited for neither by the event loop nor by the interpreter.
+    """Ends the process if it still exists some seconds after the app began to exit.
+
+    Else the event loop and the interpreter would wait for ever for a thread that hangs, as on a network disk that is gone.
 
     Args:
-        restore: puts the terminal back and says what is to be said; called in a thread.
-        code: the exit code that was settled.
+        restore: restores the terminal and prints the exit messages; called in a thread.
+        code: returns the exit code.
     """
 
     def __init__(self, restore: Callable[[], None], code: Callable[[], int]) -> None:
@@ -72,7 +72,7 @@ class Ending:
 def listen(
     callbacks: Callbacks, leave: Callable[[int], None], signals: Iterable[int] = SIGNALS
 ) -> None:
-    """Call `leave` with the exit code when the system wants the program to end.
+    """Handle signals that end the program: call `leave` with the exit code.
 
     A signal that is ignored, as under nohup, stays so.
 
@@ -90,10 +90,10 @@ def listen(
 
 
 def end_interrupts() -> None:
-    """Ignore Ctrl+C from here on: the terminal is as it was, and makes a signal of it again.
+    """Ignore SIGINT from here on: the restored terminal makes a signal of Ctrl+C again.
 
-    Whoever presses the key once more would else see a traceback of the interpreter's own end. To be called within the event
-    loop, which at its end lets the signal raise an error.
+    Pressing the key once more would else show a traceback of the interpreter's shutdown. Call this within the event loop,
+    which restores Python's own handler at its end.
     """
     with contextlib.suppress(RuntimeError, ValueError):
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
@@ -101,14 +101,14 @@ def end_interrupts() -> None:
 
 
 class QuitWatchdog:
-    """Makes pressing a key twice to quit work also where the event loop is blocked, or waits for something for ever.
+    """Makes pressing a key twice to quit work where the event loop is blocked, or exiting hangs.
 
-    The keys are counted in the thread that reads them, and counted down when the app has handled them. Some seconds
-    after the second one of a pair the program ends at once, if the app has not come to it or is still on its way out.
+    Keys that quit are counted in the input thread, and counted down when the app has handled them. Some seconds after the
+    second of two presses the process is ended, if the app has not handled it or is still exiting.
 
     Args:
-        is_leaving: whether the app is on its way out.
-        end: ends the program at once; called in a thread.
+        is_leaving: returns whether the app is exiting.
+        end: ends the process at once; called in a thread.
     """
 
     def __init__(self, is_leaving: Callable[[], bool], end: Callable[[], None]) -> None:

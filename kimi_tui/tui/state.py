@@ -1,6 +1,6 @@
-"""What the frame around chat and timeline shows, as one plain value, and its next state after each event.
+"""`MainState`, the session's state as header, prompt and footer show it, and `reduce`, its next state after an event.
 
-Nothing here knows a widget. It is imported before the first paint, so the events are imported with the first of them.
+No widget here. It is imported before the first paint; the module of events is imported with the first event.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Queued(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """What going to a place of the conversation would leave, shown in chat and gauge before it is done.
+    """The state that a rewind, jump or D-Mail would lead to, shown in chat and gauge before it is done.
 
-    `used` are the tokens in the window then; None where that is now, or not known. With `words_stay` what the user said and
-    pinned stays, as with a D-Mail. A target with the id -1 takes nothing.
+    `used` is how many tokens would be in the window; None where that is the present number, or unknown. With `words_stay`
+    the user's messages and pinned messages stay, as with a D-Mail. A target with the id -1 drops nothing.
     """
 
     target: Target
@@ -49,11 +49,11 @@ class Prospect(NamedTuple):
 class MainState(NamedTuple):
     """The state of the session as header, prompt and footer need it.
 
-    Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next try is due
-    (0: none). `can_resume` is true where Enter in an empty prompt lets the agent go on; what runs is a command of the
-    user's own with `own_command`, where there is nothing for the agent to go on with. `tools` is false where the model
-    is told of none. `unsaved` is true while the disk does not take the conversation. `commands` are the calls whose
-    commands are waited for, `jobs` is how many run in the background.
+    Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next attempt is due
+    (0: none). `can_resume` is true where Enter in an empty prompt has the agent continue. `own_command` is true while a shell
+    command of the user's own is running, after which the agent has nothing to continue. `tools` is false where requests carry
+    no tools. `unsaved` is true while the conversation cannot be written to the disk. `commands` are the tool calls whose
+    commands are running, `jobs` is the number of background commands.
     """
 
     title: str = ""

@@ -1,4 +1,4 @@
-"""The two palettes of the interface and the sixteen-colour one, as Textual themes.
+"""The themes: a dark and a light palette and one of sixteen colours, as Textual themes.
 
 The names are used in `css/*.tcss` with a `$` before them and by line-API widgets through `COMPONENT_CLASSES`; no other
 module holds a colour. Every text colour has a contrast of at least 4.5 on every background it may stand on.

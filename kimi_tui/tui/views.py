@@ -1,6 +1,6 @@
-"""Chat, timeline and gauge of one session: three models that take the same events, and the widgets that draw them.
+"""`Views`: chat, timeline and gauge of one session, three models that apply the same events, with their widgets.
 
-Timeline and gauge are imported when they are first shown, after the first paint.
+Timeline and gauge are imported when first shown, after the first paint.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Views:
 
     Args:
         transcript: the chat.
-        broken: told what one of them cannot take; they should then be rebuilt from the record.
+        broken: called with an exception that one of them raises for an event; they should then be rebuilt from the session.
 
     Attributes:
-        timeline: the line of checkpoints.
-        gauge: how full the window is.
+        timeline: the timeline widget.
+        gauge: the gauge widget.
     """
 
     def __init__(self, transcript: Transcript, broken: Report | None = None) -> None:
@@ -102,14 +102,14 @@ class Views:
         self.timeline.changed(motion=False)
         self._transcript.pins = pins
 
-    def foresee(self, prospect: Prospect | None) -> None:
-        """Have the chat grey what would go, and the gauge say what is in the window then; None for now."""
+    def show_prospect(self, prospect: Prospect | None) -> None:
+        """Show a prospect: in grey what would be dropped from the chat, and on the gauge the window after it; None ends it."""
         if prospect is None:
-            self.gauge.foreseen = None
+            self.gauge.prospect = None
             self._transcript.show_dropped(None)
             return
         target, used, is_guess, words_stay = prospect
-        self.gauge.foreseen = None if used is None else (used, is_guess)
+        self.gauge.prospect = None if used is None else (used, is_guess)
         going = -1 if target.world_line else target.id
         self._transcript.show_dropped(going, words_stay=words_stay)
 

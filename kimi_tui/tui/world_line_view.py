@@ -1,4 +1,4 @@
-"""A world line in the place of the chat: a banner that says so, and its messages, read-only, grey at their edge."""
+"""The widget that shows a world line in place of the chat: a banner, and its messages, read-only and with a grey edge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kimi_tui.tui.faults import each, report_of
 from kimi_tui.tui.formatting import StyledText, spans_width
 from kimi_tui.tui.frame import GAP, fit_hints
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.timeline.rows import left_by
+from kimi_tui.tui.timeline.layout import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:

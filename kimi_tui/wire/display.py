@@ -1,4 +1,4 @@
-"""What a tool result shows beside its text: plain values that any screen can draw, and their JSON in `wire.jsonl`.
+"""Display blocks of tool results (diffs, commands, todo lists, images): plain values, and their JSON in `wire.jsonl`.
 
 The shapes are kimi-cli's with a few keys of our own. A diff becomes one kimi-cli `diff` block for each run of
 neighbouring lines; `signs` beside it says which line is which, so that reading gives back exactly what was written.

@@ -1,1 +1,1 @@
-"""Snapshots of the working files: content-addressed, without git, and how they come back."""
+"""Snapshots of the working files: scanning, a content-addressed store without git, comparing, and restoring."""

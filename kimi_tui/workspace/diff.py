@@ -1,6 +1,6 @@
-"""What changed between two texts, by lines and in bounded time, and the same for contents that the store holds.
+"""Line diffs of two texts, or of two contents of the store, in bounded time.
 
-The ends that two texts share are cut off first; where what is left is too much to compare in bearable time, all of it counts as
+The common beginning and end are cut off first; where the rest is too long to be compared in bounded time, all of it counts as
 replaced.
 """
 

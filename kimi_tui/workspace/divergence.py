@@ -1,7 +1,7 @@
-"""What became of the files on two lines of a conversation since they diverged: on the one that was left, and until now.
+"""Compares the files of two world lines since their fork: at the end of the line that was left, and now.
 
-Both are compared with the files at the fork, so that nobody has to guess which side changed something. Checkpoints are known
-by name only.
+Both sides are compared with the files at the fork, so that it is known which side changed a file. Checkpoints are known by
+uid only.
 """
 
 from __future__ import annotations

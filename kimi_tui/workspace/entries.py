@@ -1,4 +1,4 @@
-"""What a scan says of one path: plain values, small enough for fifty thousand of them."""
+"""The values of a scan: one small entry for each path, of which there may be fifty thousand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which paths git would leave alone, from `.gitignore` files, without asking git.
+"""Matches paths against `.gitignore` rules, as git would, without running git.
 
 The rules come from whoever wrote the repository, so matching takes bounded time whatever they say: a name or an ending is
 looked up, and only what has other wildcards becomes a regular expression, of atomic groups that never try a second way. Rules

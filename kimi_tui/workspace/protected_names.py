@@ -317,7 +317,7 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
                 names = (*above, item.name)
                 if item.is_symlink():
                     if is_guarded or _may_guard(names):
-                        remember(folder, item.path)
+                        remember_link(folder, item.path)
                 elif item.name in passed_over or not item.is_dir(follow_symlinks=False):
                     continue
                 elif is_guarded or _is_guarded(names, is_folder=True):
@@ -333,7 +333,7 @@ def known_links(folder: str) -> list[GuardedLink]:
     return list(_known.get(folder, ()))
 
 
-def remember(folder: str, link: str) -> str:
+def remember_link(folder: str, link: str) -> str:
     """Note a guarded link below a folder; returns the real path that it leads to."""
     real = os.path.realpath(link)
     known = _known.setdefault(folder, {})

@@ -1,7 +1,7 @@
-"""Making files what they were: a plan path by path that can be shown before anything is touched, and carrying it out.
+"""Restores files from snapshots: a plan for each path, which can be previewed, and carrying it out.
 
-What is on the disk is looked at once more before it is touched, and again afterwards; nothing is overwritten that is not what
-the plan saw. The intent is on disk before the first write, so a restore that was cut off is finished at the next start.
+Each file is checked before and after it is changed; a file that differs from what the plan saw is not overwritten. The
+intent is on the disk before the first write, so that an interrupted restore is finished at the next start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scans of the work folder: what is there, what changed since the last one, and what was left out and why.
+"""Scans the work folder: its files, what changed since the last scan, and what was left out and why.
 
 A folder whose time stamp did not change is not listed again, only its known files are asked for theirs; a file is read
 only where its stamp changed or is too young to be trusted. Contents go into the store as far as the limits of one snapshot

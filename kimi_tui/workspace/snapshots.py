@@ -1,7 +1,7 @@
-"""The snapshots of a session: one record each in `snapshots.jsonl`, the first whole, every other as what changed.
+"""The snapshots of a session in `snapshots.jsonl`: the first record is complete, every other one has only the changes.
 
-A record says who made the change: the agent's tools, or someone else in between. Between them stand marks: which checkpoint was
-made after which snapshot. The store holds the contents. Everything blocks and belongs in one thread.
+A record says who made the change: the agent's tools, or others in between. Marks between the records say which checkpoint
+was made after which snapshot. The contents are in the store. Everything blocks and belongs in one thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The working files of one session: scanned, remembered as snapshots, compared and brought back.
+"""`Tracker`, the working files of one session: scanning, snapshots, comparing and restoring.
 
-This is where the scanner, the store, the log and the restore come together; the engine decides what happens when. Everything
-blocks and belongs in one thread, except where it says so. Errors are `OSError`.
+It combines scanner, store, snapshot log and restore; the engine decides when. Everything blocks and belongs in one thread,
+except where a method says otherwise. Errors are `OSError`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, DMailBlock, 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import LayoutRoom
-from kimi_tui.tui.timeline.rows import whole_label
+from kimi_tui.tui.timeline.layout import whole_label
 from kimi_tui.tui.transcript.layout import compaction_card, dmail_card
 from kimi_tui.wire import events as ev
 

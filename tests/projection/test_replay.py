@@ -23,7 +23,7 @@ from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.replay.scrubber import (
     track_spans,
 )
-from kimi_tui.tui.timeline.rows import columns_of
+from kimi_tui.tui.timeline.layout import columns_of
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,

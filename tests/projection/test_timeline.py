@@ -7,7 +7,7 @@ from support.story import TRIGGER, Teller, until_arrived, whole_story
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.timeline.rows import (
+from kimi_tui.tui.timeline.layout import (
     checkpoint_details,
     figure_of,
     label_of,

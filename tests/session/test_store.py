@@ -292,16 +292,16 @@ async def test_what_is_thrown_away_lies_in_the_trash_for_a_while(store: SessionS
     other.mkdir()
     held = await made(store, HERE, "held")
     await held.open()
-    for refused in (store.throw_away, store.note):
+    for refused in (store.move_to_trash, store.note):
         with pytest.raises(SessionHeld):
             refused(Session(held.dir, HERE))
     await held.aclose()
-    thrown = store.throw_away(session)
+    thrown = store.move_to_trash(session)
     assert (thrown.is_dir(), session.dir.exists()) == (True, False)
     assert (long_ago.exists(), other.exists()) == (False, True)
     with pytest.raises(SessionNotFound):
-        store.take_back("")
-    back = store.take_back(session.id[:8])
+        store.restore("")
+    back = store.restore(session.id[:8])
     assert (back.dir, back.work_dir) == (session.dir, HERE)
     store.note(back, title=" A  name ", archived=True)
     assert (read_state(back.dir).title, read_state(back.dir).archived) == ("A name", True)

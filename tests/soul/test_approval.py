@@ -144,7 +144,7 @@ async def test_leaving_the_sandbox_asks_in_every_mode_until_its_group_is_allowed
         await waiting
     await approval.ask(known, key="k", tool="Shell")
     assert approval.allowed == ("Yes, g",)
-    approval.take_back("Yes, g")
+    approval.revoke("Yes, g")
     waiting = ask(approval, known)
     approval.answer((await asked(heard)).id, "once")
     await waiting
@@ -208,7 +208,7 @@ async def test_what_was_allowed_is_listed_and_ends_with_a_stricter_mode(
     approval.set_mode("ask")
     assert approval.allowed == ()
     assert await is_asked()
-    approval.take_back("Yes, all")
+    approval.revoke("Yes, all")
     assert await is_asked()
 
 

@@ -310,9 +310,9 @@ async def test_comparing_lines(tmp_path: Path) -> None:
         assert (diff.added, diff.removed) == (1, 1)
         (file,) = seen.files.files
         assert (file.path, file.alike) == ("a.txt", False)
-        assert (file.other.became, file.other.added, file.other.removed) == ("changed", 1, 1)
+        assert (file.other.state, file.other.added, file.other.removed) == ("changed", 1, 1)
         assert [row.text for row in file.other.rows] == ["old", "new"]
-        assert file.live.became == "same"
+        assert file.live.state == "same"
         with pytest.raises(KeyError):
             await on.soul.compare(4)
 
@@ -330,7 +330,7 @@ async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:
         seen = await on.soul.compare(1)
         assert (seen.fork, seen.live) == (1, ())
         assert {
-            one.path: (one.other.became, one.live.became, one.live.hands, one.alike)
+            one.path: (one.other.state, one.live.state, one.live.changed_by, one.alike)
             for one in seen.files.files
         } == {"a.txt": ("new", "new", "agent", True), "b.txt": ("same", "new", "others", False)}
 

@@ -12,7 +12,7 @@ from support.chat_server import call, say
 from support.soul import Stage, stage
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.projection.row_figures import RowFigures
+from kimi_tui.projection.checkpoint_tokens import CheckpointTokens
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.usage import Cost, ModelUsage, cost_of, session_statistics, statistics
 from kimi_tui.soul.world_line_reader import RecordedFacts
@@ -218,7 +218,7 @@ def test_a_dmail_saved_what_the_server_counts_and_one_at_the_end_nothing() -> No
     )
     found = statistics(records)
     assert (found.dmails, found.dmail_tokens_saved) == (2, 244)
-    figures = RowFigures()
+    figures = CheckpointTokens()
     for record in records:
         figures.apply(record.event)
     facts = RecordedFacts(figures, records)

@@ -341,7 +341,7 @@ def test_a_file_that_becomes_a_link_between_look_and_open(
 ) -> None:
     (tmp_path / "theirs").write_text("secret\n")
     path = bench.write("a", "mine\n")
-    real = files.look
+    real = files.stat_regular
 
     def look_then_swap(name: str, folder: int, place: ResolvedPath) -> os.stat_result | None:
         found = real(name, folder, place)
@@ -349,7 +349,7 @@ def test_a_file_that_becomes_a_link_between_look_and_open(
         path.symlink_to(tmp_path / "theirs")
         return found
 
-    monkeypatch.setattr(files, "look", look_then_swap)
+    monkeypatch.setattr(files, "stat_regular", look_then_swap)
     with pytest.raises(ToolProblem):
         files.open_for_reading(locate("a", bench.work_dir, {}))
 

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import pwd
+import re
 import socket
 import tempfile
 import threading
@@ -208,13 +209,17 @@ async def test_a_path_that_cannot_be_followed_is_refused_in_one_line(
 
     monkeypatch.setattr(os, "readlink", swapped)
     for tool in ("ReadFile", "Glob", "Grep", "WriteFile"):
-        for path, says in (("link", "Invalid argument"), ("/proc/1/cwd/x", "leads to /proc")):
+        # Which of them depends on how Python follows links.
+        for path, says in (
+            ("link", "Invalid argument|leads nowhere|does not exist"),
+            ("/proc/1/cwd/x", "leads to /proc"),
+        ):
             more = {"directory": path} if tool == "Glob" else {"path": path}
             more |= {"pattern": "x"} if tool in ("Glob", "Grep") else {}
             more |= {"content": "x"} if tool == "WriteFile" else {}
             outcome = await bench.run(tool, **more)
             assert outcome.is_error, (tool, path)
-            assert says in outcome.message, (tool, path)
+            assert re.search(says, outcome.message), (tool, path)
             assert "\n" not in outcome.message
 
 

@@ -24,18 +24,18 @@ from kimi_tui.tui.desktop import (
     asks_tmux,
     browser_command,
     browser_environment,
+    clipboard_advice,
     clipboard_command,
+    clipboard_part,
     draws_progress,
-    fitting,
     has_desktop,
-    hindrance,
     image_reader,
     notification,
+    notification_method,
     open_in_browser,
     read_clipboard,
     text_amount,
     tmux_option,
-    way_of,
 )
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -76,7 +76,7 @@ def test_how_much_it_is() -> None:
     ],
 )
 def test_what_may_keep_it(environ: dict[str, str], option: str, words: str) -> None:
-    told = hindrance(environ, option)
+    told = clipboard_advice(environ, option)
     assert words in told
     assert bool(words) == bool(told)
 
@@ -181,14 +181,14 @@ async def test_every_copy_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_terminals_take_of_a_text() -> None:
-    assert fitting("é" * 30_000) == "é" * 30_000
+    assert clipboard_part("é" * 30_000) == "é" * 30_000
     many = "\n".join(f"Zeile {n} mit Ä" for n in range(20_000))
-    taken = fitting(many)
+    taken = clipboard_part(many)
     assert CLIPBOARD_BYTES - 30 < len(taken.encode()) <= CLIPBOARD_BYTES
     assert many.startswith(f"{taken}\n")
-    assert fitting("é" * 90_000) == "é" * (CLIPBOARD_BYTES // 2)
+    assert clipboard_part("é" * 90_000) == "é" * (CLIPBOARD_BYTES // 2)
     # A short line does not stand for a long one behind it.
-    assert len(fitting("Zeile\n" + "a" * 90_000)) == CLIPBOARD_BYTES
+    assert len(clipboard_part("Zeile\n" + "a" * 90_000)) == CLIPBOARD_BYTES
 
 
 async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
@@ -487,8 +487,8 @@ PUSH, POP = "\x1b[22;2t", "\x1b[23;2t"
     ],
 )
 def test_what_terminals_take(environ: dict[str, str], way: str, progress: bool) -> None:
-    assert way_of("auto", environ) == way
-    assert way_of("off", environ) == "off"
+    assert notification_method("auto", environ) == way
+    assert notification_method("off", environ) == "off"
     assert draws_progress(environ) is progress
 
 

@@ -25,7 +25,7 @@ from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui import state as main_model
-from kimi_tui.tui.faults import Callbacks, apart, each, reported
+from kimi_tui.tui.faults import Callbacks, each, reported, run_detached
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
@@ -270,7 +270,7 @@ async def test_what_is_scheduled_holds_no_widget() -> None:
 
         async def _work(self, callbacks: Callbacks) -> None:
             callbacks.start(looking())
-            await apart(looking())
+            await run_detached(looking())
 
     contexts: list[Context] = []
     whole = asyncio.Event()

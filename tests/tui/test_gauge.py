@@ -19,7 +19,7 @@ from kimi_tui.tui.gauge import (
     details,
     figure_spans,
     forecast,
-    foreseen_spans,
+    prospect_spans,
 )
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.wire.events import StatusUpdate
@@ -74,7 +74,7 @@ def test_what_would_be_left_stands_beside_what_is_used() -> None:
     status = now._replace(used=53_700)
 
     def text(width: int) -> str:
-        return "".join(text for text, _ in foreseen_spans(status, now, width, UNICODE))
+        return "".join(text for text, _ in prospect_spans(status, now, width, UNICODE))
 
     assert text(33) == "58.3k → 53.7k / 262k  20%        "
     assert text(18) == "58.3k → 53.7k  20%"

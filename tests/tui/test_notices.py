@@ -94,7 +94,7 @@ async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
         await one.say("/rename Pears")
         await one.sees("This session is now called Pears.")
         await one.say("/undo")
-        await one.until(lambda: len(one.screen.bench.told) == 2)
+        await one.until(lambda: len(one.screen.bench.notices) == 2)
         one.screen.bench.chat_pane.solve()
         for _ in range(2):
             await one.say("/notices")
@@ -107,7 +107,7 @@ async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
 async def test_nothing_was_told(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        one.screen.bench.told.clear()
+        one.screen.bench.notices.clear()
         await one.say("/notices")
         await one.sees("Nothing was told in this session.")
 

@@ -1,1 +1,1 @@
-"""The sandbox of shell commands: what they may reach, and how the system is made to hold them to it."""
+"""The sandbox of shell commands and search programs: its policy, and enforcing it (Landlock, namespaces, seccomp, bwrap)."""

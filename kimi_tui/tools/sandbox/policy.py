@@ -1,10 +1,9 @@
-"""What a sandboxed command may reach, from the settings and what stands in the work folder.
+"""The sandbox policy of a command: what it may read and write, from the settings and the content of the work folder.
 
-Writable are the work folder, the caches of package managers and what the settings name; in the work folder not what
-decides what git runs, nor files at its top that run later. Readable is everything but secrets and this program's own
-folders. A file below the top that runs later cannot be held still without getting in the way of renames; what becomes
-of it is looked at afterwards (`WatchedFiles`). What in the output of a failed command says that the sandbox was in its way,
-`refused` finds.
+Writable are the work folder, the caches of package managers and what the settings name; but within the work folder neither
+files that decide what git runs, nor files at its top that run later. Readable is everything but secrets and this program's
+own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
+afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
 """
 
 from __future__ import annotations
@@ -24,10 +23,16 @@ from typing import NamedTuple
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
-from kimi_tui.tools.sandbox.program import package_folder, program_places
+from kimi_tui.tools.sandbox.own_code import package_folder, program_places
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
-from kimi_tui.workspace.protected_names import PASSED_OVER, folded, known_links, links_in, remember
+from kimi_tui.workspace.protected_names import (
+    PASSED_OVER,
+    folded,
+    known_links,
+    links_in,
+    remember_link,
+)
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000
@@ -117,19 +122,19 @@ class NoSandbox(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Absolute paths without links, shallow ones first.
+    """What a sandboxed command may reach. Paths are absolute and without links, shallow ones first.
 
     Attributes:
         work: the work folder; the first of `writable`.
-        writable: what may be written, whole.
-        kept: what may not, below them.
-        links: those of them that are links and decide what is secret, or where this program's settings are.
-        pinned: folders on the way to what is kept that may not be renamed.
+        writable: folders and files that may be written, with all below them.
+        kept: exceptions below them, which may only be read.
+        links: those of `kept` that are links and decide what is secret, or where this program's settings are.
+        pinned: folders above what is kept, which may not be renamed.
         hidden: what cannot be read.
-        sockets: of other programs, found under another name than they were bound by; they come and go.
-        network: whether the network of the machine is there.
-        watch: what stood there of files that run later.
-        held: what `kept` and `hidden` were, by device and number.
+        sockets: sockets of other programs, found under another name than they were bound by.
+        network: whether the command has the network of the machine.
+        watch: the files that run later, as they were before the command.
+        held: device and inode of what is in `kept` and `hidden`.
     """
 
     work: str
@@ -144,7 +149,7 @@ class Policy:
     held: Mapping[str, tuple[int, int]]
 
     def replaced(self) -> list[str]:
-        """What of the kept and hidden is another file by now: a cover goes with the file that it lies over. For a thread."""
+        """The kept and hidden paths that are other files by now, so that they are no longer protected. For a thread."""
         if sys.platform == "darwin":
             # There it goes by the name.
             return []
@@ -176,14 +181,14 @@ def policy_for(
     network: bool = False,
     memory: FolderMemory | None = None,
 ) -> Policy:
-    """What a command in this folder may reach. Lists folders: for a thread.
+    """The policy for a command in a work folder. Lists folders: for a thread.
 
     Args:
-        work_dir: the session's folder.
-        settings: of the user.
-        environ: for the home folder and our own.
-        network: let it use the network this once.
-        memory: of earlier looks at the folder.
+        work_dir: the work folder.
+        settings: the user's settings.
+        environ: the environment, for the home folder and this program's own folders.
+        network: whether the command may use the network.
+        memory: the results of earlier listings of the folder.
 
     Raises:
         NoSandbox: the folder holds too much of what has to be kept from commands.
@@ -547,7 +552,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, lis
             path = os.path.join(folder, name)
             followed, end = ([], path) if is_folder else links_to(path)
             if followed:
-                remember(work, path)
+                remember_link(work, path)
             inside = [path] if end == path else _inside(end, work)
             if is_secret:
                 links += followed

@@ -1,4 +1,4 @@
-"""Finding the sandbox of this machine by trying it, and preparing each command for it.
+"""`Sandbox`: finds the sandbox backend of this machine by trying it, and prepares each command for it.
 
 - Linux with Landlock: the command's supervisor confines it (`confine.py`), wholly where namespaces are allowed, else by
   Landlock and the filter alone.
@@ -66,13 +66,13 @@ class Confined:
 
 
 class Sandbox:
-    """A sandbox that was tried and holds.
+    """A sandbox that was tried on this machine and works.
 
     Args:
-        backend: what it is made with.
-        settings: of the user.
+        backend: the mechanism.
+        settings: the user's settings.
         environ: the environment of the program.
-        program: of `bwrap` and `macos`.
+        program: the path of `bwrap` or `sandbox-exec`; empty for the other backends.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class Sandbox:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What it cannot close on this machine, each in a few words."""
+        """What this sandbox cannot confine on this machine, each in a few words."""
         return _LANDLOCK_GAPS if self.backend == "landlock" else ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds all that is said of it, so that commands in it need no question."""
+        """Whether it has no gaps, so that commands in it need no approval."""
         return not self.gaps
 
     def policy_for(self, work_dir: Path, *, network: bool = False) -> Policy:

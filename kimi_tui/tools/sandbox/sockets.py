@@ -1,10 +1,10 @@
-"""Sockets in files that other programs listen on, where their names do not tell the place: behind each is the outside.
+"""Finds Unix sockets of other programs whose path the kernel does not name, as a way out of the sandbox.
 
-What has its whole name in `/proc/net/unix` is covered when a command begins (`confine.sockets_of_others`). One that was bound by a
-relative name, renamed since, or has a line end in its name is found here by the number of its file, which the kernel
-tells, in folders where it may be: what the caller has seen, the home folder, the current folders of all processes, and
-those of the other sockets.
-Sockets of commands in the sandbox are not among them where they have a network of their own, so that one can talk to another.
+A socket with its absolute path in `/proc/net/unix` is covered when a command starts (`confine.sockets_of_others`). One that
+was bound by a relative name, was renamed since, or has a line end in its name, is found here by the inode that the kernel
+tells, in folders where it may be: those the caller has seen, the home folder, the current folders of all processes, and
+those of the other sockets. Sockets of sandboxed commands with a network namespace of their own are not among them, so that
+one such command can talk to another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_IN_A_FOLDER = 5000
 
 
 def stray_sockets(seen: Iterable[str], home: str) -> list[str]:
-    """The real paths of such sockets. Lists folders where there are any: for a thread.
+    """The real paths of sockets whose path the kernel does not name. Lists folders where there are any: for a thread.
 
     Args:
         seen: sockets that were found in the work folder; all of them count where the kernel does not tell.

@@ -1,1 +1,1 @@
-"""The question before the agent changes something; it takes the place of the prompt."""
+"""The approval panel, which asks before the agent changes something, in place of the prompt."""

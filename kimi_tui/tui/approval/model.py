@@ -1,8 +1,7 @@
-"""What an approval shows, row by row; nothing here knows a widget.
+"""The model of an approval: its answers, and the rows of what will run, be written or be sent. No widget here.
 
-Everything that will run, be written or be sent stands in these rows, whole: long lines are wrapped, never cut, and
-every character that cannot be seen is written out. `Detail` is the part that may be long: which of its rows are on the
-screen, and whether the last one has been.
+The rows have all of it: long lines are wrapped, never cut, and every invisible character is written out. `Detail` is the part
+that may be long, with its scrolling, and whether its last row has been on the screen.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 TAB = 4
 PART_CHARS = 4_096
 LAID_OUT_S = 0.005
-"""How long rows are laid out before keys and frames get their turn."""
+"""Seconds of a time slice of laying out rows."""
 LAID_OUT_ROWS = 200
-"""So many at once."""
+"""The most rows that are laid out in one time slice."""
 CHANGE_KEY = "ctrl+g"
-"""Edits what is asked about before it is allowed."""
+"""The key that edits the command in question before it is approved."""
 
 RowKind = Literal["text", "same", "add", "delete", "path"]
 
@@ -44,14 +43,14 @@ class DetailRow:
 
 
 Writing = Literal["why", "instead"]
-"""What the user writes before they answer: why not, or a D-Mail or a command in the place of the agent's."""
+"""What the user writes with an answer: a reason for no, or a D-Mail or command in place of the agent's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An answer: its key, its words, what it tells the engine or what is to be written first, and what it says with that.
+    """An answer: its key and words, what it sends to the engine or what must be written first, and the feedback with it.
 
-    One of several that may be chosen is checked first, or no longer.
+    Where several options may be chosen, choosing one checks or unchecks its box.
     """
 
     key: str
@@ -62,7 +61,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where something is written: what stands in it while it is empty, and what Enter does then (`short` in the footer)."""
+    """The text field of an approval: its placeholder, and what Enter does (`short` is the wording in the footer)."""
 
     placeholder: str
     verb: str
@@ -77,7 +76,7 @@ _COMMAND = Field("What to run", "Run it so", "run")
 
 
 def field_of(request: ApprovalRequest, writing: Writing) -> Field:
-    """The field in which that is written of this request."""
+    """The field for a kind of writing in a request."""
     if writing == "why":
         return _REASON
     return {"dmail": _LETTER, "plan": _PLAN, "question": _ANSWER}.get(request.kind, _COMMAND)
@@ -130,7 +129,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
 MOST_CHARS = 10_000
 MOST_LINES = 1_000
 LONGEST_LINE = 2_000
-"""Of what is written in a field: laying out more would hold up every key."""
+"""The most characters of a line in the field: laying out more would delay every key."""
 
 
 def fits_a_field(text: str) -> bool:
@@ -141,7 +140,7 @@ def fits_a_field(text: str) -> bool:
 
 
 def may_be_changed(request: ApprovalRequest) -> bool:
-    """Whether it is a command that a field would show as it is: nothing in it hides."""
+    """Whether a request is about a command that can be edited in a field: it has no invisible characters."""
     shown = request.detail.replace("\t", " ")
     return request.tool == "Shell" and fits_a_field(shown) and visible(shown) == shown
 
@@ -174,10 +173,10 @@ def detail_rows(
 
 
 def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
-    """What a question of the agent offers, each answer with its key and what follows from it.
+    """The texts of a question of the agent: each option with its key and description, and the rest of the question.
 
     Returns:
-        one text for each answer, without what follows where nothing is said of that; and what belongs to no answer.
+        one text for each option, and the lines that belong to no option.
     """
     lines = request.detail.split("\n") if request.detail else []
     texts: list[str] = []
@@ -194,7 +193,7 @@ SEVERAL = "; "
 
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
-    """The text to send to the engine for one that the user could change: empty where it is as the agent wrote it."""
+    """The text to send to the engine after the user could edit one: empty where it is as the agent wrote it."""
     if request.kind == "question":
         return written.strip()
     return "" if written.strip() == request.detail.strip() else written.strip()
@@ -251,7 +250,7 @@ def wrapped(line: str, width: int) -> list[str]:
 
 FEW_ROWS = 12
 AROUND = 5
-"""Rows that a small screen keeps for what is not the panel, and for the line that says which rows are shown."""
+"""Rows of a small screen that are kept for what is outside of the panel, and for the line on which rows are shown."""
 AROUND_WHOLE = 12
 """Rows that a large screen keeps for that where all of the detail is shown."""
 
@@ -259,15 +258,15 @@ AROUND_WHOLE = 12
 class Detail:
     """The details of an approval (the whole command, diff or text), and the rows of it that are shown.
 
+    For a question of the agent the rows are its options; `show_answer` and `has_shown_answer` take their index.
+
     Args:
-        request: what is asked.
+        request: the request.
 
     Attributes:
-        is_laid_out: whether all rows are known; else `lay_out` goes on.
+        is_laid_out: whether all rows are laid out; else `lay_out` must be called again.
         seen_end: whether the last row has been on the screen.
-        n_read: so many rows from the first on have been there, without one between them that was not.
-
-    To a question of the agent the rows are what it offers: `show_answer` and `has_shown_answer` go by their places.
+        n_read: the number of rows from the first on that have all been on the screen.
     """
 
     def __init__(self, request: ApprovalRequest) -> None:
@@ -299,14 +298,14 @@ class Detail:
         beside: int,
         moved_here: tuple[str, ...] = (),
     ) -> None:
-        """Take these sizes.
+        """Set the sizes.
 
         Args:
-            width: of a row.
-            screen_height: of all that can be seen.
-            glyphs: the signs to draw with.
-            beside: rows of the panel that are not the detail.
-            moved_here: texts for which there was no room beside; they come first here.
+            width: cells of a row.
+            screen_height: rows of the screen.
+            glyphs: the set of signs.
+            beside: rows of the panel besides the details.
+            moved_here: texts of the panel that were too long for their place; they come first in the details.
         """
         self._screen_height = screen_height
         self._beside = beside

@@ -1,1 +1,1 @@
-"""A world line beside the live line."""
+"""The comparison of a world line with the live line, side by side."""

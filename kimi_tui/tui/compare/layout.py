@@ -1,7 +1,7 @@
-"""A comparison of two lines as rows: the messages of both sides with what both have at the same height, and the files.
+"""The rows of a comparison of two world lines: their messages in two columns, and the files that differ.
 
-Nothing here draws. Of the messages only heights are kept, measured from the top on and in slices; rows are made when
-they are seen.
+A message that both sides have stands at the same height in both columns. Of messages only heights are kept, measured from
+the top down and in time slices; rows are made when they are visible. No widget here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 
 TEXT_ROWS = 4
-"""Rows of a message of which only the beginning is shown."""
+"""The most rows of a folded message."""
 WHOLE_ROWS = 1_000
-"""Rows of a message that is shown whole."""
+"""The most rows of an unfolded message."""
 FOLDED_CHARS = 4_000
-"""Characters of a text that are laid out while only its beginning is shown."""
+"""Characters of a text that are laid out while its message is folded."""
 WHOLE_CHARS = 200_000
 PIECE_CHARS = 1_500
-"""Characters of an answer that are laid out in one go; most answers are shorter."""
+"""Characters of an answer that are laid out in one step; most answers are shorter."""
 NAME_WIDTH = 6
 MARGIN = 4
 FACT_GAP = 3
@@ -44,10 +44,10 @@ NUMBER_WIDTH = 3
 SHORTEST_TARGET = 8
 WIDEST_FACT = 24
 ROOMY = 90
-"""From this width on the columns end where those of the messages do, and have whole words."""
+"""From this width in cells on, the columns of the files are aligned with those of the messages, and have no abbreviations."""
 COLUMN_GAP = 3
 KEPT = 200
-"""Messages whose rows are kept."""
+"""The most messages whose rows are cached."""
 Picture = Callable[[ImageBlock, int, int], Sequence[CellRow]]
 Key = tuple["Side", int]
 """A message: its side, and its index there."""
@@ -66,20 +66,20 @@ AT_ITS_END = Cell(((f"{' ' * MARGIN}It ends at the fork.", "quiet"),))
 
 
 class ComparisonRows:
-    """The rows of the messages in two columns.
+    """The messages of two world lines as rows in two columns.
 
     Args:
-        comparison: what stands there.
-        width: of each column.
-        glyphs: the signs in use.
-        known: heights of messages that were measured for the same width.
-        picture: makes the small pictures of images; None where these are only named.
+        comparison: the messages, with which of them both lines have.
+        width: cells of each column.
+        glyphs: the set of signs in use.
+        known: heights of messages that were measured before, for the same width.
+        picture: makes the thumbnails of images; None where images are only named.
 
     Attributes:
-        height: all rows, as far as measured.
-        complete: whether all rows are measured.
-        starts: for every message that is measured the row where it begins.
-        outdated: the messages that have other rows by now. This is shown until what follows it is measured.
+        height: the number of rows measured so far.
+        complete: whether all messages are measured.
+        starts: the first row of each measured message.
+        outdated: the messages whose rows have changed since; these rows stay on the screen until others are measured.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ComparisonRows:
         self.starts: dict[Side, list[int]] = {"other": [], "live": []}
 
     def measure(self) -> Generator[None]:
-        """Measure all messages from the top; gives way after each."""
+        """Measure all messages from the top; yields after each."""
         for run in self._comparison.runs:
             top = self.height
             ends: dict[Side, int] = {"other": top, "live": top}
@@ -153,7 +153,7 @@ class ComparisonRows:
         return [[(span.text, span.style) for span in row.spans] for row in rows]
 
     def cell(self, side: Side, row: int) -> Cell:
-        """What stands in a row of one side."""
+        """One side of a row."""
         if row == 0 and not self._comparison.sides[side]:
             return AT_ITS_END
         index = bisect_right(self.starts[side], row) - 1
@@ -174,7 +174,7 @@ class ComparisonRows:
         return Cell(tuple(rows[offset]), index, message.kind == "user")
 
     def valid_heights(self) -> dict[Key, int]:
-        """The heights that hold in another sheet of the same width."""
+        """The heights that are valid for other rows of the same width: those of all messages that are not outdated."""
         return {key: height for key, height in self.heights.items() if key not in self.outdated}
 
     def last_row(self, side: Side, index: int) -> int:
@@ -190,7 +190,7 @@ def images_of(message: WorldLineMessage) -> list[ImageBlock]:
 def _behind(
     ends: Mapping[Side, int], next_of: Mapping[Side, int], last_of: Mapping[Side, int]
 ) -> Side | None:
-    """The side that has come less far, so that the sheet grows evenly; None where both have ended."""
+    """The side to measure next: the shorter one so far, so that both grow evenly; None where both are complete."""
     is_other_open, is_live_open = (
         next_of["other"] < last_of["other"],
         next_of["live"] < last_of["live"],
@@ -215,9 +215,9 @@ def message_rows(
         message: what is drawn.
         width: of the column.
         glyphs: the signs in use.
-        same: the other side has it too.
-        whole: all of it, else its beginning.
-        lost: it stands on the line that was left.
+        same: whether the other side has the message too.
+        whole: whether it is unfolded; else only its beginning is shown.
+        lost: whether it is on the world line that was left, not on the live one.
     """
     ink = "quiet" if same else "ink"
     number = f"#{message.checkpoint_id}"
@@ -408,14 +408,14 @@ def _with_number(
 
 
 class FileTable:
-    """The files that both lines changed since they parted, as rows for one width: a column a side.
+    """The files that either world line changed since the fork, as rows of a table with a column for each side.
 
     Args:
-        files: what changed.
-        world_line: the line that was left.
-        fork: the newest checkpoint that both have, -1 where they share none.
-        width: cells there are.
-        glyphs: the signs in use.
+        files: the changed files.
+        world_line: the number of the line that was left.
+        fork: the id of the newest checkpoint that both lines have, -1 where they share none.
+        width: cells of a row.
+        glyphs: the set of signs in use.
     """
 
     def __init__(
@@ -442,7 +442,11 @@ class FileTable:
         return self._row(title, [(f"world line {self._line}", "quiet")], [("now", "quiet")])
 
     def rows(self, unfolded: frozenset[int]) -> list[tuple[list[StyledText], int]]:
-        """The files with the index of each (-1: a row of a diff, or a sentence)."""
+        """The rows, each with the index of its file (-1: a row of a diff, or a sentence).
+
+        Args:
+            unfolded: the indexes of the files whose diff is shown.
+        """
         files = self._files
         if files.reason:
             return [(self._sentence(files.reason), -1)]
@@ -478,14 +482,14 @@ class FileTable:
         return [(f"as on world line {self._line}" if self._roomy else "as there", "quiet")]
 
     def _side(self, side: FileSide) -> list[StyledText]:
-        """What one side made of a file, in a few words."""
-        if side.became == "same":
+        """The change of a file on one side, in a few words."""
+        if side.state == "same":
             since = f"same as at #{self._fork}" if self._fork >= 0 else "as it was"
             return [(since if self._roomy else "same", "quiet")]
-        fate = "" if side.became == "changed" else f"{side.became}  "
-        if side.hands == "others":
-            return [(f"{side.became} outside", "warn")]
-        spans: list[StyledText] = [("also outside  ", "warn")] if side.hands == "both" else []
+        fate = "" if side.state == "changed" else f"{side.state}  "
+        if side.changed_by == "others":
+            return [(f"{side.state} outside", "warn")]
+        spans: list[StyledText] = [("also outside  ", "warn")] if side.changed_by == "both" else []
         if fate:
             spans.append((fate, "quiet"))
         return [*spans, *self._counts(side)]
@@ -496,7 +500,7 @@ class FileTable:
         spans = change_counts(side.added, side.removed, self._glyphs, blank="error")
         if spans:
             return spans
-        return [("permissions" if side.became == "changed" else "empty", "quiet")]
+        return [("permissions" if side.state == "changed" else "empty", "quiet")]
 
     def _diffs(self, one: ComparedFile) -> Iterator[list[StyledText]]:
         since = f", since #{self._fork}" if self._fork >= 0 else ""
@@ -504,7 +508,7 @@ class FileTable:
         if one.alike:
             sides = [("On both", one.other)]
         for name, side in sides:
-            if side.became != "same":
+            if side.state != "same":
                 yield [(" " * (MARGIN + 2), "quiet"), (f"{name}{since}", "quiet")]
                 yield from self._diff(side)
 

@@ -1,4 +1,4 @@
-"""A world line beside the live line: their messages from where they part, and the files. Answers with what to do with it."""
+"""The screen that compares a world line with the live line: messages from the fork on, and files. Its result is an action."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LONG_HINTS = (
 _SHORT = {"n": "next", "s": "send"}
 HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
 SLICE_S = 0.003
-"""How long rows are measured before keys and frames get their turn."""
+"""Seconds of a time slice of measuring, after which keys and frames are handled."""
 SIDES: tuple[Side, Side] = ("other", "live")
 _STYLES = (
     "page",
@@ -86,7 +86,7 @@ _STYLES = (
 
 
 def _on(spans: Iterable[StyledText], ground: str) -> list[StyledText]:
-    """The spans on a ground, but for those that have their own."""
+    """The spans with a background for those that have none of their own."""
     return [(text, style if "@" in style else f"{style}@{ground}") for text, style in spans]
 
 
@@ -94,7 +94,7 @@ class RowsPane(ScrollView, can_focus=False):
     """A scrollable pane of styled rows, of which only those on view are drawn."""
 
     ALLOW_SELECT = False
-    """Textual's own selection would be of all rows."""
+    """False: Textual's own text selection would span both columns; `get_selection` replaces it."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"compare--{name}" for name in _STYLES}
 
@@ -117,11 +117,11 @@ class RowsPane(ScrollView, can_focus=False):
 
     @property
     def width(self) -> int:
-        """Cells to draw on, the scrollbar's included."""
+        """Width in cells, with that of the scrollbar."""
         return self.outer_size.width or app_of(self).size.width
 
     def spans_of(self, row: int) -> list[StyledText]:
-        """The spans of a row; those that name no ground stand on the page."""
+        """The spans of a row; those without a background of their own are drawn on the page's."""
         raise NotImplementedError
 
     def spans_below(self) -> list[StyledText]:
@@ -180,15 +180,15 @@ class RowsPane(ScrollView, can_focus=False):
 
 
 class CompareSides(RowsPane):
-    """The messages of both world lines in two columns, from where they part.
+    """The messages of both world lines in two columns, from the fork on.
 
     Args:
-        comparison: what is compared.
+        comparison: the messages of both lines.
         load_image: reads an image; None where images are only named.
 
     Attributes:
-        side: which side the keys act on.
-        focused_here: whether they act here at all.
+        side: the side that the keys act on.
+        focused_here: whether the keys act on this pane.
     """
 
     def __init__(self, comparison: Comparison, load_image: LoadImage | None = None) -> None:
@@ -222,7 +222,7 @@ class CompareSides(RowsPane):
         return (1, width) if x <= width else (width + 2, self.width)
 
     def lay_out(self) -> None:
-        """Measure the rows anew, in slices: a key must not wait for a long conversation."""
+        """Measure all rows again, in time slices, so that no key waits for a long conversation."""
         width, before = self.column_width(), self._message_rows
         known = before.valid_heights() if before is not None and before.width == width else None
         # As in the chat, a terminal without rows to spare has names alone.
@@ -279,7 +279,7 @@ class CompareSides(RowsPane):
         self.refresh()
 
     def select(self, index: int) -> None:
-        """Select a message of the side, as far as they are measured."""
+        """Select a message of the current side; one that is not measured yet cannot be selected."""
         rows = self._message_rows
         if rows is not None and (starts := rows.starts[self.side]):
             index = max(0, min(index, len(starts) - 1))
@@ -290,7 +290,7 @@ class CompareSides(RowsPane):
         self.refresh()
 
     def toggle(self) -> None:
-        """Show the selected message whole, or short again."""
+        """Fold or unfold the selected message."""
         key: tuple[Side, int] = (self.side, self.selected)
         if self._message_rows is None or key[1] < 0:
             return
@@ -415,11 +415,11 @@ class CompareFiles(RowsPane):
 
 
 class CompareAnswer(NamedTuple):
-    """What the user chose to do with the other line.
+    """The result of the comparison screen: an action on the world line that was left.
 
     Attributes:
-        action: make it live again, or send one of its messages to the live line.
-        message: before which to stop, or which to send; None for the whole line, or its newest words.
+        action: `jump` makes that line live again, `send` sends one of its messages to the live line.
+        message: the message to jump to before, or to send; None for the end of the line, or its newest text.
     """
 
     action: Literal["jump", "send"]
@@ -438,17 +438,20 @@ _LEAST_NAME = 8
 
 
 class CompareScreen(AnswersOnce[CompareAnswer | None]):
-    """Shows a world line beside the live line: messages, files and what can be done with it.
+    """Shows a world line beside the live line: messages, files, and the actions on it.
+
+    Its result is a `CompareAnswer`; None where the user closed the screen.
 
     Args:
-        found: what the engine says of them.
-        info: of the line that was left.
-        name: what it is called.
-        used: tokens of the live line.
-        heading: of the main screen.
-        gauge: the row of the gauge, as it is now.
-        comparison: of their messages, where it was made already.
-        load_image: reads an image of theirs; None where images are only named.
+        found: the comparison as the engine computed it.
+        info: facts about the line that was left.
+        name: the name of that line; empty for none.
+        used: tokens in the window of the live line.
+        heading: the heading of the main screen.
+        gauge: a gauge with the present state, shown as on the main screen.
+        comparison: the comparison of the messages, where it was computed before.
+        load_image: reads an image of a message; None where images are only named.
+        write: called with text that is typed here and meant for the prompt.
     """
 
     HELP_TITLE = "Comparison"
@@ -587,7 +590,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._footer.hints = tuple(roomiest(wordings, room))
 
     async def on_key(self, event: events.Key) -> None:
-        """Hold a letter back until it is known whether it begins prose."""
+        """Delay a letter until it is clear whether it is a key or begins text for the prompt."""
         if await self._letters.takes(event):
             event.stop()
 
@@ -607,7 +610,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         here.scroll_relative(y=step * max(1, here.size.height - 1), animate=False)
 
     def action_side(self) -> None:
-        """Give the keys to the other side, then to the files, then back."""
+        """Move the keyboard focus to the other side, then to the files, then back."""
         if self._files.focused_here:
             self._files.focused_here = False
             self._sides.side = SIDES[0]
@@ -620,7 +623,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._show()
 
     def action_next(self) -> None:
-        """Select the next message that the other side has not."""
+        """Select the next message that the other side does not have."""
         sides = self._sides
         self._files.focused_here = False
         self._show()
@@ -642,7 +645,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._show()
 
     def action_answer(self, action: Literal["jump", "send"]) -> None:
-        """Close with what to do, and with which message of the other line."""
+        """Close the screen with an action on the selected message of the other line."""
         entries = self._sides.comparison.sides["other"]
         index = self._sides.selected if self._sides.side == "other" else -1
         message = entries[index].message if 0 <= index < len(entries) else None

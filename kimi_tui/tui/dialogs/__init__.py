@@ -1,1 +1,1 @@
-"""What stands over a screen: texts to be read, and a text that is asked for."""
+"""Modal screens: texts to read, the help, the settings, an image, and a dialog that asks for a text."""

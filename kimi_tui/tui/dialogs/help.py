@@ -1,4 +1,4 @@
-"""The help: every key and every command, in one place that Esc closes."""
+"""The help screen: all keys and commands, in sections."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kimi_tui.tui.prompt.command import CommandTable
 Pair = tuple[str, str]
 COLUMN = 26
 NARROW_BELOW = 56
-"""Cells, below which the keys leave more of them to the words."""
+"""Width in cells below which the column of keys is narrower."""
 
 Row = tuple[tuple[str, ...], str]
-"""Actions by their names in `[keys]`, and what they do in words; their keys are looked up."""
+"""A row of the help: actions by their names in `[keys]`, and what they do; the keys are looked up."""
 
 PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
     (
@@ -171,9 +171,9 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         ),
     ),
 )
-"""The places with keys of their own: a title, what the names of their actions begin with, and what those do.
+"""The sections: a title, the prefix of the names of their actions, and rows.
 
-An action of the place that is missing here is listed with the words of its binding.
+An action with that prefix that has no row is listed with the description of its binding.
 """
 
 
@@ -189,7 +189,7 @@ _ALSO: Mapping[str, tuple[Pair, ...]] = {
 def sections(
     commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs
 ) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
-    """What the help says: a title and pairs of key and meaning for each area."""
+    """The sections of the help, each with a title and pairs of keys and meaning."""
     return tuple(
         (title, tuple((drawn(key, glyphs), drawn(meaning, glyphs)) for key, meaning in pairs))
         for title, pairs in _sections(commands, keys, glyphs)
@@ -273,7 +273,7 @@ def _fixed(bindings: Sequence[BindingType]) -> Iterator[Pair]:
 
 
 def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
-    """What floats over the others, and its keys, which cannot be changed."""
+    """The sections of modal screens, whose keys cannot be configured."""
     yield (
         "Lists: settings, models, servers",
         (
@@ -385,12 +385,12 @@ def _with_key(text: str, key: str) -> str:
 
 
 class HelpScreen(TextScreen, inherit_bindings=False):
-    """All keys and commands.
+    """Lists all keys and commands.
 
     Args:
-        commands: all that can be run.
-        keys: those of the configuration, by action.
-        title: of the section that is to be seen first; empty for the beginning.
+        commands: all commands.
+        keys: the configured keys, by action.
+        title: the section to scroll to; empty for the beginning.
     """
 
     HELP_TITLE = ""  # its own key closes it

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from kimi_tui.wire.display import ImageBlock
 
 _numbers = count(4_711)
-"""Every drawing has one of its own, under which the terminal keeps it."""
+"""The ids of drawings, under which the terminal (kitty) keeps them."""
 
 _MARGIN = 2
 _LEAST_NAME = 12
 
 Load = Callable[[], Awaitable[bytes | None]]
-"""Reads the image; None where it is not there any more."""
+"""Reads the image; returns None where its file is gone."""
 
 
 class PictureTerminal(NamedTuple):
@@ -59,12 +59,12 @@ class PictureTerminal(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """An image as it is drawn into a number of cells.
+    """An image drawn for a number of cells.
 
     Attributes:
-        rows: it in cells; empty where the terminal draws it.
-        sequence: what has the terminal draw it.
-        takes_away: what has the terminal forget it.
+        rows: the image as cells; empty where the terminal draws it.
+        sequence: the sequence that has the terminal draw it; empty where it is drawn as cells.
+        takes_away: the sequence that deletes it in the terminal.
     """
 
     rows: tuple[CellRow, ...] = ()
@@ -97,12 +97,12 @@ def _drawing_of(data: bytes, facts: ImageBlock, size: Size, graphics: Graphics) 
 
 
 class PictureView(Widget):
-    """The image, as large as its place lets it be.
+    """The widget with the image, as large as its place.
 
     Args:
-        facts: of the image.
-        load: reads it.
-        terminal: may draw it.
+        facts: name, size and hash of the image.
+        load: reads the image.
+        terminal: how the terminal draws images by itself.
     """
 
     def __init__(self, facts: ImageBlock, load: Load, terminal: PictureTerminal) -> None:
@@ -159,12 +159,12 @@ class PictureView(Widget):
 
 
 class PictureScreen(AnswersOnce[None]):
-    """Shows an image and its facts.
+    """Shows an image with its name and size.
 
     Args:
-        facts: of the image.
-        load: reads it.
-        terminal: may draw it.
+        facts: name, size and hash of the image.
+        load: reads the image.
+        terminal: how the terminal draws images by itself.
     """
 
     CSS_PATH = [*sheets("picture")]  # noqa: RUF012 - Textual declares it so

@@ -1,1 +1,1 @@
-"""The choice of a model: in the first run, and by /model."""
+"""The screens for choosing a model: in the first run, and by /model."""

@@ -1,4 +1,4 @@
-"""The screens on which a model is chosen: with a key for its server, of a server on this machine, or as another one."""
+"""The screens for choosing a model: with an API key for its server, of a server on this machine, or another one by /model."""
 
 from __future__ import annotations
 

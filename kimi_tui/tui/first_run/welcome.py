@@ -1,4 +1,4 @@
-"""The first screen where no model is configured: three ways to begin."""
+"""The welcome screen, shown at the start where no model is configured: three ways to choose one."""
 
 from __future__ import annotations
 

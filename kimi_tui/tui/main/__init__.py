@@ -1,1 +1,1 @@
-"""The main screen: header, chat and timeline side by side, gauge, prompt or approval, footer."""
+"""The main screen of a session: `workbench` and `screen`, the parts between them, and the slash `commands`."""

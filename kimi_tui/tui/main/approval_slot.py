@@ -1,6 +1,6 @@
-"""The place of the prompt, which requests for approval take one after another; what a D-Mail that is asked for would take.
+"""Approval requests on the main screen: one after another in place of the prompt, a D-Mail with a preview of its effect.
 
-The panel itself is imported when something is asked for the first time.
+The panel itself (`approval.panel`) is imported with the first request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class ApprovalSlot:
-    """The place of the prompt in which the oldest waiting approval request is shown.
+    """Shows the oldest waiting approval request in place of the prompt.
 
     Args:
-        bench: whose prompt gives way to it, with its draft.
-        conversation: says what a D-Mail would take.
-        viewer: shows that.
-        keystrokes: is given what is prose, and no answer.
+        bench: the workbench, whose prompt is hidden meanwhile and keeps its draft.
+        conversation: asked for the preview of a D-Mail.
+        viewer: shows that preview in chat and gauge.
+        keystrokes: takes text that is typed here and is no answer.
     """
 
     def __init__(
@@ -44,7 +44,11 @@ class ApprovalSlot:
         """Whether chat and gauge show what the D-Mail would take that waits for an answer."""
 
     def show(self, requests: tuple[ApprovalRequest, ...]) -> None:
-        """Bring the screen in line with the requests that wait."""
+        """Show the first of the waiting requests, or the prompt where there is none.
+
+        Args:
+            requests: all that wait, oldest first.
+        """
         from kimi_tui.tui.approval.panel import ApprovalPanel
 
         shown, oldest = self._bench.question, requests[0] if requests else None
@@ -55,7 +59,7 @@ class ApprovalSlot:
         bench.question = None
         if self._foresees:
             self._foresees = False
-            self._viewer.foresee(None)
+            self._viewer.show_prospect(None)
         if oldest is not None:
             # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
             going = shown or prompt
@@ -84,7 +88,7 @@ class ApprovalSlot:
             shown.remove()
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
-        """Show what a D-Mail would take as long as it waits for an answer: in its question, in the chat and on the gauge."""
+        """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
         from kimi_tui.soul.rewind_values import Target
         from kimi_tui.tui.preview.layout import consequence_rows
 
@@ -104,4 +108,4 @@ class ApprovalSlot:
         if not bench.timeline_pane.has_keys:
             self._foresees = True
             target, left = Target(request.checkpoint_id), found.tokens_after
-            self._viewer.foresee(Prospect(target, left, found.estimated, words_stay=True))
+            self._viewer.show_prospect(Prospect(target, left, found.estimated, words_stay=True))

@@ -1,7 +1,6 @@
-"""One session as the main screen uses it: what the user says goes to the engine, what the engine tells comes back.
+"""The session of the main screen: opens and closes it, sends the user's input to the engine, and shows the engine's events.
 
-It draws what happens in chat, timeline, gauge, prompt and header, and tells the screen in messages what that has to decide.
-The screen calls it for what the user does.
+Events are drawn in chat, timeline, gauge, prompt and header; what the screen has to decide about them it learns by messages.
 """
 
 from __future__ import annotations
@@ -44,33 +43,33 @@ if TYPE_CHECKING:
 
 
 OPENING = "opening"
-"""Topic of the notice that something waits for the session to be open."""
+"""Topic of the notice that an action waits until the session is open."""
 PROBE_S = 3.0
-"""For how long `/thinking` waits for what the server tells of the model."""
+"""Seconds that `/thinking` waits for the server's facts about the model."""
 WAY_BACK_TITLE_CELLS = 40
 
 
 class Conversation:
-    """The session of the main screen: sends what the user types to the engine, and draws its events.
+    """The session of the main screen: sends the user's input to the engine, and draws its events.
 
     Args:
-        launch: how it is begun.
-        bench: where it is shown; its screen gets the messages.
+        launch: how to start the session.
+        bench: the workbench on which it is shown; the messages are posted to its screen.
 
     Attributes:
-        soul: the engine; None before it is open, and when it is closed.
-        launch: how a session that is begun from this one starts.
-        state: what the frame shows.
-        allows_all: to allow all was chosen in words, and is among the modes that follow one another.
-        follow_ups: what waits for the end of the turn, oldest first.
-        drafts: keeps what was written and not sent; None before the session is open.
-        kept: after the end, a sentence on what of the demo is kept; empty for nothing.
-        not_kept: after the end, what was written and not sent, with the reason, where it could not be kept.
-        way_back: after the end, how to go on with the session; empty where nothing was said in it.
+        soul: the engine; None before it is open and after it is closed.
+        launch: how to start a session that is begun from this one.
+        state: the state of the session for header, prompt and footer.
+        allows_all: whether the mode that allows everything was set by name, and so is among those that a key goes through.
+        follow_ups: the messages that wait for the end of the turn, oldest first.
+        drafts: stores text that was written and not sent; None before the session is open.
+        kept: after the end, a sentence on the files of the demo that are kept; empty for none.
+        unsent_text: after the end, the text that could be neither sent nor stored, with the reason; empty for none.
+        resume_hint: after the end, how to resume the session; empty where nothing was said in it.
     """
 
     class EventsShown(Message, bubble=False):
-        """Events were drawn. Pieces of a streamed text (`STREAMED`) are drawn without this message."""
+        """Events were drawn. It is not posted for deltas of streamed text (`STREAMED`) alone."""
 
         def __init__(self, records: Sequence[EventRecord]) -> None:
             super().__init__()
@@ -99,7 +98,7 @@ class Conversation:
             self.text = text
 
     class OpenWanted(Message, bubble=False):
-        """The session is needed but not open: it is to be opened (again)."""
+        """The session is needed and not open: the screen should open it (again)."""
 
     def __init__(self, launch: Launch, bench: Workbench) -> None:
         self.launch = launch
@@ -130,8 +129,8 @@ class Conversation:
         self._since: list[EventRecord] | None = None
         """What was told while the history is read again; None while it is not."""
         self.kept = ""
-        self.not_kept = ""
-        self.way_back = ""
+        self.unsent_text = ""
+        self.resume_hint = ""
         self._began_early = False
         """Enter was pressed before there was anything to send: the demo says that it begins so."""
         self._session_id = ""
@@ -200,7 +199,7 @@ class Conversation:
         return opened
 
     def _found(self, found: EarlierSession) -> None:
-        """Show what is known of the session, until all of it is there."""
+        """Show the title and the last page of a stored session while the rest of it is being read."""
         bench = self._bench
         self._session_id = found.session_id
         self._change(self.state._replace(title=found.title))
@@ -215,7 +214,7 @@ class Conversation:
         self._show_waiting(self._early)
 
     def _show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
-        """Show at the end of the chat what waits for the session to be open."""
+        """Show the messages that wait for the session to be open at the end of the chat."""
         if not waiting and not gone:
             return
         from kimi_tui.projection.blocks import UserBlock
@@ -230,7 +229,7 @@ class Conversation:
         transcript.apply([EventRecord(0, now, event) for event in events])
 
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
-        """The engine, once the session is open; until then a notice says that this waits, unless `quietly`."""
+        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`."""
         if not self._is_open.is_set():
             self._tell_screen(self.OpenWanted())
             if not quietly:
@@ -249,7 +248,7 @@ class Conversation:
         self._bench.prompt.area.post_message(PromptArea.OffersChanged())
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
-        """Let the provider find out what its server says of the model; the window may be another one then."""
+        """Probe the server for facts about the model; the size of the window may change by that."""
         from kimi_tui.llm.openai_client import preload
         from kimi_tui.llm.openai_compatible import OpenAICompatible
 
@@ -262,7 +261,7 @@ class Conversation:
             self._show_model()
 
     def _show_model(self) -> None:
-        """Name the model as it is asked now: what a server refuses or tells changes that."""
+        """Update the model's name in the header, which includes thinking and what the server has refused."""
         if self._provider is not None:
             self._change(self.state._replace(model=model_words(self._provider)))
 
@@ -272,12 +271,12 @@ class Conversation:
             self._bench.transcript.facts = facts
 
     def use(self, launch: Launch, holds: str = "", thinking: str | None = None) -> None:
-        """Go on with another model.
+        """Use another model from the next call on.
 
         Args:
-            launch: that.
-            holds: for how long, in a sentence.
-            thinking: what was set for it; None leaves what holds.
+            launch: a launch with that model.
+            holds: a sentence on how long the change lasts.
+            thinking: the thinking setting for it; None keeps the present one.
         """
         self._bench.start(self._use(launch, holds, thinking))
 
@@ -306,14 +305,14 @@ class Conversation:
             )
 
     def _thinking_likewise(self, launch: Launch) -> Launch:
-        """That launch, with what holds of thinking now."""
+        """The launch with the present thinking setting."""
         before, choice = self.launch.choice, launch.choice
         if not isinstance(before, Choice) or not isinstance(choice, Choice):
             return launch
         return launch._replace(choice=choice._replace(thinking=before.thinking))
 
     def _tell_other_thinking(self, provider: ChatProvider) -> None:
-        """Say so where a model does not take what `/thinking` set for the one before; of efforts it says so itself."""
+        """Show a notice where the model does not support the thinking setting that was made for the one before."""
         from kimi_tui.llm.dialects import OFF, ON
         from kimi_tui.llm.errors import LLMError
 
@@ -324,7 +323,7 @@ class Conversation:
                 self._bench.tell(f"Thinking: {error.message}", level="warning")
 
     def use_config(self, config: Config) -> None:
-        """Go on with other settings, as far as they can hold in this session."""
+        """Apply a changed configuration, as far as it can change within a session."""
         self.launch = self.launch._replace(config=config)
 
     # --- what may follow a command
@@ -340,7 +339,7 @@ class Conversation:
 
     @property
     def thinking(self) -> tuple[str, tuple[str, ...]]:
-        """What was set of thinking (empty: nothing), and what the model takes."""
+        """The thinking setting (empty: none was made), and the settings that the model supports."""
         choice = self.launch.choice
         return choice.thinking if isinstance(choice, Choice) else "", self.values.thinking
 
@@ -375,20 +374,20 @@ class Conversation:
             self._prompt_changed()
 
     def stop_feed(self) -> None:
-        """Show nothing more: the screen is gone."""
+        """Stop drawing events: the screen is gone."""
         self._feed.stop()
 
     async def close(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
         """Save and release the session; returns a sentence on what could not be saved.
 
         Args:
-            clean: the program ends as it should.
-            goes_on: a demo that does not end with it.
+            clean: whether the program ends in order, and not by a crash.
+            goes_on: a demo that is not to be removed, because the next session is in it.
         """
         self.stop_feed()
         COLLECTOR.release()
         if self._session_id and not self.launch.demo:
-            self.way_back = way_back(self.state.title, self._session_id)
+            self.resume_hint = resume_hint(self.state.title, self._session_id)
         if self._naming is not None:
             self._naming.cancel()
         if self.drafts is not None:
@@ -397,7 +396,7 @@ class Conversation:
             from kimi_tui.tui.main.drafts import words_not_kept
 
             early = [queued.text for queued in self._early]
-            self.not_kept = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
+            self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
         lost = await self._release()
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
@@ -406,7 +405,7 @@ class Conversation:
         return lost
 
     def keep_at_once(self) -> None:
-        """Keep the draft, and say what could not be kept; called in a thread, where the event loop comes to no end."""
+        """Store the draft, and set `unsent_text` to what could not be stored. For a thread, when the event loop hangs."""
         if self.launch.demo:
             return
         from kimi_tui.tui.main.drafts import words_not_kept
@@ -414,9 +413,9 @@ class Conversation:
         if self.drafts is not None:
             self.drafts.keep_at_once()
         early = [queued.text for queued in self._early]
-        self.not_kept = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
+        self.unsent_text = words_not_kept(early, self._bench.prompt.area.draft, self.drafts)
         if self._session_id and self.soul is not None:
-            self.way_back = way_back(self.state.title, self._session_id)
+            self.resume_hint = resume_hint(self.state.title, self._session_id)
 
     async def _release(self) -> str:
         """Stop what runs, save and let go of the engine; returns a sentence on what could not be saved."""
@@ -429,14 +428,14 @@ class Conversation:
                 await soul.aclose()
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
-                self.way_back = ""  # there is nothing to go on with
+                self.resume_hint = ""  # there is nothing to go on with
         await self._bench.tasks.close()
         return lost
 
     # --- what the user does
 
     def say(self, text: str) -> None:
-        """Tell the agent: as a turn, or into the one that runs; before the session is open it waits."""
+        """Send a message to the agent: as a new turn, or as a steer of the running one. Before the session is open it waits."""
         soul = self.soul
         if self.demo is not None:
             self.demo.suggestions.said(text)
@@ -454,9 +453,9 @@ class Conversation:
             self._turn = saying if is_first else self._turn
 
     async def _say(self, soul: KimiSoul, text: str) -> None:
-        """A turn with these words, and the images that they name; what is refused stays in the prompt.
+        """Run a turn with a message and the images whose chips it holds; a refused message goes back into the prompt.
 
-        Reading and storing images takes a while: what is said meanwhile comes after it, as it was sent.
+        Reading and storing images takes a while: messages sent meanwhile come after this one, in order.
         """
         from kimi_tui.session.errors import StorageTrouble
         from kimi_tui.soul.errors import ModelCannotSee
@@ -484,7 +483,7 @@ class Conversation:
                 raise
 
     async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Run a turn, when no operation is under way any more; False where another turn is."""
+        """Wait for a running operation to end, then run a turn; False where another turn is running."""
         from kimi_tui.soul.errors import SoulBusy
 
         while True:
@@ -500,7 +499,7 @@ class Conversation:
                 return True
 
     async def _images_of(self, text: str) -> tuple[Image, ...] | None:
-        """The images that the chips of a message stand for; None where one is not there, and the user was told so."""
+        """The images behind the chips of a message; None where one is missing, which a notice has said then."""
         found: list[Image] = []
         lost = self._bench.images.lost(text)
         for chip, known in self._bench.images.of(text).items():
@@ -543,7 +542,7 @@ class Conversation:
             self.follow_up(f"{'!' if told else '!!'}{command}")
 
     def follow_up(self, text: str) -> None:
-        """Say this when the turn has ended."""
+        """Queue a message that is sent when the running turn has ended."""
         self.follow_ups.append(text)
         self._follow_ups_changed()
 
@@ -558,7 +557,7 @@ class Conversation:
             self._bench.start(self.drafts.keep_follow_ups())
 
     def _give_back_follow_ups(self) -> bool:
-        """What waits for the end of a turn is the user's to send; False where nothing does."""
+        """Put the queued follow-ups back into the prompt; False where there are none."""
         texts, self.follow_ups = self.follow_ups, []
         if texts:
             self._bench.give_back(texts)
@@ -567,11 +566,11 @@ class Conversation:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """What was sent and is not in the context: before the next step it goes in, or after the turn."""
+        """The messages that were sent and are not in the context yet: steers and follow-ups."""
         return (*(queued.text for queued in self.state.queued), *self.follow_ups)
 
     def go_on(self) -> None:
-        """Try now instead of waiting, or go on from here without a message."""
+        """Retry at once where a retry waits; else have the agent continue without a new message."""
         soul = self.soul
         if soul is None or not self._live:
             self._began_early = True
@@ -583,13 +582,13 @@ class Conversation:
             self._turn = self._bench.start(soul.resume())
 
     def resume(self) -> None:
-        """Have the agent begin a turn without a new message, as after a D-Mail; nothing while one runs."""
+        """Start a turn without a new message, as after a D-Mail; do nothing while one is running."""
         soul = self.soul
         if soul is not None and not soul.running:
             self._turn = self._bench.start(soul.resume())
 
     async def use_tools(self, on: bool) -> None:
-        """Let the model call tools, or go on without: for a server that refuses them."""
+        """Send tools with requests or not, for servers that refuse them."""
         soul = await self.opened()
         soul.use_tools(on)
         self._change(self.state._replace(tools=on))
@@ -651,7 +650,7 @@ class Conversation:
             self.launch = self.launch._replace(choice=changed)
 
     def stop(self) -> bool:
-        """Stop what runs, or let nothing wait for the end of a turn that is over; False where there is neither."""
+        """Stop the running turn or operation, or return queued follow-ups; False where there is neither."""
         soul = self.soul
         if soul is None or not soul.running:
             return self._give_back_follow_ups()
@@ -667,7 +666,7 @@ class Conversation:
         await soul.compact(instructions)
 
     async def _turn_ended(self) -> None:
-        """The event of a turn's end comes a moment before the engine can begin something else."""
+        """Wait until the engine can start something else, which is a moment after the event of the turn's end."""
         if self._turn is not None:
             await asyncio.wait([self._turn])
 
@@ -706,7 +705,7 @@ class Conversation:
 
     @property
     def next_mode(self) -> Mode:
-        """The mode behind this one, in the round of those that can be reached without words."""
+        """The mode that the mode key switches to from the present one."""
         modes: list[Mode] = ["ask", "edits"]
         if self._opened is not None and self._opened.soul.sandbox_gaps == ():
             modes.append("sandboxed")
@@ -735,9 +734,9 @@ class Conversation:
         """The launch of a fork of this session.
 
         Args:
-            session_id: of the fork.
-            prompt: what stands in its prompt at first.
-            more: what else is said of it.
+            session_id: the id of the fork.
+            prompt: the initial text of its prompt.
+            more: a further sentence for the notice about it.
         """
         # It looks the same as what it was made from, so it is said.
         words = f"This is a fork; the session it was made from is as it was.{more}"
@@ -819,7 +818,7 @@ class Conversation:
                 self._give_back_follow_ups()
 
     async def _name(self) -> None:
-        """Have the model name the session; where it does not, what was said first stays its title."""
+        """Have the model name the session; where it does not, the title stays the beginning of the first message."""
         if self.soul is not None and (title := await self.soul.name_session()):
             self.set_title(title)
 
@@ -834,7 +833,7 @@ class Conversation:
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 
     async def _deliver(self, *, said_all: bool) -> None:
-        """Send what was queued too late for the turn; after a stop or an error it is left to the user."""
+        """Send what was queued too late for the turn; after a stop or an error it goes back into the prompt."""
         await self._turn_ended()
         texts: list[str] = []
         while (text := self._take_back_steer()) is not None:
@@ -852,7 +851,7 @@ class Conversation:
             self._tell_screen(self.FollowUpDue(text))
 
     def _caught_up(self) -> None:
-        """Note that the history is shown: what comes now happens now."""
+        """Called when the history has been shown: later events are live."""
         from kimi_tui.own_process import give_back
         from kimi_tui.tui.state import settled
 
@@ -875,7 +874,7 @@ class Conversation:
         self.say("\n\n".join(queued.text for queued in early))
 
     def give_back_early(self) -> None:
-        """Put what waited for the session back into the prompt."""
+        """Put messages that waited for the session to open back into the prompt."""
         early, self._early = self._early, []
         self._show_waiting((), early)
         if early:
@@ -883,7 +882,7 @@ class Conversation:
 
     @property
     def _suggestion(self) -> str:
-        """What the demo offers to say now; empty at its end, and elsewhere."""
+        """The next message that the demo suggests; empty at its end, and outside of the demo."""
         return self.demo.suggestions.next if self.demo is not None else ""
 
     def _suggest(self) -> None:
@@ -898,7 +897,7 @@ class Conversation:
         return cost_words(cost) if cost is not None else ""
 
     def rebuild(self) -> None:
-        """Rebuild chat, timeline and gauge from the stored session, where the events do not say what it looks like."""
+        """Rebuild chat, timeline and gauge from the stored session, where events do not determine their state."""
         soul = self.soul
         if soul is not None and self._since is None:
             self._since = []
@@ -942,8 +941,8 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
     )
 
 
-def way_back(title: str, session_id: str) -> str:
-    """How to go on with a session, in one line."""
+def resume_hint(title: str, session_id: str) -> str:
+    """One line for the terminal on how to resume a session."""
     from kimi_tui.foreign_text import one_line
     from kimi_tui.tui.formatting import cut
 

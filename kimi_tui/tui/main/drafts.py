@@ -1,7 +1,7 @@
-"""What was written and not sent, kept in the session's folder for a program that does not see its end.
+"""Unsent text, stored in the session's folder so that it survives a crash.
 
-The messages that wait for the end of a turn, the draft in the prompt, and the images that these name. `Drafts` keeps them as
-they change; what reads and writes them blocks and belongs in a thread.
+That is the queued follow-ups, the draft in the prompt, and the images behind their chips. `Drafts` stores them as they
+change; the functions that read and write the files block, and belong in a thread.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOT_KEPT = "draft"
-"""Topic of the notice that the disk does not take what stands in the prompt."""
+"""Topic of the notice that the draft cannot be stored."""
 _MOST_PRINTED = 10_000
-"""Characters of what could not be kept, on a terminal that is left."""
+"""The most characters of unsent text that are printed on the terminal at the end."""
 DRAFT_S = 1.0
-"""How long after the first key of a change the draft is kept."""
+"""Seconds from the first key of a change until the draft is stored."""
 
 FOLLOW_UPS = "follow_ups.json"
 DRAFT = "draft.json"
@@ -61,18 +61,18 @@ _CHIP = re.compile(r"\[Pasted [\d,]{1,15} lines?(?:, (\d{1,6}))?\]", re.ASCII)
 
 
 class Drafts:
-    """Keeps what was written in one session and not sent, and gives it back when that is opened again.
+    """Stores the unsent text of one session, and puts it back into the prompt when the session is opened again.
 
     Args:
-        bench: has the draft in its prompt, which gets back what was kept.
-        soul: of the session.
-        keeps_draft: the draft is kept, too, and the images that are named; false for a demo.
+        bench: the workbench whose prompt has the draft.
+        soul: the engine of the session.
+        keeps_draft: whether drafts and images are stored, besides follow-ups; false for the demo.
 
     Attributes:
-        waiting: what was sent and is not in the context, oldest first.
-        is_given_back: whether the draft that was kept is in the prompt.
-        kept_draft: the one that is on the disk.
-        trouble: why what was not sent is not kept; empty where it is.
+        waiting: the messages that were sent and are not in the context yet, oldest first.
+        is_given_back: whether the stored draft has been put into the prompt.
+        kept_draft: the draft that is on the disk.
+        trouble: why unsent text cannot be stored; empty where it can.
     """
 
     def __init__(self, bench: Workbench, soul: KimiSoul, *, keeps_draft: bool) -> None:
@@ -91,7 +91,7 @@ class Drafts:
         self.trouble = ""
 
     async def give_back(self) -> None:
-        """Put what was written and not sent when the program ended back into the prompt."""
+        """Put the text that was unsent when the program ended back into the prompt."""
         session, bench, chips = self._soul.session, self._bench, self._bench.images
         texts = await asyncio.to_thread(read_follow_ups, session.dir)
         if self._keeps_draft:
@@ -152,7 +152,7 @@ class Drafts:
                     await asyncio.to_thread(write_follow_ups, self._soul.session.dir, waiting)
 
     async def _keep_images(self) -> None:
-        """Nor does it lose the images that are named in what waits and in what is written."""
+        """Store the images whose chips are in the draft and in waiting messages."""
         if not self.is_given_back:
             return
         chips = self._bench.images
@@ -170,7 +170,7 @@ class Drafts:
 
     @contextlib.contextmanager
     def _refusing(self) -> Generator[None]:
-        """Tell the user that the disk does not take what they have not sent, as long as that is so."""
+        """Context that shows a notice while writing to the disk fails in it, and removes the notice when it works."""
         try:
             yield
         except OSError as error:
@@ -190,7 +190,7 @@ class Drafts:
                 self._bench.solved(NOT_KEPT)
 
     def keep_at_once(self) -> None:
-        """Keep the text of the draft as it is now; called in a thread, where the event loop comes to no end."""
+        """Store the text of the present draft. For a thread, when the event loop hangs."""
         draft = self._bench.prompt.area.draft
         if not (self._keeps_draft and self.is_given_back) or self._is_closed:
             return
@@ -202,7 +202,7 @@ class Drafts:
                 self.trouble = error.strerror or type(error).__name__
 
     async def close(self) -> None:
-        """Keep the draft as it is now, and nothing more: the session is released."""
+        """Store the present draft, and nothing after that: the session is released."""
         if self._due is not None:
             self._due.stop()
         if self._keeps_draft:
@@ -211,12 +211,12 @@ class Drafts:
 
 
 def words_not_kept(early: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
-    """The text that was written and is nowhere on the disk, for the user to copy from the terminal; empty for none.
+    """The unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
 
     Args:
-        early: what was said before the session was open.
-        draft: what stands in the prompt.
-        drafts: keeps that; None where the session was never open.
+        early: messages sent before the session was open.
+        draft: the draft in the prompt.
+        drafts: where it is stored; None where the session was never open.
     """
     waiting = list(early)
     trouble = drafts.trouble if drafts is not None else ""
@@ -231,7 +231,7 @@ def words_not_kept(early: Sequence[str], draft: Draft, drafts: Drafts | None) ->
 
 
 def _take_over(session: Session) -> None:
-    """Have a new session hold the draft that was left in the last one of its folder in which nothing was said."""
+    """Move the draft of the last session of the same folder into a new one, where that session has no messages."""
     from kimi_tui.app_paths import data_dir
     from kimi_tui.session.store import SessionStore
 

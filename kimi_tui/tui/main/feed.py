@@ -1,8 +1,7 @@
-"""From the wire's events to what shows them: at most sixty times a second, in slices that never hold up a key.
+"""Drains the wire's event queue into the views, at most sixty times a second and in time slices that delay no key.
 
-What comes within a few milliseconds of the first event after a pause is one picture with it: a turn's beginning and that of
-its first step are. Figures alone wait for what comes next. The end of a turn waits for nothing, and takes along what came before
-it.
+Events within a few milliseconds of the first one after a pause are drawn in one frame, as the beginnings of a turn and of its
+first step are. Status figures alone wait for the next event. The end of a turn is drawn at once, with all before it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.own_process import COLLECTOR
-from kimi_tui.tui.faults import Callbacks, Report, go_on
+from kimi_tui.tui.faults import Callbacks, Report
+from kimi_tui.tui.slices import run_until
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 FRAME_S = 1 / 60
 GATHERED_S = 0.008
 FIGURES_S = 0.05
-"""How long figures wait: behind an answer the end of its turn comes when it is on the disk."""
+"""Seconds that status figures wait: the end of a turn follows them when the answer is on the disk."""
 SLICE_S = 0.004
 HISTORY_SLICE_S = 0.0015
-"""Of a long history; a key takes several turns of the loop, and each of them waits for a slice."""
+"""Seconds of a slice of a long history; a key takes several turns of the event loop, each of which waits for one slice."""
 CHUNK = 32
 
 
@@ -40,10 +40,10 @@ class Feed:
     """Drains the event queue of one wire once a frame and passes the records on in short slices.
 
     Args:
-        show: takes the records of a slice; called on the event loop.
+        show: draws the records of a slice; called on the event loop.
         caught_up: called once, when the history has been shown.
-        settle: gives what remains to be done before that, in small steps.
-        report: told what one of these raises; the feed goes on.
+        settle: an iterator over what remains to be done before `caught_up`, in small steps.
+        report: called with an exception that one of these raises; the feed goes on.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Feed:
         self._handle: asyncio.Handle | None = None
 
     def follow(self, wire: Wire, history: Sequence[EventRecord]) -> None:
-        """Show `history`, then what the wire tells from now on."""
+        """Show the records of `history`, then the events that the wire publishes from now on."""
         self.stop()
         self._wire = wire
         self._in_history = True
@@ -128,7 +128,7 @@ class Feed:
         """Finish showing the history; where that fails, it counts as shown all the same."""
         try:
             self._settling = self._settling or self._settle()
-            if go_on(self._settling, until):
+            if run_until(self._settling, until):
                 return
         except Exception as error:
             self._report(error)

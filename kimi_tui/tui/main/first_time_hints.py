@@ -1,7 +1,7 @@
-"""Hints that stand at the prompt when something happens for the first time, once per account.
+"""Hints above the prompt when something happens for the first time, such as the first D-Mail; each once per account.
 
-Which were shown stands in one small file in the data folder. One that has no place just then, because something is asked,
-another one stands or the prompt is covered, has not been shown: it comes with the next time.
+A file in the data folder lists those that were shown. A hint for which there is no room at the time (a question is asked,
+another hint is shown, the prompt is covered) counts as not shown, and comes the next time.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ FirstTime = Literal[
     "turn", "help", "dmail", "context", "stopped", "steered", "pasted", "refused", "early"
 ]
 READ_S = 2.0
-"""A key that comes sooner was not pressed by someone who has read the hint, which goes with a later one."""
+"""Seconds that a hint stays at least: a key hides it only after the user can have read it."""
 FULL = 0.6
-"""The share of the window from which on it is worth knowing how to make room."""
+"""The share of the context window from which on the hint about compaction is shown."""
 WORDS: Mapping[FirstTime, str] = {
     "turn": "{timeline} goes back to any step, its files too",
     "help": "{help} lists the keys of every place",
@@ -52,7 +52,7 @@ _MAX_BYTES = 4_096
 
 
 def read_seen(path: Path) -> set[FirstTime]:
-    """The hints that were shown; none where that cannot be read."""
+    """The hints that were shown, from the file; none where it cannot be read. Blocks."""
     try:
         found = json.loads(read_regular(path, _MAX_BYTES))
     except FileNotFoundError:
@@ -76,12 +76,12 @@ def keep_seen(path: Path, seen: FirstTime) -> None:
 
 
 class FirstTimeHints:
-    """Shows the hints of a session.
+    """Shows the first-time hints of a session.
 
     Args:
-        bench: over whose prompt they stand, or in whose question.
-        conversation: whose settings say whether there are any.
-        file: says which were shown.
+        bench: the workbench above whose prompt, or in whose question, they are shown.
+        conversation: the session, whose settings say whether hints are shown.
+        file: the list of those that were shown.
     """
 
     def __init__(self, bench: Workbench, conversation: Conversation, file: Path) -> None:
@@ -95,11 +95,11 @@ class FirstTimeHints:
         self._shown_at = 0.0
 
     async def learn(self) -> None:
-        """Read which were shown."""
+        """Read the list of hints that were shown."""
         self._seen = await asyncio.to_thread(read_seen, self._file)
 
-    def hear(self, event: wire.Event) -> None:
-        """Give the hint that belongs to an event, if such a thing happens for the first time."""
+    def apply(self, event: wire.Event) -> None:
+        """Show the hint that belongs to an event, if its like happens for the first time."""
         match event:
             case wire.ContextReverted(reason="dmail", author="agent"):
                 self.happened("dmail")
@@ -118,11 +118,11 @@ class FirstTimeHints:
                 pass
 
     def happened(self, what: FirstTime, panel: ApprovalPanel | None = None) -> bool:
-        """Something happened; whether its hint is shown now.
+        """Show a hint if it was never shown; returns whether it is shown now.
 
         Args:
-            what: that.
-            panel: the question in which the hint stands; None for over the prompt, where that is on view.
+            what: the hint.
+            panel: the approval in which it is shown; None for above the prompt, where that is visible.
         """
         bench = self._bench
         is_free = bench.screen.is_current and bench.prompt.display and not bench.reading

@@ -36,7 +36,7 @@ MODES: Mapping[str, Hint] = {
     "visual": ("VISUAL", "Esc: end"),
     "lines": ("V-LINE", "Esc: end"),
 }
-"""What is said of vim's modes of the prompt."""
+"""The words in the footer for vim's modes of the prompt."""
 
 
 HELP_TITLES: Mapping[Place, str] = {
@@ -51,7 +51,7 @@ HELP_TITLES: Mapping[Place, str] = {
     "matches": "Search",
     "copy": "Selecting with a cursor",
 }
-"""What stands over the keys of a place in the help; it begins with those of the prompt."""
+"""The title of the help's section for each place that has the focus; without one the help begins with the prompt."""
 
 
 def hints(
@@ -213,7 +213,7 @@ def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
 
 
 def first_hints(keys: Mapping[str, str]) -> tuple[Hint, ...]:
-    """What stands in the chat before anything was said."""
+    """The hints in an empty chat."""
     return known(
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent; what is complete is kept"),
@@ -222,5 +222,5 @@ def first_hints(keys: Mapping[str, str]) -> tuple[Hint, ...]:
 
 
 def known(*pairs: Hint) -> tuple[Hint, ...]:
-    """Without those that have no key."""
+    """The hints whose action has a key."""
     return tuple(pair for pair in pairs if pair[0])

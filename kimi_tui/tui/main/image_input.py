@@ -1,7 +1,7 @@
-"""Images for the prompt: pasted paths, files chosen behind `@` and the clipboard become chips.
+"""Reads images for the prompt, from pasted paths, files chosen behind `@` and the clipboard, and puts chips into its text.
 
-What is read takes a while, and what is typed meanwhile stays in its order: the path, or some words, stands in the field
-until its chip takes its place, and a message that was sent with it waits for that. It is imported with the first of these.
+Reading takes a while. Until then the path or a placeholder is in the field; the chip replaces it, and a message that is sent
+meanwhile waits for the chip. This module is imported with the first image.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kimi_tui.tui.prompt.area import IMAGE_ENDINGS, may_be_path
 from kimi_tui.tui.screens import app_of
 
 MOST = 10
-"""So many paths are taken from one paste."""
+"""The most paths that are taken from one paste."""
 _HEAD_BYTES = 16
 _WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
 
@@ -43,7 +43,7 @@ class ImageInput:
     """Reads images for the prompt: from pasted paths, files and the clipboard.
 
     Args:
-        bench: that has it.
+        bench: the workbench with the prompt.
     """
 
     def __init__(self, bench: Workbench) -> None:
@@ -59,20 +59,25 @@ class ImageInput:
     # --- from the desktop into the field
 
     def reads_for(self, text: str) -> bool:
-        """Whether something is read that may stand in a message, or what was sent before waits for that.
+        """Whether a message must wait: an image that it may name is being read, or a message sent before waits.
 
-        Also where it came in the moment between Enter, which empties the field, and the event that tells of the message.
+        True also for an image that came between Enter, which empties the field, and the event about the message.
         """
         self._reading = {task for task in self._reading if not task.done()}
         is_late = any(written in text for written, _ in self._late)
         return bool(self._reading or self._n_sent or is_late)
 
     def read_path(self, written: str, pasted: str) -> None:
-        """Put chips in the place of what was written, where that is the path of an image, or of several."""
+        """Replace a pasted text in the field by chips, where it is the path of one image or several.
+
+        Args:
+            written: what stands for the paste in the field.
+            pasted: the text.
+        """
         self._start(self._read_path(written.strip(), pasted))
 
     def read_clipboard(self, written: str) -> None:
-        """Put what the clipboard holds into the field, in the place of what was written."""
+        """Replace a placeholder in the field by the content of the clipboard: an image's chip, or text."""
         if not self._n_sent:
             # Of one that was deleted before it came.
             self._late.clear()
@@ -120,7 +125,7 @@ class ImageInput:
             self._late.append((written, text))
 
     async def settled(self, text: str) -> str:
-        """The message with the chips of images that were still being read; messages keep the order in which they were sent."""
+        """Wait until the images of a message are read; returns it with their chips. Messages keep their order."""
         self._n_sent += 1
         try:
             async with self._order:
@@ -141,9 +146,9 @@ def images_at(pasted: str, folder: Path, home: Path) -> list[Image]:
     """The images whose paths were pasted; none where it is anything else. Takes long.
 
     Args:
-        pasted: a path, or several, as terminals write what is dragged: quoted, with escaped blanks, as URLs.
-        folder: where relative ones begin.
-        home: of the user.
+        pasted: a path, or several, as terminals write dragged files: quoted, with escaped blanks, or as URLs.
+        folder: the folder that relative paths start from.
+        home: the user's home folder.
 
     Raises:
         ImageRefused: one cannot be sent, or is called an image and is none.

@@ -20,20 +20,20 @@ from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.prompt.area import PromptArea, may_be_path
 
 APART_S = 0.5
-"""Seconds between two keys behind which what is written elsewhere begins another word in the prompt."""
+"""Seconds without a key after which text typed outside the prompt begins a new word in it."""
 BEHIND = "behind"
-"""Topic of the notice that what was written waits behind a question."""
+"""Topic of the notice that typed text waits in the prompt behind a question."""
 
 
 class Keystrokes:
-    """Gets every key and paste before the focused widget does.
+    """Gets every key and paste of the main screen before the focused widget does.
 
     Args:
-        bench: where they are typed.
-        viewer: what is on view in the place of now.
+        bench: the workbench, with the prompt and what has the focus.
+        viewer: knows the world line shown in place of the chat.
 
     Attributes:
-        written_at: when the text in the prompt was written, in monotonic time; 0 where there is none.
+        written_at: monotonic time at which text was last typed into the prompt from elsewhere; 0 where none was.
     """
 
     def __init__(self, bench: Workbench, viewer: WorldLineViewer) -> None:
@@ -49,10 +49,10 @@ class Keystrokes:
         """Whether what was pressed last was written behind a question: Enter ends that."""
 
     async def takes(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key or paste waits or was taken, and is not to be handed on.
+        """Whether a key or paste was handled here, or is held back, so that the focused widget must not get it.
 
-        So it lands in the prompt in its order, and acts on nothing that was not opened for it. The prompt gets the keys
-        where they would be lost.
+        Text goes into the prompt in the order in which it was typed, and no key acts on something that opened after it was
+        pressed. Keys that nothing would take go to the prompt.
         """
         bench, screen = self._bench, self._bench.screen
         if event.is_forwarded:
@@ -129,12 +129,12 @@ class Keystrokes:
     # --- what is written elsewhere
 
     def _write_here(self, text: str) -> None:
-        """Take what was typed on the timeline or in the chat, and is no key there."""
+        """Write text that was typed on the timeline or in the chat into the prompt, and focus that."""
         self._act_on_cursor("leave")
         self.write_on(text, tells=len(text) > 1)
 
     def write_on(self, text: str, *, tells: bool = True) -> None:
-        """Take what was written where nothing can be, and did nothing by that; what follows is written here as well."""
+        """Write text that was typed where there is no field into the prompt; what is typed next goes there as well."""
         from kimi_tui.foreign_text import clean_pasted
 
         bench, area = self._bench, self._bench.prompt.area

@@ -1,4 +1,4 @@
-"""The parts of the main screen, as its commands use them. A module of its own: the commands and the screen, which runs them, both know it."""
+"""`MainParts`, what the functions of commands get. A module of its own since both the commands and the screen that runs them import it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 
 @dataclass(frozen=True, slots=True)
 class MainParts:
-    """What a command acts on.
+    """The parts of the main screen that a command may act on.
 
     Attributes:
-        bench: the places, notices, questions, and who has the keys.
-        conversation: the session that is shown.
-        viewer: a world line in the place of the chat, and what a rewind would leave.
-        keystrokes: where what is typed lands.
-        prompt_modes: what is written in the prompt besides messages and commands.
+        bench: the panes, the prompt, notices, questions and the focus.
+        conversation: the session.
+        viewer: shows a world line in place of the chat, and the prospect of a rewind.
+        keystrokes: routes typed keys.
+        prompt_modes: shell commands (`!`), notes (`#`) and the editor of the prompt.
     """
 
     bench: Workbench

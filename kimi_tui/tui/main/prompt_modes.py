@@ -1,7 +1,6 @@
-"""What is written in the prompt besides messages and commands, and what is said over it.
+"""The prompt's other uses: shell commands of the user (`!`), notes for AGENTS.md (`#`), and writing in an editor.
 
-Commands of the user's own behind `!`, a note for AGENTS.md behind `#`, the messages that wait for the end of the turn,
-and a text that is written in an editor. It is imported when the first of these is used.
+Also the rows above the prompt, which name the mode and list waiting messages. Imported when the first of these is used.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import BEGINS
-from kimi_tui.tui.faults import started
+from kimi_tui.tui.faults import start_detached
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.completion import typed_mention
@@ -34,21 +33,21 @@ T = TypeVar("T")
 
 
 def is_command(text: str) -> bool:
-    """Whether this is a shell command of the user's own; a blank before it makes a message of anything."""
+    """Whether a text is a shell command of the user's own (`!`); a blank before it makes any text a message."""
     return text.startswith("!")
 
 
 def is_note(text: str) -> bool:
-    """Whether this is a line for AGENTS.md, with or without words yet: what has several lines, or several #, is a message."""
+    """Whether a text is a note for AGENTS.md (`#`), maybe still empty; with several lines, or several #, it is a message."""
     return text.startswith("#") and text[1:2] != "#" and "\n" not in text.rstrip()
 
 
 class PromptModes:
-    """What the text in the prompt is besides a message or a command: a shell command, a note for the agent.
+    """Runs shell commands and stores notes that are typed into the prompt, and opens its text in an editor.
 
     Args:
-        bench: whose prompt it is.
-        conversation: runs the commands, and has what waits.
+        bench: the workbench with the prompt.
+        conversation: runs the shell commands, and has the waiting messages.
     """
 
     def __init__(self, bench: Workbench, conversation: Conversation) -> None:
@@ -62,7 +61,7 @@ class PromptModes:
     # --- what is said over the field
 
     def waiting(self) -> list[str]:
-        """What waits for the end of the turn, in rows that stand over the field."""
+        """The rows above the field that list the messages waiting for the end of the turn."""
         conversation = self._conversation
         rows = [f"after the turn: {one_line(text)}" for text in conversation.follow_ups[-3:]]
         if (more := len(conversation.follow_ups) - len(rows)) > 0:
@@ -70,7 +69,7 @@ class PromptModes:
         return rows
 
     def writing(self) -> str:
-        """What the text will be, in a row that stands over the field; empty for a message."""
+        """The row above the field that says what the text is: a shell command or a note; empty for a message."""
         area = self._bench.prompt.area
         if area.text.strip() not in ("", self._to_note):
             self._to_note = ""
@@ -101,7 +100,7 @@ class PromptModes:
     # --- commands and notes
 
     def takes(self, text: str) -> bool:
-        """Whether what was sent is a command of the user's own or a note; then it is done."""
+        """Run a sent text that is a shell command, or store one that is a note; False for any other."""
         if is_command(text):
             self._run(text)
         elif is_note(text):
@@ -121,7 +120,7 @@ class PromptModes:
         if self._conversation.state.running:
             self._conversation.follow_up(text)
         else:
-            bench.remember(text)
+            bench.add_to_history(text)
             bench.transcript.scroll_to_end()
             self._conversation.run_command(command, told=told)
 
@@ -142,7 +141,7 @@ class PromptModes:
             bench.keep(text)
             return
         self._to_note = ""
-        bench.remember(text)
+        bench.add_to_history(text)
         bench.start(self._write_note(path, note))
 
     async def _write_note(self, path: Path, note: str) -> None:
@@ -186,21 +185,24 @@ class PromptModes:
             bench.tell(f"{argv[0]} ended without a text: the draft is as it was.", level="warning")
         else:
             if not text.strip() and (draft := bench.prompt.area.message).strip():
-                bench.remember(draft)
+                bench.add_to_history(draft)
                 bench.tell("The file was empty, and so the prompt is. Up brings the draft back.")
             bench.prompt.area.put(text)
         bench.focus_prompt()
 
 
 async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
-    """Run something that has the terminal to itself; the agent works on, and is drawn afterwards.
+    """Run a function, such as an editor, that has the terminal to itself; the agent works on and is drawn afterwards.
 
     Args:
-        app: which has it.
-        work: that; called in a thread.
+        app: the app, which is suspended meanwhile.
+        work: the function; called in a thread.
+
+    Returns:
+        what it returns.
 
     Raises:
-        SuspendNotSupported: there is no terminal to give away.
+        SuspendNotSupported: the app has no terminal.
     """
     driver = app._driver  # pyright: ignore[reportPrivateUsage]
     with app.suspend():
@@ -209,7 +211,7 @@ async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
             driver.write = lambda data: None
         with app.batch_update():
             # Raised in here, what goes wrong would leave the terminal as it is.
-            done = started(asyncio.to_thread(work))
+            done = start_detached(asyncio.to_thread(work))
             await asyncio.wait([done])
         if driver is not None:
             del driver.write
@@ -218,10 +220,10 @@ async def in_terminal(app: App[object], work: Callable[[], T]) -> T:
 
 
 def append_note(path: Path, note: str) -> None:
-    """Add a line to a file of notes, which is made where it is not there.
+    """Append a line to a file of notes, creating the file where it is missing.
 
     Raises:
-        OSError: it cannot be written, or is a link, or has another name, which may be outside of the folder.
+        OSError: the file cannot be written, is a link, or has further hard links, which may be outside of the folder.
     """
     handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -236,10 +238,17 @@ def append_note(path: Path, note: str) -> None:
 
 
 def edited(argv: Sequence[str], text: str) -> str | None:
-    """A text after an editor had it; None where that ended with an error, or left no file.
+    """Edit a text in an editor. Blocks until the editor ends.
+
+    Args:
+        argv: the editor's command.
+        text: the text.
+
+    Returns:
+        the edited text; None where the editor failed or left no file.
 
     Raises:
-        OSError: it cannot be run, or the text not be written.
+        OSError: the editor cannot be run, or the file with the text not be written.
     """
     handle, name = tempfile.mkstemp(prefix="kimi-tui-", suffix=".md")
     try:

@@ -1,4 +1,4 @@
-"""The main screen: its parts and their places, and what the keys, the prompt, the chat and the timeline set off."""
+"""The main screen: puts its parts together, has the key bindings, and handles the messages of prompt, chat and timeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kimi_tui.tui.main.approval_slot import ApprovalSlot
 from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
-from kimi_tui.tui.main.demo import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
+from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.parts import MainParts
@@ -65,16 +65,16 @@ if TYPE_CHECKING:
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
-"""Where somebody waits for the last page of a session."""
+"""Seconds from the first frame until a stored session is opened; a new one is opened later, since nobody waits for it."""
 NOT_OPEN = "The session is not open"
 REFUSED = "refused"
-"""Topic of the notice that the disk let no session be opened."""
+"""Topic of the notice that the session could not be opened because of the disk."""
 WARNED_S = 10.0
 TWICE_S = 1.0
 OFFERED = 50
-"""Checkpoints, or world lines, that are offered behind a command."""
+"""The most checkpoints, or world lines, that are offered as the argument of a command."""
 QUIT = "quit"
-"""Topic of the notice that the key just pressed quits when it comes again."""
+"""Topic of the notice that pressing the key again quits."""
 QUITTING = ("ctrl+c", "ctrl+d")
 AS_MESSAGE = "A blank before the slash sends it as a message."
 
@@ -83,24 +83,24 @@ class MainScreen(Screen[None]):
     """Chat, timeline, gauge and prompt of one session.
 
     Args:
-        launch: how to start.
-        size: of the terminal.
-        images: what stands in prompts for images.
-        attention: what the terminal shows besides the screen.
-        last_key_at: tells when a key was last pressed, in monotonic time.
+        launch: how to start the session.
+        size: the size of the terminal in cells.
+        images: the images behind the chips in prompts.
+        attention: window title, progress and notifications of the terminal.
+        last_key_at: returns the monotonic time at which a key was last pressed.
 
     Attributes:
-        bench: the places, notices and questions of it, and who has the keys.
-        parts: all that a command acts on.
-        conversation: the session that is shown.
-        viewer: a world line in the place of the chat.
-        keystrokes: where what is typed lands.
-        commands: all that can be run here.
-        first_time_hints: None before the session is open, and in a demo.
+        bench: the panes, the prompt, notices, questions and the focus.
+        parts: the parts that a command may act on.
+        conversation: the session.
+        viewer: shows a world line in place of the chat, and the prospect of a rewind.
+        keystrokes: routes typed keys and pastes.
+        commands: all commands of this session.
+        first_time_hints: the hints at first occasions; None before the session is open, and in the demo.
     """
 
     AUTO_FOCUS = "PromptArea"
-    """From the first moment: Textual gives the keys to the first that takes them, and each change styles it anew."""
+    """The prompt has the focus from the start: changing the focus later would style widgets again."""
     SHEETS = sheets("main", "prompt", "chat")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -190,7 +190,7 @@ class MainScreen(Screen[None]):
         self.call_after_refresh(self.set_timer, delay_s, self._open)
 
     def on_unmount(self) -> None:
-        """Let go of what the session is drawn from: Textual holds the very first screen as long as the program runs."""
+        """Drop the session's models: Textual keeps the very first screen alive as long as the program runs."""
         self.conversation.stop_feed()
         self.bench.frame.views = None
 
@@ -198,7 +198,7 @@ class MainScreen(Screen[None]):
         """A third click on a row of the frame selects that row, as the second did, and not all that is on the screen."""
 
     async def on_resize(self, event: events.Resize) -> None:
-        """Other sizes have other places for the timeline and less air."""
+        """Place the timeline and set margins for the new size."""
         await self.bench.frame.fit_in_slices(event.size)
 
     # --- beginning and end
@@ -208,9 +208,9 @@ class MainScreen(Screen[None]):
             self._opener = self.run_worker(self._open_session, name="open the session")
 
     async def end(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
-        """Save and release the session, as `Conversation.close`; one that is still being opened comes no more.
+        """Save and release the session, as `Conversation.close`; cancel the opening of one that is not open yet.
 
-        Textual ends the screen's workers with the screen, after it has taken away what they would work on.
+        This is not left to Textual, which cancels a screen's workers only after it has removed its widgets.
         """
         self.bench.is_left = True
         if self._opener is not None:
@@ -259,7 +259,7 @@ class MainScreen(Screen[None]):
             await self.first_time_hints.learn()
 
     def _tell_refused(self, words: str) -> None:
-        """The disk took no session: what was written stays in the prompt, and the next thing that needs one tries again."""
+        """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
         self._refused = words
         self.transcript.reading = NOT_OPEN
         self.conversation.give_back_early()
@@ -268,7 +268,7 @@ class MainScreen(Screen[None]):
 
     @on(Conversation.OpenWanted)
     def _open_again(self) -> None:
-        """Try again to open the session, where the disk refused it."""
+        """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
             self._refused = ""
             self.bench.solved(REFUSED)
@@ -276,7 +276,10 @@ class MainScreen(Screen[None]):
             self._open()
 
     async def may_end(self) -> bool:
-        """Whether all is saved and nothing runs; else the user is told once what would be lost, and may do it again."""
+        """Save the session; returns whether leaving loses nothing.
+
+        Where something would be lost, a notice says so once, and a second call within `WARNED_S` returns True.
+        """
         soul = self.conversation.soul
         words = "" if soul is None else await soul.save()
         now, jobs = time.monotonic(), self.conversation.state.jobs
@@ -316,12 +319,12 @@ class MainScreen(Screen[None]):
 
     @on(Conversation.EventsShown)
     def _events_shown(self, shown: Conversation.EventsShown) -> None:
-        """Do what follows from what happens, besides that it is drawn."""
+        """React to events beyond drawing them: hints, returned messages, the branch, the world line shown."""
         from kimi_tui.wire.events import LineChanged, ToolResult, TurnBegin, TurnEnd
 
         for record in shown.records:
             if self.first_time_hints is not None:
-                self.first_time_hints.hear(record.event)
+                self.first_time_hints.apply(record.event)
             match record.event:
                 case LineChanged() as changed:
                     # Names and pins go along where an operation gave their messages another place.
@@ -339,16 +342,16 @@ class MainScreen(Screen[None]):
                     self._follow_branch()
                 case _:
                     pass
-        self.viewer.hear(shown.records)
+        self.viewer.apply(shown.records)
 
     def woken(self) -> None:
-        """Keys that come now may have been pressed before what is on the screen was read."""
+        """Discount keys after a suspension: they may have been pressed before the screen was seen."""
         if (panel := self.bench.question) is not None:
             panel.woken()
 
     @on(Conversation.StateChanged)
     def _state_changed(self, event: Conversation.StateChanged) -> None:
-        """Do what follows from another state, besides that prompt and header show it."""
+        """React to a new state beyond prompt and header: approvals, window title, footer."""
         old, new = event.old, event.new
         if old.approvals != new.approvals:
             self._approvals.show(new.approvals)
@@ -371,12 +374,12 @@ class MainScreen(Screen[None]):
 
     @on(Conversation.Suggested)
     def _suggested(self, event: Conversation.Suggested) -> None:
-        """Put it into the prompt, if that is empty; while the demo plays by itself it is typed and sent."""
+        """Put the suggested message into the prompt if that is empty; while the demo plays, it is typed and sent."""
         if not self._demo.takes(event.text) and event.text and not self.prompt.area.text:
             self.prompt.area.put(event.text)
 
     def _attract(self, old: MainState, new: MainState) -> None:
-        """Have the window's title follow, and tell whoever looks elsewhere that the agent asks, or is done."""
+        """Update the window title, and notify a user whose window is in the background that the agent asks or is done."""
         attention, app = self._attention, app_of(self)
         folder = Path(self.transcript.work_dir).name
         attention.follow(
@@ -393,7 +396,7 @@ class MainScreen(Screen[None]):
                 attention.tell(f"{folder}: {new.title} {how}", asking=False)
 
     def _follow_branch(self) -> None:
-        """What the agent does may change the branch, and others may while it rests."""
+        """Read the branch again: the agent's commands, or another program, may have changed it."""
         if not self._is_looking:
             self._is_looking = True
             self.bench.start(self._look_for_branch())
@@ -405,7 +408,7 @@ class MainScreen(Screen[None]):
         header.heading = header.heading._replace(branch=branch)
 
     def _show_marks(self) -> None:
-        """Show the names and pins that were kept."""
+        """Show bookmarks and pins on timeline and chat."""
         soul = self.conversation.soul
         if soul is not None and (soul.bookmarks or soul.pins):
             self.bench.views.mark(soul.bookmarks, soul.pins)
@@ -424,10 +427,10 @@ class MainScreen(Screen[None]):
             self.send(event.text)
 
     def send(self, written: str) -> None:
-        """Do what a line of the prompt stands for.
+        """Carry out a text that was sent from the prompt.
 
-        With `/` a command, with `!` one of the user's own for the shell, with `#` a note; with nothing the agent goes on.
-        All else is said to the agent, and all of these with a blank before them.
+        `/` begins a command, `!` a shell command of the user's own, `#` a note; an empty text has the agent continue. All
+        else is a message to the agent, also any of these with a blank before it.
         """
         text = sent_text(written)
         if not text:
@@ -458,16 +461,16 @@ class MainScreen(Screen[None]):
             self._say_unknown(parsed)
             self.bench.keep(text)
         else:
-            self.bench.remember(text)
+            self.bench.add_to_history(text)
             # Whoever speaks wants to see the answer, wherever they were reading.
             self.transcript.scroll_to_end()
             self.conversation.say(text)
 
     def _has_key(self, written: str) -> bool:
-        """Whether there is a key in what follows a command, with which nothing is done; it is said and not kept.
+        """Whether the argument of a command holds an API key; then a notice says so, and the text is neither run nor stored.
 
-        What is only searched for may be one. What goes to the model, as a D-Mail or behind a command of a file, may speak of
-        one, or of a commit, as any message may: there it is a key alone.
+        A search may be for a key. Text for the model (a D-Mail, the argument of a custom command) may mention a key or a
+        commit, as any message may: there only a key alone counts.
         """
         from kimi_tui.foreign_text import one_line
         from kimi_tui.tools.credentials import is_key, words_of_keys
@@ -517,13 +520,13 @@ class MainScreen(Screen[None]):
             self._uses.clear()
 
     def _run_written(self, command: Command, argument: str, text: str) -> None:
-        """Run a command that was written; one with words behind it that it does not take stays in the prompt."""
+        """Run a command that was typed; with an argument that it does not take, it stays in the prompt."""
         if argument and not command.argument:
             self.bench.tell(f"/{command.name} takes nothing behind it.", advice=AS_MESSAGE)
             self.bench.keep(text)
             return
         if argument or not command.needs_argument:
-            self.bench.remember(text)
+            self.bench.add_to_history(text)
             self._learn_uses((text,))
         self.action_command(command.name, argument)
 
@@ -538,9 +541,9 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.Changed)
     def _typed(self, event: PromptArea.Changed) -> None:
-        """A slash opens the menu of commands; whoever writes will want an answer drawn."""
+        """Follow a change of the text: completion, hints, and importing what drawing an answer needs."""
         self.transcript.warm_up()
-        self.viewer.look_away()
+        self.viewer.hide_prospect()
         area = self.prompt.area
         self.keystrokes.written_at = time.monotonic() if area.text else 0.0
         if self._uses:
@@ -559,7 +562,7 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
-        """What is offered depends on where the cursor is, and so does what is said over the prompt."""
+        """Update completions and hints, which depend on the cursor's place."""
         self.prompt.area.keep_up()
         self._show_above()
 
@@ -570,7 +573,7 @@ class MainScreen(Screen[None]):
     @on(FolderFiles.Listed)
     @on(PromptArea.OffersChanged)
     def _follow_prompt(self) -> None:
-        """Offer what fits the text in the prompt, also where it is the same, and say over it what it will be."""
+        """Update the completions and the rows above the prompt for its text, also where that has not changed."""
         self.prompt.area.offer()
         self._show_above()
 
@@ -585,7 +588,7 @@ class MainScreen(Screen[None]):
 
     @property
     def image_input(self) -> ImageInput:
-        """What reads images for the prompt. Imported when it is first needed."""
+        """The reader of images for the prompt. Imported when first needed."""
         if self._image_input is None:
             from kimi_tui.tui.main.image_input import ImageInput
 
@@ -593,7 +596,7 @@ class MainScreen(Screen[None]):
         return self._image_input
 
     def values(self) -> Values:
-        """What may follow the commands now."""
+        """The present values for arguments of commands: models, checkpoints, world lines."""
         timeline = self.bench.views.timeline.model
         live, lines = timeline.tree.live, timeline.tree.lines
         return self.conversation.values._replace(
@@ -607,7 +610,7 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.TabPressed)
     def _tab_pressed(self) -> None:
-        """From the empty prompt go to the chat; while the agent works, queue what stands there for after the turn."""
+        """From an empty prompt, focus the chat; while the agent works, queue the text as a follow-up."""
         area = self.prompt.area
         if not area.text:
             self.bench.focus_chat()
@@ -655,24 +658,24 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.ExitPressed)
     def _exit_pressed(self, event: PromptArea.ExitPressed) -> None:
-        """Ctrl+C stops what runs, else empties the prompt; again while it is said that this quits, it does, as Ctrl+D."""
+        """Ctrl+C stops what runs, else empties the prompt. Ctrl+C or Ctrl+D again, while the notice says so, quits."""
         if self._quits_at is not None:
             self.post_message(QuitChosen())
             return
         if event.stops and not self.conversation.stop() and self.prompt.area.text:
-            self.bench.remember(self.prompt.area.take())
+            self.bench.add_to_history(self.prompt.area.take())
         self._quits_at = time.monotonic()
         self.bench.tell(f"{event.key} again quits.", topic=QUIT)
         self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
 
     def _quit_no_more(self, since: float | None = None) -> None:
-        """Another key came, or none for long: the next Ctrl+C means what the first one did."""
+        """Forget the first press of a key that quits at the second one: another key or some time came between."""
         if self._quits_at is not None and since in (None, self._quits_at):
             self._quits_at = None
             self.bench.solved(QUIT)
 
     def take_draft(self) -> Draft:
-        """The draft, which is meant for another session: here there is none any more."""
+        """Remove the draft from the prompt and return it, to be moved to another session."""
         draft = self.prompt.area.draft
         self.prompt.area.take()
         return draft
@@ -753,12 +756,12 @@ class MainScreen(Screen[None]):
         """Preview a rewind to a row."""
         self.bench.start(rewind.preview(self.parts, event.target), opens=True)
 
-    def on_timeline_looked(self, event: Timeline.Looked) -> None:
-        """Chat and gauge show what a rewind to the selected row would take and leave."""
-        self.viewer.look(event.prospect)
+    def on_timeline_row_highlighted(self, event: Timeline.RowHighlighted) -> None:
+        """Show in chat and gauge what a rewind to the selected row would drop and leave."""
+        self.viewer.show_selected_prospect(event.prospect)
 
     def on_timeline_row_acted(self, event: Timeline.RowActed) -> None:
-        """A key acts on a row; an `id` of -1 is a whole line."""
+        """Carry out the key that was pressed for a row: bookmark, pin, read, summary. A target with `id` -1 is a whole line."""
         target, uid = event.target, event.uid
         if event.action == "read":
             self.bench.start(
@@ -787,7 +790,7 @@ class MainScreen(Screen[None]):
     # --- where the keys go
 
     async def takes_early(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key or paste waits or was taken, and is not to be handed on; called by the app before it does so."""
+        """Whether a key or paste was handled, or is held back; the app asks before it passes it to the focused widget."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self._quit_no_more()
         if self.first_time_hints is not None:
@@ -795,9 +798,9 @@ class MainScreen(Screen[None]):
         return await self.keystrokes.takes(event)
 
     def on_screen_resume(self) -> None:
-        """What was over this screen is gone, and with it what a click on the timeline showed."""
+        """The screen above this one is closed: end the prospect that a click on the timeline showed."""
         self.transcript.uncovered()
-        self.viewer.look_away()
+        self.viewer.hide_prospect()
         self.woken()
 
     def on_screen_suspend(self) -> None:
@@ -815,7 +818,11 @@ class MainScreen(Screen[None]):
                 self.bench.return_to_prompt()
 
     def action_go_round(self, step: int) -> None:
-        """Give the keys to the next of prompt, chat and timeline, as far as they are on the screen, or to the one before."""
+        """Focus the next of prompt, chat and timeline, of those that are visible, or the one before.
+
+        Args:
+            step: 1 for the next, -1 for the one before.
+        """
         bench = self.bench
         asks = bench.question is not None and bench.question.has_focus
         if asks or (bench.timeline_pane.has_keys and step < 0):
@@ -836,7 +843,7 @@ class MainScreen(Screen[None]):
             if not self.bench.end_search():
                 self.bench.leave_chat()
             return
-        self.viewer.look_away()
+        self.viewer.hide_prospect()
         if self.conversation.stop() or self.viewer.leave(back=True):
             return
         if self.bench.end_search():
@@ -851,7 +858,7 @@ class MainScreen(Screen[None]):
             self._escaped_at = now
 
     def action_leave_or_copy(self, key: str) -> None:
-        """What the prompt does with such a key, where something else has the focus."""
+        """Handle Ctrl+C or Ctrl+D as the prompt does, while something else has the focus."""
         if key != "Ctrl+C" or not copy_selection(self):
             self.post_message(PromptArea.ExitPressed(key, stops=key == "Ctrl+C"))
 

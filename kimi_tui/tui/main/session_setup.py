@@ -1,6 +1,7 @@
-"""Opens a session with everything that belongs to it. It is imported in a thread, as is the rest of the engine.
+"""Opens a session and its engine: folder, lock, model, tools and limits as the command line and configuration say.
 
-Only what the end of a stored session needs is imported with it: who waits for the last page does not wait for the agent.
+This module is imported in a thread, as is the rest of the engine. At first it imports only what the last page of a stored
+session needs, so that this is drawn before the agent's modules are loaded.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ _MAY_PASS = frozenset(
         errno.ESTALE,
     }
 )
-"""What a disk or a folder says that can be put right while the program runs."""
+"""Errno values of disk errors that may pass while the program runs."""
 DRAWN_S = 0.03
-"""In this time the last page is on the screen."""
+"""Seconds that are left for drawing the last page before the agent's modules are imported."""
 
 
 class Opened(NamedTuple):
@@ -97,7 +98,7 @@ class EarlierSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Where a session is kept, what it works on, and (in the demo) who answers in it."""
+    """The store of a session, its work folder and, in the demo, its scripted model."""
 
     data_dir: Path
     work_dir: Path
@@ -111,12 +112,12 @@ async def open_session(
     """Open the session that the command line asked for.
 
     Args:
-        launch: that.
-        found: told what is known of a session that was there before: what it is called, then how it ended.
+        launch: the options of the command line and the configuration.
+        found: called with what is known of a stored session while it is read: first its title, then its end.
 
     Raises:
-        CannotOpen: there is none, or someone else has it open.
-        DiskRefuses: the disk does, for now.
+        CannotOpen: there is no such session, or another process has it open.
+        DiskRefuses: a disk error that may pass.
     """
     if not launch.demo:
         # Before the first thing that may have to be noted; `provider_of` does it again with the key.
@@ -188,7 +189,7 @@ def _found(session: Session) -> EarlierSession:
 
 
 def _end(session: Session) -> Sequence[EventRecord]:
-    """How the session ended. Nothing where that cannot be told: it is read through in any case."""
+    """The events of the session's last turns; none where they cannot be read alone."""
     try:
         end = end_of_record(session)
         if not end:
@@ -212,11 +213,11 @@ async def _stage(launch: Launch) -> _Stage:
 
 
 async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
-    """The model that was chosen.
+    """The provider for the chosen model.
 
     Raises:
-        CannotOpen: none was, or the server must be asked which and does not say.
-        LLMError: it cannot be used so.
+        CannotOpen: no model was chosen, and the server does not list exactly one.
+        LLMError: the model cannot be used with this configuration.
     """
     choice = launch.choice
     if not isinstance(choice, Choice):
@@ -257,7 +258,7 @@ def _check_dialect(name: str) -> None:
 
 
 def _title(session: Session, history: Sequence[EventRecord]) -> str:
-    """What the user called it, else what they said first; after a compaction only the record knows that."""
+    """The title: the user's, else the beginning of the first message, which after a compaction only the record has."""
     if session.state.title:
         return session.state.title
     title = ""
@@ -294,7 +295,7 @@ def _no_sandbox(launch: Launch, soul: KimiSoul) -> tuple[str, ...]:
 
 
 def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
-    """The way to compact that the configuration names, else the simple one and why it is not that."""
+    """The configured compaction strategy; where there is none of that name, the default one and a notice."""
     from kimi_tui.soul.compaction import SimpleCompaction, compaction_named
 
     try:
@@ -343,7 +344,7 @@ async def _only_model(choice: Choice) -> str:
 
 
 async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], bool]:
-    """The session, not yet open, what the user should know about the choice, and whether it was there before."""
+    """The session that the command line chose, not yet open, with notices about the choice, and whether it existed before."""
     store = SessionStore(stage.data_dir)
     if launch.resume is None:
         return store.create(stage.work_dir), [], False

@@ -1,8 +1,7 @@
-"""What the parts of the main screen and its commands share: the places on it and what stands there, who has the keys, what is
-told and asked, what is put into the prompt, and the tasks that the user set off.
+"""`Workbench`, what the parts and commands of the main screen share: panes and prompt, focus, notices, questions, tasks.
 
-It knows none of these parts. Whoever shows a question in the place of the prompt, or a world line in the place of the chat,
-says so here.
+It imports none of these parts. A part that shows a question in place of the prompt, or a world line in place of the chat,
+registers it here (`question`, `line`), so that the focus goes there.
 """
 
 from __future__ import annotations
@@ -49,39 +48,39 @@ T = TypeVar("T")
 
 OPENING = "Opening the session"
 READING = "Reading the session"
-TOLD_LIMIT = 200
-"""Notices that are kept to be read again."""
+NOTICES_LIMIT = 200
+"""The most notices that are kept for `/notices`."""
 
 
 class Workbench:
-    """What the parts of the main screen share: its places, focus, notices, questions and background work.
+    """The widgets of the main screen, its focus, notices, questions and tasks, as its parts share them.
 
     Args:
-        screen: that has them.
-        launch: how it was started.
-        size: of the terminal.
-        images: what stands in prompts for images.
-        commands: all that can be run.
+        screen: the main screen.
+        launch: how the session was started.
+        size: the size of the terminal in cells.
+        images: the images behind the chips in prompts.
+        commands: all commands.
         transcript: the chat.
-        last_key_at: tells when a key was last pressed anywhere, in monotonic time.
+        last_key_at: returns the monotonic time at which a key was last pressed anywhere.
 
     Attributes:
         screen: as above; so are `images`, `commands`, `transcript` and `last_key_at`.
-        keys: those of the configuration, by action.
+        keys: the configured keys, by action.
         header: the first row.
-        chat_pane: with the chat, or a world line in its place.
-        timeline_pane: beside the chat, or over it.
+        chat_pane: the pane of the chat, or of a world line in its place.
+        timeline_pane: the pane of the timeline, beside the chat or over it.
         prompt: the row of the prompt.
         footer: the last row.
         type_ahead: holds back what is typed behind a key that opens something.
-        tasks: what the user set off; a failure is told.
-        told: the newest notices, oldest first.
+        tasks: the tasks that keys, clicks and commands start; a failure is shown as a notice.
+        notices: the newest notices, oldest first.
         returned: the messages that rewinds put into the prompt.
-        question: what is asked in the place of the prompt; None where nothing is.
-        line: the world line that is read in the place of the chat; None where none is, or one is only glanced at.
-        n_changes: how many operations have changed what is live or its files since the session was opened.
-        is_left: whether another session was chosen to take the place of this one.
-        is_whole: whether all that happened could be shown when it was last drawn anew.
+        question: the approval shown in place of the prompt; None for none.
+        line: the world line that is read in place of the chat; None for none, or while one is only glanced at.
+        n_changes: how many operations have changed the live line or its files since the session was opened.
+        is_left: whether another session was chosen to replace this one.
+        is_whole: whether the last rebuild of the views could show all events.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class Workbench:
         self.footer = Footer()
         self.type_ahead = TypeAhead(screen, self.hand_on)
         self.tasks = Callbacks(self._tell_failure)
-        self.told: deque[Notice] = deque(maxlen=TOLD_LIMIT)
+        self.notices: deque[Notice] = deque(maxlen=NOTICES_LIMIT)
         self.returned = ReturnedMessages()
         self.question: ApprovalPanel | None = None
         self.line: WorldLineView | None = None
@@ -139,10 +138,10 @@ class Workbench:
 
     @property
     def views(self) -> Views:
-        """Chat, timeline and gauge. The latter two are imported and put in their places when they are first needed."""
+        """Chat, timeline and gauge. The latter two are imported and mounted when first needed."""
         views = self.frame.views
         if views is None:
-            views = self.frame.furnish("approval", broken=self._view_broken)
+            views = self.frame.mount_views("approval", broken=self._view_broken)
             views.timeline.reading = READING if self.transcript.reading else ""
         return views
 
@@ -154,7 +153,7 @@ class Workbench:
 
     @property
     def on_view(self) -> Transcript:
-        """The chat, or the world line in its place."""
+        """The transcript on view: the chat, or the world line in its place."""
         return self.line.transcript if self.line is not None else self.transcript
 
     @property
@@ -176,7 +175,7 @@ class Workbench:
             # It would cover what is said in the chat; what stays until solved is there afterwards.
             here, there = there, here
         there.solve()
-        self.told.append(here.tell(text, **details))
+        self.notices.append(here.tell(text, **details))
 
     def solved(self, topic: str) -> None:
         """Take the notice of a topic away."""
@@ -185,11 +184,11 @@ class Workbench:
     # --- tasks, questions, and another session
 
     def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> asyncio.Task[None]:
-        """Start what a key, click or command set off, as a task of the session; a failure is shown as a notice.
+        """Start a task for a key, click or command; a failure is shown as a notice.
 
         Args:
-            work: that.
-            opens: it opens a screen or a field, which what is typed until then is meant for.
+            work: the coroutine.
+            opens: whether it opens a screen or a field; then keys typed meanwhile are held back for that.
         """
         return self.tasks.start(work, self.type_ahead.opening() if opens else None)
 
@@ -209,7 +208,7 @@ class Workbench:
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:
-        """Show a screen over this one; its answer, None where the user stays where they are."""
+        """Push a screen over this one and wait for its result; None where the user cancelled."""
         answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
 
         def take(answer: T | None) -> None:
@@ -220,7 +219,7 @@ class Workbench:
         return await answered
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
-        """Ask about an operation on the conversation as it is; None also when another operation changes that first."""
+        """As `ask`, for a question about the live line: it is closed with None when another operation changes that line."""
         self._of_line = question
         try:
             return await self.ask(question)
@@ -238,7 +237,7 @@ class Workbench:
 
     @contextmanager
     def leaving(self) -> Generator[None]:
-        """Hold keys back in this context: for the session that it calls `leave_for` with, or if it calls for none, for this one."""
+        """Context that holds keys back: for the session that it passes to `leave_for`, else for this one."""
         self.type_ahead.leave()
         self.is_left = False
         try:
@@ -248,15 +247,15 @@ class Workbench:
                 self.type_ahead.stay()
 
     def leave_for(self, launch: Launch) -> None:
-        """Let another session take the place of this one."""
+        """Replace this session by another one."""
         self.is_left = True
         self.type_ahead.leave()
         self.screen.post_message(SessionChosen(launch))
 
     # --- what is put into the prompt
 
-    def remember(self, text: str) -> None:
-        """Keep a message for the arrows, here and in the file; what the demo says is no one's own."""
+    def add_to_history(self, text: str) -> None:
+        """Add a sent message to the prompt's history and its file. Messages of the demo are not added."""
         past = self.prompt.area.past
         if past is not None and text.strip():
             past.add(text)
@@ -269,9 +268,9 @@ class Workbench:
         append_history(history_file(data_dir(), self._launch.work_dir), text)
 
     def keep(self, text: str) -> None:
-        """Put what was not done back into the prompt; where something was typed meanwhile, Up brings it back."""
+        """Put a text that was not sent back into the prompt; where that is not empty, add it to the history instead."""
         if self.prompt.area.text:
-            self.remember(text)
+            self.add_to_history(text)
         else:
             self.prompt.area.put_sent(text)
 
@@ -288,16 +287,18 @@ class Workbench:
         if not draft.text:
             return
         if self.prompt.area.text:
-            self.remember(draft.text)
+            self.add_to_history(draft.text)
         else:
             self.prompt.area.put_draft(draft)
 
     def return_message(self, change: LineChanged | None, text: str) -> None:
-        """Put a message that a rewind or a jump removed from the chat into the prompt; `change` is the event of that.
+        """Put a message that a rewind or jump removed from the chat into the prompt. The draft there goes into the history.
 
-        A draft that stood there can be had back with Up.
+        Args:
+            change: the event of the operation; None where there is none.
+            text: the message.
         """
-        self.remember(self.prompt.area.message)
+        self.add_to_history(self.prompt.area.message)
         self.prompt.area.put_sent(text)
         if change is not None:
             self.returned.gave(change, self.prompt.area.message)
@@ -305,7 +306,7 @@ class Workbench:
     # --- who has the keys
 
     def focus_prompt(self) -> None:
-        """Give the keys to the prompt, or to what stands in its place: a question, or a world line on view."""
+        """Focus the prompt, or what is shown in its place: a question, or a world line that is read."""
         if self.question is None and self.line is not None:
             self.screen.set_focus(self.line.transcript)
         else:
@@ -314,14 +315,14 @@ class Workbench:
             self.screen.set_focus(self.prompt.area if question is None else question.key_target)
 
     def return_to_prompt(self) -> None:
-        """Close the timeline where it floats, with nothing selected on it, and give the prompt the keys."""
+        """Focus the prompt; clear the timeline's selection, and close it where it floats."""
         if self.timeline_pane.has_keys:
             self.views.timeline.select(None)
         self.timeline_pane.close()
         self.focus_prompt()
 
     def focus_timeline(self) -> None:
-        """Open the timeline and give it the keys; or close it where it has them."""
+        """Open and focus the timeline; close it where it has the focus already."""
         if self.timeline_pane.has_keys:
             self.return_to_prompt()
         elif self.views:
@@ -329,17 +330,17 @@ class Workbench:
             self.timeline_pane.open()
 
     def leave_timeline(self) -> None:
-        """Give the keys to what had them before the timeline."""
+        """Focus what had the focus before the timeline."""
         self._go_back(self._timeline_from)
 
     def focus_chat(self) -> None:
-        """Give the chat the keys, or the world line in its place: its keys act on the chosen block then."""
+        """Focus the chat, or the world line in its place."""
         self._chat_from = None
         self.timeline_pane.close()
         self.on_view.enter()
 
     def read_chat(self, checkpoint_id: int) -> None:
-        """Give the chat the keys, at a checkpoint (-1: at its end)."""
+        """Focus the chat and scroll to a checkpoint (-1: to the end)."""
         came_from = self.views.timeline if self.timeline_pane.has_keys else None
         self.focus_chat()
         self._chat_from = came_from
@@ -349,12 +350,12 @@ class Workbench:
             self.transcript.show_checkpoint(checkpoint_id)
 
     def leave_chat(self) -> None:
-        """Give the keys to what led into the chat."""
+        """Focus what had the focus before the chat."""
         came_from, self._chat_from = self._chat_from, None
         self._go_back(came_from)
 
     def search(self, query: str) -> None:
-        """Look for a text in what is on view; an empty one is asked for."""
+        """Search the transcript on view for a text; an empty one opens the search bar."""
         if not self.on_view.is_searched:
             self._search_from = self.screen.focused
         self.timeline_pane.close()
@@ -367,11 +368,11 @@ class Workbench:
         return is_searched
 
     def leave_search(self) -> None:
-        """Give the keys to what had them before the search."""
+        """Focus what had the focus before the search."""
         self._go_back(self._search_from)
 
     def _go_back(self, came_from: Widget | None) -> None:
-        """Give the keys to what had them before, where that is on view still; else to the prompt."""
+        """Focus a widget that had the focus before, if it is still visible; else the prompt."""
         if came_from is not None and came_from is self.on_view:
             self.timeline_pane.close()
             self.screen.set_focus(came_from)
@@ -403,14 +404,14 @@ class Workbench:
 
     @property
     def help_title(self) -> str:
-        """What stands in the help over the keys that count now."""
+        """The title of the help's section on the keys of the focused part."""
         panel = self.question
         if panel is not None and (panel.has_focus_within or self.screen.focused is None):
             return "Approvals"
         return HELP_TITLES.get(self._place(), "")
 
     def _place(self) -> Place:
-        """Where the keys go."""
+        """The part that has the keyboard focus."""
         place: Place = self.timeline_pane.place if self.timeline_pane.has_keys else "prompt"
         if place == "prompt" and self.on_view.is_searched and not self.prompt.area.has_focus:
             place = "matches" if self.on_view.has_focus else "search"

@@ -1,7 +1,7 @@
-"""Shows another state in the place of the live line: a world line in the place of the chat, read or glanced at from the timeline;
-and in chat and gauge what a rewind would leave. The live line goes on behind it.
+"""Shows a state other than the live one: a world line in place of the chat, or in chat and gauge the prospect of a rewind.
 
-What a world line is drawn with is imported when one is shown.
+A world line is read (it has the focus), or glanced at while one of its rows is selected on the timeline. The live line goes
+on meanwhile. The widget of a world line is imported when one is shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from kimi_tui.tui.faults import reported, started
+from kimi_tui.tui.faults import reported, start_detached
 from kimi_tui.tui.frame import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 GLANCE_DELAY_S = 0.1
-"""How long a row of a world line is selected before that line is read: the arrows may only pass it."""
+"""Seconds for which a row of a world line must be selected before that line is shown: the arrows may only pass it."""
 
 
 class WorldLineViewer:
-    """Shows a world line in the place of the chat, or what a rewind or jump would leave, and returns to the live line.
+    """Shows a world line in place of the chat, or the prospect of a rewind or jump, and returns to the live line.
 
     Args:
-        bench: where it is shown.
-        conversation: whose it is.
+        bench: the workbench with chat, timeline and gauge.
+        conversation: the session.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before one does something with the line; 0 for none."""
+    """Seconds without a key before a key acts on the line; 0 for none."""
 
     def __init__(self, bench: Workbench, conversation: Conversation) -> None:
         self._bench = bench
@@ -63,14 +63,14 @@ class WorldLineViewer:
         self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
         """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
         self._news: LiveLineActivity | None = None
-        self._looked: Prospect | None = None
-        """What going to the selected row of the timeline would leave, as it told last; None while none is looked at."""
-        self._foreseen: Prospect | None = None
+        self._selected_prospect: Prospect | None = None
+        """What going to the selected row of the timeline would leave, as the timeline last posted it; None while no row is selected."""
+        self._prospect: Prospect | None = None
         """What chat and gauge show."""
 
     @property
     def shown_line(self) -> int:
-        """The number of the line in the place of the chat, read (`Workbench.reading`) or glanced at; 0 where there is none."""
+        """The number of the world line in place of the chat, read (`Workbench.reading`) or glanced at; 0 for none."""
         return self._reading.info.n if self._reading is not None else 0
 
     @property
@@ -80,7 +80,7 @@ class WorldLineViewer:
         return line is not None and line.transcript.has_focus
 
     def comes_early(self, event: events.Key) -> bool:
-        """Whether a key was typed for the prompt while the line was coming on view."""
+        """Whether a key was typed before the line was visible, and so was meant for the prompt."""
         return bool(self.QUIET_S) and self.has_keys and not self._quiet.accepts(event.time)
 
     def _focus(self) -> None:
@@ -99,10 +99,10 @@ class WorldLineViewer:
         """Show a line, at one of its checkpoints where that is given.
 
         Args:
-            soul: who has it.
-            world_line: its number.
-            checkpoint_id: where to; -1 for its end.
-            from_timeline: the keys were on the timeline, and belong there again when this is over.
+            soul: the engine of the session.
+            world_line: the number of the line.
+            checkpoint_id: the checkpoint to scroll to; -1 for the end.
+            from_timeline: the timeline had the focus, and gets it again when reading ends.
 
         Raises:
             KeyError: there is no such line; the text is for the user.
@@ -126,9 +126,10 @@ class WorldLineViewer:
         """Show a line while one of its rows is selected on the timeline; one that is read stays.
 
         Args:
-            soul: who has it.
-            world_line: its number.
-            checkpoint_id: where to in it, with what a jump there would leave out in grey; -1 for its end.
+            soul: the engine of the session.
+            world_line: the number of the line.
+            checkpoint_id: the checkpoint to scroll to, from which on the line is grey: a jump would leave that out; -1 for
+                the end.
         """
         if self._bench.reading:
             return
@@ -144,14 +145,14 @@ class WorldLineViewer:
         # One line is read at a time; of those that wait for it, all but the newest were cancelled.
         while self._looked_up is not None and not self._looked_up.done():
             await asyncio.wait([self._looked_up])
-        self._looked_up = started(self._look_up(soul, world_line))
+        self._looked_up = start_detached(self._look_up(soul, world_line))
         await asyncio.wait([self._looked_up])
         try:
             info, records = self._looked_up.result()
         except KeyError:
             return  # why it cannot be read is said to whoever opens it
         if self._bench.reading or self._wanted[0] != world_line:
-            return  # one was opened meanwhile, or another is looked at
+            return  # one was opened meanwhile, or another is selected
         reading = await self._put(info, "coming")
         await reading.show(records, -1)
         self._glance = "whole"
@@ -182,7 +183,7 @@ class WorldLineViewer:
     async def _look_up(
         self, soul: KimiSoul, world_line: int
     ) -> tuple[WorldLineInfo, list[EventRecord]]:
-        """What is known of a line, and the events that show it."""
+        """Facts about a line, and its events."""
         records = await soul.read_line(world_line)
         info = next((one for one in await soul.world_lines() if one.n == world_line), None)
         if info is None:
@@ -209,7 +210,7 @@ class WorldLineViewer:
         return reading
 
     def _read(self, reading: WorldLineView) -> None:
-        """Give the line in the place of the chat the keys."""
+        """Focus the line in place of the chat, to be read."""
         bench = self._bench
         self._glance = ""
         bench.line = reading
@@ -222,7 +223,7 @@ class WorldLineViewer:
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         self._focus()
 
-    def hear(self, records: Sequence[EventRecord]) -> None:
+    def apply(self, records: Sequence[EventRecord]) -> None:
         """Take in events of the live line while another line is shown."""
         if self._reading is not None and self._news is not None:
             from kimi_tui.projection.world_lines import news_after
@@ -232,7 +233,7 @@ class WorldLineViewer:
             self.tell_news()
 
     def tell_news(self) -> None:
-        """Have the banner say what the line is called now, and what happens on the live one."""
+        """Update the banner of the line: its name, and the news of the live line."""
         bench = self._bench
         if self._reading is not None and self._news is not None:
             from kimi_tui.tui.world_line_view import news_spans
@@ -245,10 +246,10 @@ class WorldLineViewer:
             bench.prompt.line_name = name
 
     def leave(self, *, back: bool = False) -> bool:
-        """Return to now; False where that is shown already.
+        """Return to the live line; False where it is shown already.
 
         Args:
-            back: the user is done reading, and goes on where the line was opened from.
+            back: whether the focus returns to where the line was opened from.
         """
         bench = self._bench
         if not bench.reading:
@@ -264,7 +265,7 @@ class WorldLineViewer:
         return True
 
     def return_to_now(self) -> None:
-        """Give the prompt the keys, and show the live line where another one was on view."""
+        """Show the live line and focus the prompt."""
         if not self.leave():
             self._bench.return_to_prompt()
 
@@ -304,41 +305,43 @@ class WorldLineViewer:
 
     # --- what a rewind would leave
 
-    def look(self, prospect: Prospect | None) -> None:
-        """Show what going to the row that is looked at on the timeline would leave; None for now."""
-        self._looked = prospect
-        self.foresee(prospect)
+    def show_selected_prospect(self, prospect: Prospect | None) -> None:
+        """Show the state that going to the selected row of the timeline would leave; None returns to the present."""
+        self._selected_prospect = prospect
+        self.show_prospect(prospect)
 
-    def look_away(self) -> None:
-        """Show no prospect of a rewind any more, unless the timeline has the keys."""
-        if self._looked is not None and not self._bench.timeline_pane.has_keys:
-            self._bench.views.timeline.look_away()
+    def hide_prospect(self) -> None:
+        """Have the timeline end its prospect of a rewind, unless it has the keyboard focus."""
+        if self._selected_prospect is not None and not self._bench.timeline_pane.has_keys:
+            self._bench.views.timeline.hide_prospect()
 
     @contextmanager
-    def foreseen(self, prospect: Prospect) -> Generator[None]:
-        """In this context chat and gauge show what going there would take and leave.
+    def showing_prospect(self, prospect: Prospect) -> Generator[None]:
+        """Context in which chat and gauge show a prospect: what going to a checkpoint would drop and leave.
 
-        While the timeline has the keys they go on to follow its selected row, but for a D-Mail: the timeline does not know
-        what that would take.
+        While the timeline has the keyboard focus they go on to follow its selected row, except for a D-Mail: the timeline
+        does not know what that would drop.
         """
-        looked, on_timeline = self._looked, self._bench.timeline_pane.has_keys
+        selected, on_timeline = self._selected_prospect, self._bench.timeline_pane.has_keys
         if on_timeline and not prospect.words_stay:
             yield
             return
-        if prospect != self._foreseen:
-            self.foresee(prospect)
+        if prospect != self._prospect:
+            self.show_prospect(prospect)
         try:
             yield
         finally:
             # The timeline may have let go of it meanwhile, and the screen may be gone.
             if self._bench.frame.views is not None:
-                self.foresee(looked if on_timeline and looked is self._looked else None)
+                self.show_prospect(
+                    selected if on_timeline and selected is self._selected_prospect else None
+                )
 
-    def foresee(self, prospect: Prospect | None) -> None:
-        """Show what would be left of the conversation in chat and gauge, and a world line in place of the chat; None for now."""
-        if prospect is not None or self._foreseen is not None:
-            self._bench.views.foresee(prospect)
-        self._foreseen = prospect
+    def show_prospect(self, prospect: Prospect | None) -> None:
+        """Show a prospect in chat and gauge, that of another world line in place of the chat; None returns to the present."""
+        if prospect is not None or self._prospect is not None:
+            self._bench.views.show_prospect(prospect)
+        self._prospect = prospect
         soul = self._conversation.soul
         if prospect is not None and prospect.target.world_line and soul is not None:
             self.glance(soul, prospect.target.world_line, prospect.target.id)

@@ -1,1 +1,1 @@
-"""What a rewind would take, shown before it happens, and the actions to choose from."""
+"""The preview of a rewind: what it would drop, and the actions to choose from."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 WIDE_FROM = 92
-"""Cells inside the frame from which the list of what goes stands beside the choices."""
+"""Width in cells inside the frame from which on the dropped messages are listed beside the choices."""
 AIR = 3
 LEFT_WIDTH = 38
 RIGHT_AT = 43
@@ -50,17 +50,17 @@ _ORDER = {"conflict": 0, "skip": 3}
 
 @dataclass(slots=True)
 class FilesState:
-    """The state of the file list: which files are to be restored, and which one is looked at.
+    """The state of the file list: which files would be restored, and which one is selected.
 
     Attributes:
-        files: the facts.
-        chosen: the paths that would be brought back.
-        rows: the files in the order in which they are shown.
-        selected: index of the one whose diff is shown.
-        focused: the arrows move among the files, and behind them to what no snapshot holds.
-        decided: the paths of which the user has said whether they come back.
-        whole: the diff alone is shown, all of it.
-        scroll: how many rows of that diff are scrolled away.
+        files: the preview of the files.
+        chosen: the paths that would be restored.
+        rows: the files in the order of the list.
+        selected: the index of the file whose diff is shown.
+        focused: whether the arrows move among the files, and behind them to those that no snapshot holds.
+        decided: the paths that the user has explicitly chosen or deselected.
+        whole: whether the whole diff is shown in place of the list.
+        scroll: rows of that diff scrolled away at the top.
     """
 
     files: FilesPreview
@@ -468,22 +468,22 @@ def _with_files(
 
 @dataclass(slots=True)
 class PreviewState:
-    """The state of the preview of a rewind: what would go, and what is selected and unfolded.
+    """The state of the preview of a rewind: what would be dropped, the selected action, and the files.
 
     Attributes:
-        preview: the facts.
+        preview: the preview that the engine computed.
         actions: the choices, in order.
-        running: a turn is under way and is stopped first.
-        selected: index of the chosen action.
-        details: below the width for two columns: the list of what goes is shown in place of the choices.
-        scroll: how many rows of what goes are scrolled away.
-        plain_actions: the choices without those on files.
-        title: what stands in the border; empty for what is said of a rewind or a jump.
-        line_name: what the target's world line is called, or the one that what goes becomes.
-        asked: the action that was chosen and now waits for a second word, because it would undo what someone else did.
-        pending: the fork or D-Mail that was chosen and now waits for a word on the files.
-        files: what is chosen of the files; None where none are followed.
-        heights: how many rows the fullest view takes, by width and room: measured once, because it reads whole diffs.
+        running: whether a turn is running, which would be stopped first.
+        selected: the index of the selected action.
+        details: in one column, whether the dropped messages are listed in place of the choices.
+        scroll: rows of the dropped messages scrolled away at the top.
+        plain_actions: the choices without those that restore files.
+        title: the title in the border; empty for that of a rewind or a jump.
+        line_name: the name of the target's world line, or of the line that the dropped messages will be on.
+        asked: the action that waits for a confirmation, because it would revert another program's changes.
+        pending: the fork or D-Mail that waits for an answer on the files.
+        files: the state of the file list; None where files are not followed.
+        heights: the rows of the highest view, by width and room: measured once, as that reads whole diffs.
     """
 
     preview: RewindPreview
@@ -544,14 +544,14 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class PreviewRows:
-    """The preview of a rewind laid out as rows, and what stands in which of them.
+    """The preview of a rewind laid out as rows.
 
     Attributes:
-        rows: from the top.
-        files_at: the cell in which the rows of the files begin, with their signs.
-        band: first and last (exclusive) cell of the ground of the selected choice; a click within is about that.
-        can_scroll: not all of what goes is seen.
-        page: how many rows of what goes are seen.
+        rows: the rows from the top.
+        files_at: the column at which the rows of files begin, with their signs.
+        band: first and last (exclusive) column of the choices, in which a click counts for the choice of its row.
+        can_scroll: whether more messages are dropped than are visible.
+        page: how many rows of dropped messages are visible.
     """
 
     rows: list[Row] = field(default_factory=list[Row])

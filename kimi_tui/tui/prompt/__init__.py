@@ -1,1 +1,1 @@
-"""The prompt: where the user writes, with history, drafts and commands."""
+"""The prompt: its text field, completion menu, history, chips and vim keys."""

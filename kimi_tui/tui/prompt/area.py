@@ -1,6 +1,6 @@
-"""The text field of the prompt: Enter sends, other keys make new lines, the arrows at the edges walk the history.
+"""`PromptArea`, the text field of the prompt: sending, history, completion, chips for long pastes and images, vim keys.
 
-It knows nothing of the agent: what the user did is told in messages, and the screen decides.
+It knows nothing of the agent: it posts messages about what the user did, and the screen acts on them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 HELD_S = 0.7
 LONG_PASTE = 20
-"""A paste of more lines than this stands in the field as a chip."""
+"""A paste of more lines than this is shown in the field as a chip."""
 MOST_SENT = 50
-"""So many messages with long pastes are known as they were written."""
+"""The most sent messages with chips whose full texts are remembered."""
 LONGEST = 50_000
-"""Characters that are put into the field as they are: of a million the field is drawn for many seconds."""
+"""A longer text is put into the field as a chip: drawing a million characters would take many seconds."""
 NEWLINE_KEYS = (
     "shift+enter,alt+enter,ctrl+j,ctrl+enter,alt+shift+enter,ctrl+shift+enter,alt+ctrl+enter,"
     "alt+ctrl+shift+enter"
@@ -52,7 +52,7 @@ NEWLINE_KEYS = (
 
 
 class Draft(NamedTuple):
-    """What stands in the field, with what its chips stand for."""
+    """The text of the field, and the texts behind its chips."""
 
     text: str = ""
     pastes: Mapping[str, str] = MappingProxyType({})
@@ -69,7 +69,7 @@ def chip_of(text: str, number: int = 1) -> str:
 
 
 READING = "[reading the clipboard]"
-"""What stands in the field until it is known what the clipboard holds."""
+"""The placeholder in the field while the clipboard is being read."""
 IMAGE_ENDINGS = (
     *(".png", ".jpg", ".jpeg", ".gif", ".webp"),
     *(".heic", ".heif", ".avif", ".tif", ".tiff", ".bmp"),  # which no model takes; that is said
@@ -97,16 +97,16 @@ class PromptArea(TextArea):
     """The text field of the prompt.
 
     Args:
-        placeholder: what stands there while it is empty.
-        is_answer: it is the field of a question: a long paste stands there in full, and Enter leaves the text in it until
-            the question is closed.
-        covers_keys: keys of servers are covered in it whatever it holds, and not only behind a command.
+        placeholder: the text shown while the field is empty.
+        is_answer: whether it is the field of a question: a long paste is shown in full, and Enter leaves the text in the
+            field until the question is closed.
+        covers_keys: whether API keys are masked in any text, and not only in the argument of a command.
 
     Attributes:
-        past: what was sent before; None until it is loaded.
-        images: what the chips of images stand for; None where there are none.
-        completion: what is offered for what stands here, which has Enter, Tab and the arrows first; None where nothing is.
-        key_at: when the newest key was read, in monotonic time.
+        past: the history of sent messages; None until it is loaded.
+        images: the images behind chips; None in a field that takes none.
+        completion: the completion menu, which gets Enter, Tab and the arrows first; None in a field without completion.
+        key_at: the monotonic time at which the newest key was read.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -144,9 +144,10 @@ class PromptArea(TextArea):
     ]
 
     class Sent(Message):
-        """Enter was pressed; `text` is what stood in the field, which is empty now, and may be empty itself.
+        """Enter was pressed, and the field has been emptied.
 
-        `chosen` is the command that was offered for it, by name; empty for none.
+        `text` is what was in the field, maybe empty. `chosen` is the name of the command that was chosen in the menu; empty
+        for none.
         """
 
         def __init__(self, text: str, chosen: str = "") -> None:
@@ -176,7 +177,7 @@ class PromptArea(TextArea):
         """Tab in the field, where it completes nothing."""
 
     class PathPasted(Message):
-        """What may be a path to an image was pasted; `written` is what stands for it in the field."""
+        """A text that may be the path of an image was pasted; `written` is what the field shows for it."""
 
         def __init__(self, written: str, pasted: str) -> None:
             super().__init__()
@@ -184,7 +185,7 @@ class PromptArea(TextArea):
             self.pasted = pasted
 
     class ClipboardPressed(Message):
-        """The clipboard of the desktop is to be pasted, an image too."""
+        """The key that pastes the desktop's clipboard was pressed; `written` is the placeholder in the field."""
 
         def __init__(self, written: str) -> None:
             super().__init__()
@@ -262,7 +263,12 @@ class PromptArea(TextArea):
         return max(0, super().wrap_width - self._room)
 
     def show_beside(self, words: Content, room: int) -> None:
-        """Show words at the right end of the first row, for which the text leaves so many cells; none where they are empty."""
+        """Show text at the right end of the first row, such as the running clock.
+
+        Args:
+            words: the text; empty for none.
+            room: cells that the text of the field leaves free for it.
+        """
         room = room if words else 0
         if room != self._room:
             self._room = room
@@ -277,7 +283,7 @@ class PromptArea(TextArea):
         self._styled = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region; Textual works its styles out anew for each picture and key, and this only where others hold."""
+        """The rows of a region. Styles are cached: Textual would compute them again for each frame and key."""
         if self._styled is not self._theme:
             self._theme.apply_css(self)
             self._styled = self._theme
@@ -295,7 +301,7 @@ class PromptArea(TextArea):
 
     @property
     def _hides_keys(self) -> bool:
-        """Whether a key is covered in what stands here: of a message the user says what goes into it."""
+        """Whether API keys are masked in the present text: in commands, but not in messages."""
         return self._covers_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
@@ -325,7 +331,7 @@ class PromptArea(TextArea):
             self.refresh()
 
     def put(self, text: str) -> None:
-        """Replace what stands in the field and set the cursor at its end."""
+        """Replace the text of the field, and move the cursor to its end."""
         from kimi_tui.foreign_text import clean
 
         # What was pasted is kept: the draft that stands here now may come back, chips and all.
@@ -336,10 +342,7 @@ class PromptArea(TextArea):
         self.move_cursor(self.document.end)
 
     def put_sent(self, *texts: str) -> None:
-        """Replace what stands in the field by what was sent before: its long pastes as chips again, or all of it as one.
-
-        Of several texts, which become one, each so.
-        """
+        """Replace the text of the field by messages sent before, each with its long pastes as chips, or whole as one chip."""
         shown = [self._with_chips(text) for text in texts]
         if len(texts) == 1 and texts[0] != shown[0]:
             self._recalled = (texts[0], shown[0])
@@ -373,7 +376,7 @@ class PromptArea(TextArea):
             self.mode_changed()
 
     def write(self, text: str) -> None:
-        """Take a text that was typed elsewhere and is meant for here; what follows is written, too."""
+        """Insert a text that was typed elsewhere and is meant for the prompt; with vim keys, enter insert mode."""
         if self._vim is not None:
             self._vim.write(self.chips)
             self.mode_changed()
@@ -382,7 +385,7 @@ class PromptArea(TextArea):
     # --- vim
 
     def use_vim(self, *, on: bool) -> None:
-        """Have the keys of vim, or no longer."""
+        """Turn vim keys on or off."""
         if on and self._vim is None:
             from kimi_tui.tui.prompt.vim import VimKeys
 
@@ -411,7 +414,7 @@ class PromptArea(TextArea):
 
     @property
     def mode(self) -> Mode | None:
-        """What keys mean now, as in vim; None where they are not vim's."""
+        """The mode of vim keys; None where they are off."""
         return self._vim.mode if self._vim is not None else None
 
     @property
@@ -420,7 +423,7 @@ class PromptArea(TextArea):
         return self._vim.recording if self._vim is not None else ""
 
     def mode_changed(self) -> None:
-        """Tell it, where it is another one."""
+        """Post `ModeChanged` where vim's mode, or what is offered, has changed."""
         told = (self.mode, self.recording, self.offered)
         if told != self._mode:
             self._mode = told
@@ -434,13 +437,13 @@ class PromptArea(TextArea):
 
     @property
     def chips(self) -> Collection[str]:
-        """The chips that may stand here, as they are written."""
+        """The texts of all chips that may be in the field."""
         images = self.images.of(self.text) if self.images is not None else ()
         return [*self._pastes, *images]
 
     @property
     def chip_tokens(self) -> int:
-        """About how many tokens the chips that stand here take when they are sent."""
+        """The estimated tokens of what the chips in the field stand for."""
         text = self.text
         if "[" not in text:  # with which every chip begins
             return 0
@@ -464,7 +467,7 @@ class PromptArea(TextArea):
 
     @property
     def draft(self) -> Draft:
-        """What the user has written here and not sent; what was sent before and is only looked at is none."""
+        """The text that was written and not sent. A message of the history that is shown unchanged is no draft."""
         if self._before_search is not None:
             return self._before_search
         text = self.past.draft if self.past is not None and self.is_recalled else self.text
@@ -577,11 +580,14 @@ class PromptArea(TextArea):
             self.focus()
 
     def exchange(self, written: str, text: str) -> bool:
-        """Put something in the place of what was written, where that still stands here; cursor and the rest stay.
+        """Replace a piece of the text, such as a placeholder, where it is still in the field; the cursor stays.
 
         Args:
-            written: on one line.
-            text: what takes its place; long ones as a chip.
+            written: the piece, on one line.
+            text: what replaces it; a long text becomes a chip.
+
+        Returns:
+            whether the piece was found.
         """
         from kimi_tui.image_names import BEGINS
 
@@ -649,7 +655,7 @@ class PromptArea(TextArea):
         return False
 
     def action_send(self) -> None:
-        """Hand over what stands here, or take what the menu offers."""
+        """Send the text, or take what is chosen in the menu."""
         if self._is_answer:
             self.post_message(self.Sent(self.text))
             return
@@ -821,7 +827,7 @@ class PromptArea(TextArea):
 
     @property
     def offered(self) -> Offered:
-        """What Enter and the keys beside it are about while something is offered."""
+        """What Enter, Tab, Esc and the arrows act on while the completion menu is shown."""
         return self.completion.offered(self.written) if self.completion is not None else ""
 
     @property
@@ -829,16 +835,16 @@ class PromptArea(TextArea):
         return self.completion is not None and self.completion.is_choosing
 
     def offer(self) -> None:
-        """Offer what fits what stands here now."""
+        """Update the completion menu for the present text."""
         offered = self.completion
         if offered is not None and offered.follow(self.written) and offered.menu is not None:
             self.post_message(self.MenuMade(offered.menu))
         self.mode_changed()
 
     def keep_up(self) -> None:
-        """Offer what fits what stands here, unless it is offered already.
+        """Update the completion menu where it does not fit the present text.
 
-        Before a key is about it, too: the screen has not heard yet of what was typed a moment ago.
+        Called before a key acts on the menu, too: the message about the last change may not have been handled yet.
         """
         if self.completion is not None and self.completion.is_behind(self.written):
             self.offer()
@@ -917,7 +923,7 @@ class PromptArea(TextArea):
 
     @property
     def is_recalled(self) -> bool:
-        """Whether what stands here was sent before, unchanged: the arrows go on through what was sent."""
+        """Whether the field shows a message of the history, unchanged, so that the arrows move on in the history."""
         sent, shown = self._recalled
         return self.past is not None and self.past.shows(sent if self.text == shown else self.text)
 

@@ -26,7 +26,7 @@ BEAT_S = 0.25
 WIDE_FROM = 76
 CLOCK_ROOM = 25
 WAITING_ROOM = 35
-"""Cells that are kept free of what is written, for the clock and for what is said beside it."""
+"""Cells of the first row kept free for the clock and the words beside it."""
 IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
 WAY_BACK = " Esc returns to now."
@@ -62,7 +62,7 @@ class PromptBar(Widget):
     """The prompt with its sign at the left and the running clock at the right.
 
     Args:
-        send: the key that sends, as the user knows it.
+        send: the name of the key that sends.
 
     Attributes:
         area: the text field.
@@ -70,12 +70,12 @@ class PromptBar(Widget):
 
     state: reactive[MainState] = reactive(MainState(), repaint=False)
     reading: reactive[int] = reactive(0)
-    """The number of a world line on view: nothing can be written meanwhile. 0 for none."""
+    """The number of the world line that is read, during which nothing can be typed; 0 for none."""
 
     line_name: reactive[str] = reactive("")
     """What that line is called; empty where nothing tells."""
     hint: reactive[str] = reactive("")
-    """Stands over the field where it is not said what is written there, under what waits; empty for none."""
+    """A hint above the field, below the waiting messages; empty for none, and hidden while the row names a prompt mode."""
 
     def __init__(self, send: str = "Enter") -> None:
         super().__init__()
@@ -92,9 +92,11 @@ class PromptBar(Widget):
         yield self.area
 
     def show_above(self, waiting: Sequence[str], writing: str = "") -> None:
-        """Say something over the field, a row each: what waits, and what it is that is being written (empty for a message).
+        """Set the rows above the field.
 
-        What is being written ends the hint, which may be about the same.
+        Args:
+            waiting: a row for each waiting message.
+            writing: what the text is besides a message, such as a shell command; it hides the hint. Empty for a message.
         """
         self._waiting, self._writing = tuple(waiting), writing
         if writing:

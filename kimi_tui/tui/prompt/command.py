@@ -1,30 +1,30 @@
-"""What a command is, which commands a text in the prompt may become, and how one is read from a line of it."""
+"""`Command` and `CommandTable`: matching commands to what is typed, and parsing a line into a command and its argument."""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
 
 LIKENESS = 0.7
-"""How like a command a word must be to be taken for a slip of the keys."""
+"""The least similarity (0 to 1, as difflib has it) of a mistyped word to the command that is suggested for it."""
 LONGEST_SLIP = 20
-"""Longer words are none, and comparing costs the square of their length."""
+"""The longest mistyped word that is compared: that costs the square of its length."""
 
 
 SHORTEST_FUZZY = 2
-"""Letters from which on commands are found that only hold them in their order."""
+"""The least number of letters for fuzzy matching: commands that contain the letters in order."""
 
 Value = str | tuple[str, str]
-"""What may follow a command: a word, or a word and what it stands for."""
+"""A value for the argument of a command: a word, or a word and its description."""
 
 
 class Values(NamedTuple):
-    """What may follow some of the commands depends on the session.
+    """The values for arguments of commands that depend on the session.
 
     Attributes:
         models: names of models, those of the configuration first.
-        thinking: what can be set of the model's thinking; empty where nothing can.
-        checkpoints: numbers of the live line with what was said there, the newest first.
-        world_lines: numbers of the lines that were left with their names, the newest first.
+        thinking: the thinking settings that the model supports; empty for none.
+        checkpoints: ids of the live line's checkpoints with what was said there, newest first.
+        world_lines: numbers of the lines that were left, with their names, newest first.
     """
 
     models: tuple[str, ...] = ()
@@ -34,24 +34,24 @@ class Values(NamedTuple):
 
 
 Handler = Callable[[Any, str], Coroutine[Any, Any, None] | None]
-"""Carries a command out: takes the main screen and what was typed behind the word. A coroutine is run as a task of the
-session. The screen's type is left open: it is made of parts that know what a command is."""
+"""The function of a command: takes the `MainParts` and the argument as text. A coroutine is run as a task of the session.
+The first parameter's type is left open, since the parts import this module."""
 
 
 class Command(NamedTuple):
     """Something that the user can ask the program to do.
 
     Attributes:
-        name: the word after `/`, and its name in `[keys]`.
-        title: what the palette calls it.
+        name: the word after `/`, and the name of the action in `[keys]`.
+        title: its title in the command palette.
         help: one sentence.
-        handler: carries it out.
+        handler: the function that runs it.
         key: the default key, empty for none.
-        argument: what may follow the word, as the help writes it.
-        values: lists what may follow the word, as the session is now; None where it is no set.
-        exact: only a value that was named whole, or chosen with the arrows, is run: not the first that begins so.
-        opens: it opens a screen or a field, or goes to one: keys typed until that is there are meant for it.
-        aliases: other words for it, as other programs call it; no list shows them.
+        argument: the argument as the help writes it; in brackets where it may be left out.
+        values: returns the possible values of the argument; None where they are no fixed set.
+        exact: whether a value must be typed whole or chosen with the arrows; else Enter takes the first that begins so.
+        opens: whether it opens or focuses a screen or a field; then keys typed meanwhile are held back for that.
+        aliases: other words for it, known from other programs; no list shows them.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Command(NamedTuple):
 
     @property
     def needs_argument(self) -> bool:
-        """Whether its word alone says nothing yet: what must follow is written without brackets."""
+        """Whether the command needs an argument: one that `argument` writes without brackets."""
         return bool(self.argument) and not self.argument.startswith("[")
 
     @property
     def usage(self) -> str:
-        """The word with what may follow it."""
+        """The word with its argument, for the help."""
         return f"/{self.name} {self.argument}".rstrip()
 
     def is_begun_by(self, text: str) -> bool:
@@ -103,22 +103,22 @@ MESSAGE = ParsedLine()
 
 
 SIGNS = ("/", "!", "#")
-"""What begins with one of these is for the program: a command, one of the user's own for the shell, a note."""
+"""The signs that begin a command, a shell command of the user's own, and a note for AGENTS.md."""
 
 
 def sent_text(written: str) -> str:
-    """What was written, without blanks around it, but for the one that makes a message of what else were a command.
+    """The text to send: without blanks around it, except for one blank before a sign of `SIGNS`.
 
-    It stays, so that the message is one again when it is sent again: from the history, or after a rewind.
+    That blank makes it a message, also when it is sent again from the history or after a rewind.
     """
     text = written.strip()
     return f" {text}" if text.startswith(SIGNS) and written[:1].isspace() else text
 
 
 class CommandTable:
-    """All commands, in the order in which they are listed.
+    """All commands, in the order of the help.
 
-    Where several are meant, the one that was used last comes first, then those that are used most.
+    Where a text matches several, the one used last comes first, then those used most often.
     """
 
     def __init__(self, *commands: Command) -> None:
@@ -129,7 +129,7 @@ class CommandTable:
         self.add(commands)
 
     def add(self, commands: Iterable[Command]) -> None:
-        """Have further ones, where no other has their names."""
+        """Add commands whose names are not taken yet."""
         for command in commands:
             if command.name not in self._by_name and command.name not in self._by_alias:
                 self._by_name[command.name] = command
@@ -137,7 +137,7 @@ class CommandTable:
                     self._by_alias.setdefault(alias, command)
 
     def learn_uses(self, sent: Iterable[str]) -> None:
-        """Count the commands among what was sent, oldest first."""
+        """Count the uses of commands in the history of sent texts, oldest first."""
         for text in sent:
             word = text[1:].partition(" ")[0] if text.startswith("/") else ""
             if (command := self._named(word)) is not None:
@@ -145,7 +145,7 @@ class CommandTable:
                 self._last_used = command.name
 
     def by_use(self, commands: Iterable[Command]) -> list[Command]:
-        """The one that was used last first, then those used most; the others in their order."""
+        """The commands in the order of use: the one used last, those used most often, the others in table order."""
         return sorted(commands, key=self._disuse)
 
     def _disuse(self, command: Command) -> tuple[bool, int]:
@@ -164,7 +164,7 @@ class CommandTable:
         return self._by_name[name]
 
     def matching(self, prefix: str) -> tuple[Command, ...]:
-        """The commands that a word begins: the one that it names first, then by use, then in the table's order."""
+        """The commands whose word begins with a prefix: the one that is the prefix first, then in the order of use."""
         named = self._named(prefix)
 
         def rank(command: Command) -> tuple[bool, bool, tuple[bool, int]]:
@@ -175,7 +175,7 @@ class CommandTable:
         return tuple(sorted((one for one in self if one.is_begun_by(f"/{prefix}")), key=rank))
 
     def near(self, word: str) -> Command | None:
-        """The command that was probably meant by a word that is no command; None where it is like none."""
+        """The command that a mistyped word is most similar to; None where it is similar to none."""
         from difflib import get_close_matches
 
         if len(word) > 1 and (found := self.matching(word)):
@@ -188,9 +188,9 @@ class CommandTable:
         return self._by_name[names[0]] if names else None
 
     def offered(self, text: str) -> tuple[Command, ...]:
-        """The commands that a text in the prompt may become, while it is a word behind a slash.
+        """The commands that match a text of the prompt, while it is one word after a slash.
 
-        Those that begin so, then those that hold its letters in their order: these are never run for what was not chosen.
+        First those that begin with it, then fuzzy matches, which Enter runs only after they were chosen with the arrows.
         """
         word = text[1:].lower()
         letters = word.replace("-", "x").replace(":", "x")
@@ -207,10 +207,15 @@ class CommandTable:
         return (*found, *(one for points, one in others if points > 0))
 
     def with_values(self, text: str, known: Values) -> tuple[Command, ...]:
-        """The command whose argument is being typed, once with each value that the text may become; the exact one first.
+        """The command whose argument is being typed, once for each value that matches; the exact match first.
 
-        Where nothing is typed yet the command without a value comes first. Empty where its values are no set, or
-        what is typed is none of them. The name of each has its value behind a blank.
+        Args:
+            text: the text of the prompt.
+            known: the values of the session.
+
+        Returns:
+            commands whose names are the word, a blank and the value. While nothing is typed of the argument the command
+            without a value comes first. Empty where the values are no fixed set, or none matches.
         """
         command = self.argument_of(text)
         if command is None or command.values is None:
@@ -232,10 +237,10 @@ class CommandTable:
         return command if command is not None and command.argument else None
 
     def parse(self, text: str) -> ParsedLine:
-        """A line of the prompt as a command or a message.
+        """Parse a line of the prompt into a command with its argument, or a message.
 
-        A blank before the slash makes a message of anything. So does whatever cannot be a command's word (a path), and
-        a word that is like no command where more words follow it: `/tmp is full, clean it`.
+        It is a message where a blank is before the slash, where the word cannot be a command's (a path), and where the word
+        is similar to no command and more words follow: `/tmp is full, clean it`.
         """
         if not text.startswith("/"):
             return MESSAGE

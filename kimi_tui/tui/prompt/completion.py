@@ -1,4 +1,4 @@
-"""Completion in the prompt: what the menu over it offers for what stands there, and what the keys of the field do meanwhile.
+"""Completion in the prompt: what the menu offers (commands, values, files, sent messages), and what keys do meanwhile.
 
 | key | commands, and values behind one | files behind an `@` | what was sent before (Ctrl+R) |
 |---|---|---|---|
@@ -7,8 +7,8 @@
 | Up, Down | choose | choose | choose, as Ctrl+R |
 | Esc | closes the menu, until other words stand there | as with commands | brings back what stood there |
 
-Where nothing is offered these keys are those of the field, `PromptArea`, and of the screen. The field says what stands in
-it, and puts into it what is chosen.
+Where nothing is offered these keys belong to the field, `PromptArea`, and to the screen. The field passes its text as a
+`Written`, and inserts what is chosen.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 Offered = Literal[
     "", "command", "unfinished", "commands", "usage", "file", "written", "sent", "unsent"
 ]
-"""What Enter and the keys beside it are about while something is offered.
+"""What Enter, Tab, Esc and the arrows act on while something is offered; empty for nothing.
 
-A `command` that Enter runs, or an `unfinished` one that Enter writes out, as something must follow it; `commands` of which none
-is chosen; the `usage` of the one that is written, with nothing to choose; a `file` for the path that is typed, or the one that is
-`written` there already; something that was `sent` before, or that nothing sent is like what is looked for: `unsent`. Empty for
-nothing.
+- `command`: one that Enter runs; `unfinished`: one that Enter writes out, as it needs an argument
+- `commands`: several of which none is chosen; `usage`: a command is typed, and its usage is shown with nothing to choose
+- `file`: a path for the one that is typed; `written`: the typed path is a file already
+- `sent`: a message of the history that matches the search; `unsent`: none matches
 """
 MOST_OFFERED = 50
 _TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
 _LONGEST_LINE = 1000
-"""Letters of the line before the cursor that are looked at: a pasted one has no end."""
+"""The most characters of the line before the cursor that are searched for an `@`: a pasted line may be huge."""
 LISTED_S = 0.3
-"""After so many seconds it is said that files are being listed; before, it would flicker."""
+"""Seconds after which the menu says that files are being listed; sooner, it would flicker."""
 _PLAIN_PATH = re.compile(r"[^\s\"\\#]+")
 
 
 def typed_mention(before: str) -> tuple[int, str] | None:
-    """What is being typed of a path: where its `@` stands in the line, and the path so far; None where it is none.
+    """The path that is being typed behind an `@`: the index of the `@` in the line and the path; None for none.
 
     Args:
         before: the line up to the cursor.
@@ -85,15 +85,15 @@ def _is_meant(first: Command | MenuOffer, text: str) -> bool:
 
 
 class Written(NamedTuple):
-    """What stands in the prompt.
+    """The state of the prompt's field, as completion needs it.
 
     Attributes:
-        text: all of it.
-        typed: its line up to the cursor.
-        selection: where the cursor is.
-        is_recalled: it was sent before, and the arrows go on through what was sent.
-        is_looked_for: it is looked for among what was sent before.
-        sent: that, oldest first.
+        text: the whole text.
+        typed: the cursor's line up to the cursor.
+        selection: the selection, whose end is the cursor.
+        is_recalled: whether the text is a message of the history, so that the arrows move on in the history.
+        is_looked_for: whether the text is a search of the history (Ctrl+R).
+        sent: the history, oldest first.
     """
 
     text: str
@@ -105,20 +105,20 @@ class Written(NamedTuple):
 
 
 class FolderFiles:
-    """The files of the work folder, for a path that is being typed; listed in the background when they are asked for.
+    """The files of the work folder, to complete a path; listed in the background when first needed.
 
     Args:
-        teller: gets the messages.
-        tasks: run the listing.
+        teller: the widget to which the messages are posted.
+        tasks: runs the listing.
 
     Attributes:
-        folder: None until it is known: the session may be of another one than the program was started in.
-        sandbox: what they are listed in; None for nothing.
-        is_listing: whether they are not known yet, and listing them takes a while.
+        folder: the work folder; None until the session is known, which may have another one than the program started in.
+        sandbox: the sandbox in which `rg` lists them; None for none.
+        is_listing: whether the listing has been running for so long that the menu says so.
     """
 
     class Listed(Message):
-        """Others are known now, or it takes a while until some are."""
+        """The list of files has changed, or listing has been running for `LISTED_S`."""
 
     def __init__(self, teller: MessagePump, tasks: Callbacks) -> None:
         self._teller = teller
@@ -131,7 +131,12 @@ class FolderFiles:
         self._scans = False
 
     def matching(self, query: str, count: int) -> list[str]:
-        """The likeliest files for what was typed of a path; the folder is scanned anew where it may have changed."""
+        """The best matches for a typed path; the folder is listed again in the background where it may have changed.
+
+        Args:
+            query: the path so far.
+            count: the most matches.
+        """
         if self.folder is None:
             return []  # what is needed for it is being imported
         if self._files is None:
@@ -158,21 +163,21 @@ class FolderFiles:
         self._teller.post_message(self.Listed())
 
     def mark_stale(self) -> None:
-        """They may be others by now: they are listed anew when a path is typed next."""
+        """Note that files may have changed: they are listed again when a path is typed next."""
         self._is_stale = True
 
 
 class Completion:
-    """What is offered for what stands in the prompt, in a menu that is made when something is offered first.
+    """The completion of one prompt, with its menu.
 
     Args:
-        commands: all of them.
-        keys: those of the configuration, by action.
-        values: what may follow the commands now.
-        files: what is offered behind an `@`.
+        commands: all commands.
+        keys: the configured keys, by action.
+        values: returns the present values for arguments of commands.
+        files: the files to complete paths.
 
     Attributes:
-        menu: what is offered; None before the first offer.
+        menu: the menu widget, created with the first offer; None before.
         files: as above.
     """
 
@@ -202,7 +207,7 @@ class Completion:
 
     @property
     def is_choosing(self) -> bool:
-        """Whether something can be chosen: it has the arrows, and Enter, Tab and Esc are about it."""
+        """Whether the menu has something to choose, so that the arrows, Enter, Tab and Esc act on it."""
         return self.menu is not None and self.menu.active
 
     @property
@@ -216,7 +221,7 @@ class Completion:
         return self.menu.offer if self.menu is not None else None
 
     def offered(self, written: Written) -> Offered:
-        """What the keys are about."""
+        """What the keys act on for a state of the field."""
         if written.is_looked_for:
             return "sent" if self._finds else "unsent"
         menu = self.menu
@@ -229,11 +234,15 @@ class Completion:
         return "unfinished" if menu.chosen.needs_argument else "command"
 
     def is_behind(self, written: Written) -> bool:
-        """Whether this was not followed yet."""
+        """Whether `follow` has not been called for this state of the field."""
         return self._followed != written
 
     def follow(self, written: Written) -> bool:
-        """Offer what fits what stands in the prompt now; whether the menu was made for that, and is to be shown."""
+        """Update the menu for a state of the field.
+
+        Returns:
+            whether the menu was created by this call, so that it must be mounted.
+        """
         self._followed, text = written, written.text
         if written.is_recalled and not written.is_looked_for:
             # The arrows go on through what was sent.
@@ -261,10 +270,10 @@ class Completion:
         return is_first
 
     def _commands_for(self, text: str) -> tuple[Sequence[Command], bool]:
-        """The commands that a text may become, or while an argument is typed the command with its values.
+        """The commands to offer for a text; while an argument is typed, its command with the values.
 
         Returns:
-            them, and whether it is only a hint of what the argument may be.
+            the commands, and whether they only show the usage of one, with nothing to choose.
         """
         begun = self._commands.argument_of(text)
         if begun is None:
@@ -273,7 +282,7 @@ class Completion:
         return entries or (begun,), not entries
 
     def offers(self, written: Written) -> Sequence[MenuOffer] | None:
-        """What the menu offers in the place of commands; None for commands."""
+        """The files or sent messages that the menu offers; None where it offers commands."""
         if written.is_looked_for:
             found = self._found(written.text, written.sent)
             self._finds = bool(found)
@@ -297,16 +306,17 @@ class Completion:
         ]
 
     def choose(self, step: int) -> bool:
-        """Choose what is so many rows further down; False where nothing is offered."""
+        """Move the choice by a number of rows; False where nothing is offered."""
         if self.menu is None or not self.menu.active:
             return False
         self.menu.move(step)
         return True
 
     def taken(self, written: Written) -> MenuOffer | None:
-        """The chosen file, or what was sent before, that is to be put into the prompt; None where it stands there, or none is chosen.
+        """The chosen file or sent message, to be inserted into the prompt; None where none is chosen, or it is there already.
 
-        What is only looked for with is never sent: found as it is written, it is taken as any other.
+        In a search of the history a message equal to the search text is inserted like any other, so that Enter never sends
+        the search text itself.
         """
         offer = self.offer
         if offer is None:
@@ -318,14 +328,14 @@ class Completion:
 
     @property
     def written_out(self) -> str:
-        """The chosen command, else the first, as it stands in the prompt; empty where none is offered."""
+        """The text that Tab writes: the chosen command, else the first; empty where none is offered."""
         command = self.menu.completion if self.menu is not None else None
         if command is None:
             return ""
         return f"/{command.name}" if " " in command.name else f"/{command.name} "
 
     def close(self, text: str) -> None:
-        """Offer nothing until other words stand there."""
+        """Close the menu until the text changes from this one."""
         self._closed_for = text
         if self.menu is not None:
             self.menu.show(())
@@ -337,11 +347,11 @@ class Completion:
         self._closed_for = None
 
     def search_also(self, others: Sequence[str]) -> None:
-        """Search what was sent in other folders, too; the newest is last."""
+        """Include the messages sent in other folders in the search; newest last."""
         self._others = others
 
     def search_words(self, text: str) -> str:
-        """What is said over the field while what was sent is searched for a text."""
+        """The row above the field while the history is searched for a text."""
         if self._finds:
             return "Search: Enter takes it, Ctrl+R goes on, Esc goes back"
         if text.strip():

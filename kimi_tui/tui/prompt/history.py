@@ -1,6 +1,7 @@
-"""What the user sent before, kept in a file for each work folder.
+"""The prompt's history: sent messages, stored in one file for each work folder, and moving through them with the arrows.
 
-One JSON text a line, appended; the newest thousand are read. Reading and writing block and belong in a thread.
+The file has one JSON string a line and is appended to; the newest thousand are read. The functions block, and belong in a
+thread.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ log = logging.getLogger(__name__)
 
 LIMIT = 1000
 MOST_OTHERS = 50
-"""So many other folders are searched, those that were used last."""
+"""The most other folders whose histories are searched, those used last."""
 _READ_BYTES = 8 << 20
-"""What stands before that, at the beginning of the file, is older than anybody goes back."""
+"""The bytes at the end of the file that are read."""
 
 
 def history_file(data_dir: Path, work_dir: Path) -> Path:
-    """Where the history of a work folder stands."""
+    """The path of the history file of a work folder."""
     name = hashlib.md5(str(work_dir).encode("utf-8", "surrogateescape"), usedforsecurity=False)
     return data_dir / "history" / f"{name.hexdigest()}.jsonl"
 
@@ -74,7 +75,7 @@ def read_others(folder: Path, own: Path) -> list[str]:
 
 
 def append_history(path: Path, text: str) -> None:
-    """Add one message; a disk that refuses costs only the memory of it."""
+    """Append one message to the file. An error of the disk is ignored: the message is then missing in the next run."""
     try:
         make_private(path.parent)
         handle = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -88,7 +89,7 @@ def append_history(path: Path, text: str) -> None:
 
 
 class History:
-    """A walk through earlier messages that keeps the draft it began with."""
+    """The sent messages and a position among them, with the draft that was in the field before the first step back."""
 
     def __init__(self, entries: list[str]) -> None:
         self._entries = entries
@@ -102,31 +103,35 @@ class History:
 
     @property
     def draft(self) -> str:
-        """The draft with which the walk began."""
+        """The draft that was in the field before the first step back."""
         return self._draft
 
     @property
     def walking(self) -> bool:
-        """Whether an earlier message stands in the field."""
+        """Whether the field shows an earlier message."""
         return self._position < len(self._entries)
 
     def shows(self, text: str) -> bool:
-        """Whether this is the earlier message that stands in the field."""
+        """Whether a text is the earlier message at the present position."""
         return self.walking and self._entries[self._position] == text
 
     def add(self, text: str) -> None:
-        """Remember a sent message; the walk begins anew behind it."""
+        """Add a sent message, and move the position to behind it."""
         if text and (not self._entries or self._entries[-1] != text):
             self._entries.append(text)
         self.rewind()
 
     def rewind(self) -> None:
-        """Back to behind the newest, with no draft."""
+        """Move the position to behind the newest message, without a draft."""
         self._position = len(self._entries)
         self._draft = ""
 
     def earlier(self, current: str) -> str | None:
-        """The message before, None at the oldest. `current` is kept as the draft when the walk begins."""
+        """Move to the message before and return it; None at the oldest.
+
+        Args:
+            current: the text of the field, which is kept as the draft at the first step back.
+        """
         if self._position == 0:
             return None
         if not self.walking:
@@ -135,7 +140,7 @@ class History:
         return self._entries[self._position]
 
     def later(self) -> str | None:
-        """The message after, the draft at the end, None where no walk is under way."""
+        """Move to the message after and return it, behind the newest the draft; None where no message is shown."""
         if not self.walking:
             return None
         self._position += 1

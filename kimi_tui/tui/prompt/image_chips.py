@@ -1,7 +1,7 @@
-"""Images that stand in the prompt as chips: `[image shot.png 1280x800 ~1.4k]`.
+"""Chips: the text that stands for an image in the prompt, `[image shot.png 1280x800 ~1.4k]`, and the images behind them.
 
-A message carries its chips in its text, wherever that goes: into the queue, the history, an editor, another session's prompt.
-What a chip stands for is looked up here when the message is sent, so nothing on the way has to know of images.
+A message carries chips in its text wherever that goes: into the queue, the history, an editor, another session's prompt.
+`ImageChips` looks their images up when the message is sent, so that nothing in between has to handle images.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from kimi_tui.wire.display import ImageBlock
 
 HELD_BYTES = 64 << 20
-"""So much of what was pasted is kept for the arrows and the queue; of more the oldest are read from the session again."""
+"""The most bytes of pasted images kept in memory; the oldest beyond that are read from the session again."""
 _NAME_CELLS = 32
 
 
 class Chip(NamedTuple):
-    """What a chip stands for; `image` is None where only the session has it."""
+    """The image of a chip; `image` is None where only the session's folder has it."""
 
     facts: ImageBlock
     image: Image | None = None

@@ -10,11 +10,10 @@ if TYPE_CHECKING:
 
 
 class ReturnedMessages:
-    """The messages that rewinds and jumps put into the prompt, and what becomes of them when these are undone or done again.
+    """Tracks the messages that rewinds and jumps put into the prompt, so that undo removes them and redo brings them back.
 
-    A message belongs to the operation that took it out of the chat, and to no other: undoing that one takes the message
-    away again, doing it again gives it back, and what other operations do to the same part of the conversation is nothing
-    to it. Once something is said the message has served.
+    A message belongs to the one operation that took it out of the chat: undoing that removes the message from the prompt,
+    redoing it puts it back, and other operations have no effect on it. When a turn begins all are forgotten.
     """
 
     def __init__(self) -> None:
@@ -24,11 +23,11 @@ class ReturnedMessages:
         """Of an operation that ended, but was not heard of yet."""
 
     def gave(self, change: LineChanged, text: str) -> None:
-        """An operation that has just ended put a message into the prompt.
+        """Note that an operation that has just ended put a message into the prompt.
 
         Args:
-            change: what told of the operation, or will.
-            text: of the prompt, as it would be sent.
+            change: the event of the operation, which `changed` may not have been called for yet.
+            text: the text of the prompt, as it would be sent.
         """
         newest = self._done[-1] if self._done else None
         if newest is not None and newest.change is change:
@@ -37,9 +36,12 @@ class ReturnedMessages:
             self._early = _Returned(change, text)
 
     def command_behind(self, written: str) -> str:
-        """The slash command that was typed behind the message of the newest operation; empty where there is none.
+        """The slash command that was typed behind the message of the newest operation; empty for none.
 
-        That message stands in the prompt before anyone can write, and what is written goes behind it.
+        The message is in the prompt before the user can type, so that a command typed at once ends up behind it.
+
+        Args:
+            written: the text of the prompt.
         """
         waiting = self._done[-1].text if self._done else ""
         if not waiting or not written.startswith(waiting):
@@ -55,11 +57,11 @@ class ReturnedMessages:
             operation.text = ""
 
     def changed(self, change: LineChanged, stands: str) -> str | None:
-        """What the prompt should hold after an operation, None for what it holds.
+        """The text that the prompt should have after an operation; None for the one that it has.
 
         Args:
-            change: what tells of the operation.
-            stands: what the prompt would send.
+            change: the event of the operation.
+            stands: the text of the prompt, as it would be sent.
         """
         if change.op == "undo":
             undone = self._done.pop() if self._done else _Returned(change)

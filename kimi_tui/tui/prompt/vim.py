@@ -1,9 +1,9 @@
-"""vim's way of editing a text, and its keys in the prompt.
+"""vim keys in the prompt: modes, motions, operators, registers, macros and undo.
 
-`Vim` is a model that knows no screen: keys in, text and cursor out. `VimKeys` brings it to the field: in insert mode that
-takes its keys itself, with its menus and chips; in the others each command comes back as one change of its text, so that
-it can be undone there, too. A chip is one character to the model. Where words and objects begin and end is `vim_text.py`'s. What the operators do at the edges of them is vim's, whose rules
-are often not those that its manual tells; the tests hold the two side by side.
+`Vim` is a model without a screen: keys in, text and cursor out. `VimKeys` connects it to the field: in insert mode the field
+handles its keys itself, with its menus and chips; in the other modes each command changes the text once, so that it can be
+undone there, too. A chip is one character to the model. Words and text objects are found in `vim_text.py`. Edge cases follow
+vim itself, which often differs from its manual; the tests compare with vim.
 """
 
 from __future__ import annotations
@@ -1062,8 +1062,8 @@ class VimKeys:
     """Feeds the keys of a text field to `Vim`, and shows its state there.
 
     Args:
-        field: that.
-        chips: what may stand in it and is one character to vim, as it is written.
+        field: the text field.
+        chips: the texts of chips that may be in it, each of which is one character to vim.
     """
 
     def __init__(self, field: TextArea, chips: Collection[str]) -> None:

@@ -1,1 +1,1 @@
-"""A stored session played back: the screen, the scrubber, and what brings the views to a moment."""
+"""The replay of a stored session: its screen, the scrubber, the player, and the source that it is read from."""

@@ -1,4 +1,4 @@
-"""Brings chat, timeline, gauge and the list of files to the moment at which the clock of a replay stands."""
+"""`Player`: seeks in a recorded session and plays it, updating chat, timeline, gauge and the list of files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from textual.widget import Widget
 from kimi_tui.projection.playback import PlaybackClock, streamed_text
 from kimi_tui.projection.replay import ChangedFile
 from kimi_tui.tui import formatting
-from kimi_tui.tui.faults import in_slices, report_of, reported
+from kimi_tui.tui.faults import report_of, reported
 from kimi_tui.tui.formatting import counted, tokens
 from kimi_tui.tui.frame import SHORT_BELOW
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.replay.scrubber import Scrubber
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.views import Views
 from kimi_tui.wire.events import EventRecord, TextPart, ThinkPart
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 FRAME_S = 1 / 30
 SLICE_S = 0.002
 NEAR = 400
-"""Up to so many records ahead are applied to what is shown; farther ones come from a keyframe."""
+"""The most records ahead that are applied one by one; for a position farther away the state comes from a keyframe."""
 MOST_FILES = 5
 MOST_FILES_IF_SHORT = 2
 """In a low screen the checkpoints need the room."""
@@ -83,13 +84,13 @@ class Player:
     """Plays a stored session: seeks, and plays at the clock's speed.
 
     Args:
-        owner: whose workers and timers it uses; its work ends with it.
-        replay: the session.
-        clock: where playing stands; nobody else moves it.
+        owner: the widget whose workers and timers it uses.
+        replay: the states of the session by position.
+        clock: position and speed; only the player moves it.
         views: chat, timeline and gauge.
-        scrubber: shows where the clock stands.
+        scrubber: shows the clock.
         files: the list of files.
-        changed: called when it begins or stops to play.
+        changed: called when playing begins or stops.
 
     Attributes:
         recording: the events of the session.
@@ -140,15 +141,15 @@ class Player:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that began by the moment that is shown is complete in it."""
+        """Whether nothing that began before the shown position is unfinished at it."""
         return not self._n_chars and self.recording.is_stop(self._position)
 
     def position_of(self, checkpoint_id: int, world_line: int = 0) -> int | None:
-        """Where a checkpoint that is shown was complete; None for one that is not recorded.
+        """The position at which a shown checkpoint was complete; None for one that is not recorded.
 
         Args:
-            checkpoint_id: its number.
-            world_line: the line that it is on, 0 for the live one.
+            checkpoint_id: the id of the checkpoint.
+            world_line: the number of its line, 0 for the live one.
         """
         model = self._views.timeline.model
         if world_line and world_line not in model.tree.lines:
@@ -160,7 +161,7 @@ class Player:
     # --- seeking
 
     def seek(self, position: int | None) -> None:
-        """Show another moment; of many that are asked for in a row (a drag) only the newest."""
+        """Go to another position; of several requests in a row (a drag) only the newest counts."""
         if position is None:
             return
         self.clock.go_to(position)
@@ -218,11 +219,13 @@ class Player:
         self._scrubber.moved(head.id if head is not None else None)
         if self._files is not None:
             self._files_list.files = self._files.files
-        timeline.foresee(replay.upcoming.after(self._position, recording.next_cut(self._position)))
+        timeline.show_upcoming(
+            replay.upcoming.after(self._position, recording.next_cut(self._position))
+        )
         n_steps = replay.upcoming.n_steps(self._position)
         if n_steps:
             at = f"at #{head.id}" if head is not None else "at the beginning"
-            timeline.entitle(f"{at}, of {counted(max(n_steps, head.id if head else 0), 'step')}")
+            timeline.set_title(f"{at}, of {counted(max(n_steps, head.id if head else 0), 'step')}")
         self._views.gauge.aside = "" if at_end else f"then; now {tokens(replay.used_at_end)}"
 
     # --- playing

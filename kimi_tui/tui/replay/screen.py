@@ -1,6 +1,6 @@
-"""A stored session played back: the main screen's look, with the scrubber in the place of the prompt.
+"""The screen that replays a stored session: it looks like the main screen, with the scrubber in place of the prompt.
 
-Read-only: nothing is locked, written or asked. The one way on is a fork.
+It is read-only: it takes no lock, writes nothing and asks no model. A fork continues the session from a position.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 OPEN_DELAY_S = 0.05
 READ_ONLY = "replay, read only"
 AT_ONCE = frozenset({"escape", "q", "ctrl+c"})
-"""Keys that mean the same before the session was read."""
+"""Keys that act before the session has been read."""
 
 
 class ReplayScreen(AnswersOnce[Launch | None]):
-    """Plays a session. Ends with how to open the fork in which the user goes on, or None.
+    """Replays a session. Its result is the launch of the fork that the user continues in, or None.
 
     Args:
         launch: how the app was started; for the fork.
-        size: of the terminal.
-        session: what to play; None for the one that the command line names.
-        write: given prose, which is meant for what is below.
+        size: the size of the terminal in cells.
+        session: the session; None for the one that the command line names.
+        write: called with text typed here that is meant for the prompt of the screen below.
     """
 
     AUTO_FOCUS = ""
@@ -120,9 +120,9 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             else:
                 self._tell(str(error))
             return
-        self._furnish(recorded)
+        self._mount_views(recorded)
 
-    def _furnish(self, recorded: RecordedSession) -> None:
+    def _mount_views(self, recorded: RecordedSession) -> None:
         from kimi_tui.projection.playback import PlaybackClock
         from kimi_tui.tui.replay.player import Player, ReplayFiles
         from kimi_tui.tui.replay.scrubber import Scrubber
@@ -130,7 +130,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._recorded = recorded
         replay, recording = recorded.replay, recorded.replay.recording
         clock = PlaybackClock(recording, waits=app_of(self).animation_level != "none")
-        views = self._frame.furnish()
+        views = self._frame.mount_views()
         scrubber = self._scrubber = Scrubber()
         scrubber.follow(recording, clock)
         files = ReplayFiles()

@@ -1,7 +1,6 @@
-"""The scrubber: the time of a recorded session as a line in the place of the prompt, with a playhead that can be dragged.
+"""The scrubber: the playing time of a recorded session as a line with markers and a playhead that can be dragged.
 
-The further from its left end, the later in seconds of playing. What stands in its three rows is made by functions that
-draw nothing.
+Columns are proportional to seconds of playing time. The spans of its three rows are made by functions without a widget.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ _STYLES = (
 
 
 def column_of(recording: Recording, time_s: float, width: int) -> int:
-    """Where a time stands on the line."""
+    """The column of a playing time in seconds."""
     if recording.length_s <= 0 or width <= 1:
         return 0
     return max(0, min(width - 1, round(time_s / recording.length_s * (width - 1))))
 
 
 def time_at(recording: Recording, column: int, width: int) -> float:
-    """The time of a column; the ends are the beginning and the end."""
+    """The playing time in seconds of a column; the outermost columns are the beginning and the end."""
     if width <= 1:
         return 0.0
     return max(0.0, min(1.0, column / (width - 1))) * recording.length_s

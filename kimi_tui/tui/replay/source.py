@@ -1,4 +1,4 @@
-"""Where the session of a replay comes from, and where it leads: reads it without opening it, and forks it at a moment.
+"""Reads a session for a replay without opening it, and forks it at a checkpoint.
 
 Imports the session and the engine's history, so it is imported in a thread.
 """
@@ -68,7 +68,7 @@ def find(launch: Launch) -> Session:
 
 
 def read(session: Session) -> RecordedSession:
-    """Read a session, whether anyone has it open or not. Takes its time: call it in a thread."""
+    """Read a session, also one that another process has open. Blocks for long: call it in a thread."""
     records: Sequence[EventRecord] = read_records(session)
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
@@ -84,7 +84,7 @@ def read(session: Session) -> RecordedSession:
 
 
 def _is_whole(records: Sequence[EventRecord]) -> bool:
-    """Whether the record begins where the conversation does. Of another program, or damaged, it does not."""
+    """Whether the record begins where the conversation does, as that of another program, or a damaged one, does not."""
     for record in records:
         match record.event:
             case CheckpointCreated(id=number):
@@ -115,7 +115,7 @@ async def _records_of_context(session: Session) -> Sequence[EventRecord]:
 
 
 def _with_sizes(records: Sequence[EventRecord]) -> Sequence[EventRecord]:
-    """Where nobody noted how full the window was, the checkpoints still know how much there was at each of them."""
+    """The records with window sizes added from the checkpoints, where the record itself has none."""
     if any(isinstance(record.event, StatusUpdate) for record in records):
         return records
     sized: list[EventRecord] = []

@@ -1,1 +1,1 @@
-"""The sessions on disk: found, looked at, gone on with, and put in order."""
+"""The screen of stored sessions: listing, searching, opening, renaming, archiving and deleting them."""

@@ -1,6 +1,6 @@
-"""What the sessions screen reads and changes on the disk. All of it blocks: call it in threads.
+"""`SessionCatalog`: what the sessions screen reads and changes on the disk. All of it blocks: call it in threads.
 
-It imports the engine's files of a session, which the first paint must not wait for.
+It imports the `session` package, and so is imported after the first paint.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class SessionRow:
     """A session as the sessions screen lists it.
 
     Attributes:
-        folder: its files.
-        id: its name.
-        title: what it is called.
-        work_dir: the folder it works in, absolute; may be gone.
-        place: the same as users write it.
-        age: since it was written to.
-        messages: how many, as words; empty where only reading it through would tell.
-        facts: further ones, for the preview.
-        forked_from: the id of the session that it is a copy of, or nothing.
-        archived: whether it was put away.
-        held: who has it open; empty for nobody.
-        words: what the user said in it, to be searched; None until it was read.
+        folder: the folder of its files.
+        id: its id.
+        title: its title.
+        work_dir: its work folder, absolute; may not exist any more.
+        place: the work folder for display.
+        age: the time since it was written to, in words.
+        messages: the number of messages, in words; empty where only reading the whole session would tell.
+        facts: further facts, for the preview.
+        forked_from: the id of the session that it is a fork of; empty for none.
+        archived: whether it is archived.
+        held: the process that has it open; empty for none.
+        words: the user's messages, for the search; None until they were read.
     """
 
     folder: Path
@@ -145,13 +145,13 @@ class SessionCatalog:
         """
         self._store.note(self._store.at(row.folder), archived=archived)
 
-    def throw_away(self, row: SessionRow) -> str:
+    def move_to_trash(self, row: SessionRow) -> str:
         """Put it into the trash; a sentence on where it is.
 
         Raises:
             SessionError: it is open somewhere, or the disk refused.
         """
-        thrown = self._store.throw_away(self._store.at(row.folder))
+        thrown = self._store.move_to_trash(self._store.at(row.folder))
         return (
             f"It is in {short(thrown.parent)} for {TRASH_DAYS} days; "
             f"kimi-tui sessions restore {row.id[:8]} brings it back."

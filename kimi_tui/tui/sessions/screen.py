@@ -1,4 +1,4 @@
-"""The sessions of this folder and of all: found by what was said in them, gone on with, renamed, put away, thrown away."""
+"""The screen that lists the sessions of this folder or of all: search in messages, open, fork, rename, archive, delete."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class SessionList(KeyList):
         self.choose(0)
 
     def show_archived(self, shown: bool) -> None:
-        """Show also what was put away, or not."""
+        """Show or hide archived sessions."""
         self._shows_archived = shown
         self._match()
 
@@ -678,7 +678,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
         self.tell(f"{name} is {'put away; v shows it' if archived else 'back in the list'}.")
 
     def action_archived(self) -> None:
-        """Show also what was put away, or not."""
+        """Show or hide archived sessions."""
         self._archived = not self._archived
         self.list.show_archived(self._archived)
         self._update()
@@ -720,7 +720,7 @@ class SessionsScreen(LetterAnswerScreen[Launch | None]):
             self._change(partial(self._delete, row))
 
     async def _delete(self, row: SessionRow) -> None:
-        where = await asyncio.to_thread((await self._opened()).throw_away, row)
+        where = await asyncio.to_thread((await self._opened()).move_to_trash, row)
         self._n_all -= 1
         self._n_here -= not self._everywhere or row.work_dir == str(self._launch.work_dir)
         self.list.drop(row)

@@ -1,1 +1,1 @@
-"""The line of checkpoints: a pure model from events to rows, and the widget that draws the visible ones."""
+"""The timeline of checkpoints: the widget, its visible part, and the text of its rows (its model is in `projection`)."""

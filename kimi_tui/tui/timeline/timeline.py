@@ -1,7 +1,7 @@
-"""The timeline: the checkpoints of a session and the world lines that were left, newest at the top.
+"""The timeline widget: the checkpoints of a session and the world lines that were left, newest at the top.
 
-The widget selects, scrolls, filters and folds rows, and posts what the user chose. What the rows are is in
-`projection.timeline`, where they stand and how they are painted in `viewport`. It is imported after the first paint.
+The widget selects, scrolls, filters and folds rows, and posts messages about what the user chose. The rows come from
+`projection.timeline`; `viewport` places and paints them. It is imported after the first paint.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import Checkpoint, Future, Key
 from kimi_tui.tui.compositor import runs
-from kimi_tui.tui.faults import blank_strips, go_on, in_slices, report_of
+from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
+from kimi_tui.tui.slices import in_slices, run_until
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.timeline.viewport import Viewport
 
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
 DMAIL_MOTION_S = 0.9
 REVERT_MOTION_S = 0.3
 FILTER_CHARS = 200
-"""Characters that are taken of what is pasted into the filter."""
+"""The most characters of a paste that go into the filter."""
 _SLICE_S = 0.002
 _AT_ONCE = 150
-"""Checkpoints that are looked at before anyone else may do something: most sessions have no more."""
+"""Checkpoints that a filter searches in one step, before keys are handled: most sessions have no more."""
 _STYLES = (
     *INKS,
     "user",
@@ -70,11 +71,11 @@ RowAction = Literal["bookmark", "pin", "read", "summary"]
 class Timeline(ScrollView, can_focus=True):
     """The list of checkpoints, with the token curve above and the details of the selected row below.
 
-    Set `model` to show another session, call `changed` when the model took in events.
+    `show_model` shows another session; `changed` draws the model's state after it has applied events.
     """
 
     FOCUS_ON_CLICK = False
-    """A click acts on what is clicked and leaves the keys in the prompt: a key typed behind it undoes nothing."""
+    """False: a click acts on a row and leaves the focus in the prompt, so that text typed after it is no key here."""
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"timeline--{name}" for name in _STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Newer", id="timeline.up", show=False),
@@ -125,9 +126,9 @@ class Timeline(ScrollView, can_focus=True):
     ]
 
     overlay: reactive[bool] = reactive(False)
-    """Whether it floats over the chat in a frame that bears its title."""
+    """Whether the timeline floats over the chat, in a frame with its title."""
     revert_progress: reactive[float] = reactive(1.0, init=False)
-    """How far the motion of the newest revert has come; 1 when nothing moves."""
+    """Progress of the animation of the newest revert, from 0 to 1; 1 when none is running."""
 
     class CheckpointChosen(Message):
         """A checkpoint was clicked, or Enter pressed on it: a rewind to it is to be previewed."""
@@ -141,8 +142,8 @@ class Timeline(ScrollView, can_focus=True):
 
         Attributes:
             action: `bookmark` or `pin` its checkpoint, `read` its world line or `summary`.
-            target: the row's checkpoint, with the id -1 where the row stands for a whole line.
-            uid: of the checkpoint, or the mark of the line that is to be named; empty where there is none.
+            target: the row's checkpoint, with the id -1 where the row is that of a whole world line.
+            uid: the uid of the checkpoint, or that under which the line's name is stored; empty where there is none.
         """
 
         def __init__(self, action: RowAction, target: Target, uid: str) -> None:
@@ -151,8 +152,8 @@ class Timeline(ScrollView, can_focus=True):
             self.target = target
             self.uid = uid
 
-    class Looked(Message):
-        """The user selected a row: what a rewind to it would leave, or None where nothing is selected any more."""
+    class RowHighlighted(Message):
+        """A row was selected. `prospect` is what a rewind to it would leave; None when no row is selected any more."""
 
         def __init__(self, prospect: Prospect | None) -> None:
             super().__init__()
@@ -192,33 +193,33 @@ class Timeline(ScrollView, can_focus=True):
         use_thin_scrollbar(self, glyphs_of(self))
 
     def on_unmount(self) -> None:
-        """Let go of the model: Textual may hold a widget longer than it shows it."""
+        """Drop the model: Textual may keep the widget alive longer than it shows it."""
         self._view.show(TimelineModel())
 
     # --- the model
 
     @property
     def model(self) -> TimelineModel:
-        """What it shows: whoever has it take in events calls `changed` then."""
+        """The model that is shown. Call `changed` after it has applied events."""
         return self._view.listing.model
 
     def show_model(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
-        self.look_away()
+        self.hide_prospect()
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
         self._seen_rows = 0
         self.changed()
 
-    def entitle(self, words: str) -> None:
-        """Say something else than the number of steps in the title row; empty for the number again."""
+    def set_title(self, words: str) -> None:
+        """Set the text of the title row; empty for the number of steps."""
         if words != self._view.title:
             self._view.title = words
             self.refresh()
 
     @property
     def reading(self) -> str:
-        """What stands in the empty list while a session is read; empty where there is none to read."""
+        """The text in the empty list while a session is being read; empty for none."""
         return self._view.reading
 
     @reading.setter
@@ -226,16 +227,16 @@ class Timeline(ScrollView, can_focus=True):
         self._view.reading = words
         self.refresh()
 
-    def foresee(self, future: Future) -> None:
-        """Draw the curve with what is still to come; for a session that is played back."""
+    def show_upcoming(self, future: Future) -> None:
+        """Draw checkpoints that a replay has not reached yet in the token curve."""
         self._view.future = future
         self.refresh()
 
     def changed(self, *, motion: bool = True) -> None:
-        """The model took in events: show them, at most once a frame; where another line is live, when its rows stand.
+        """Draw the model's state after it has applied events: at most once a frame, after a jump when its rows are built.
 
         Args:
-            motion: a revert may be shown in motion; false while a history is read.
+            motion: whether a revert may be animated; false while a history is read.
         """
         if self._settling is not None:
             self._settling.cancel()
@@ -255,7 +256,7 @@ class Timeline(ScrollView, can_focus=True):
             self._draw(motion=motion)
 
     def _draw(self, *, motion: bool) -> None:
-        """Paint the lines again that look different: of an event in a turn that is a few of them."""
+        """Refresh the lines that look different: a few for an event within a turn."""
         with self._faults_reported():
             self._move_reverted(motion=motion)
             self._fit()
@@ -276,7 +277,7 @@ class Timeline(ScrollView, can_focus=True):
             self.refresh()
 
     def show_whole(self, model: TimelineModel) -> None:
-        """Show the session of which only the end was shown so far; what is selected stays."""
+        """Show the whole session after only its end was shown; the selection stays."""
         row, top = self._view.selected_row(), self.scroll_offset.y
         filtering = self._view.filtering
         self.show_model(model)
@@ -439,23 +440,23 @@ class Timeline(ScrollView, can_focus=True):
     def on_blur(self) -> None:
         """Take the accent from the selected row."""
         self._view.shows_keys = False
-        self.look_away()
+        self.hide_prospect()
 
-    def look_away(self) -> None:
-        """Show no longer what a rewind to the selected row would take."""
+    def hide_prospect(self) -> None:
+        """End the prospect of a rewind to the selected row."""
         if self._view.looking:
             self._view.looking = False
-            self.post_message(self.Looked(None))
+            self.post_message(self.RowHighlighted(None))
             self.refresh()
 
     def _look(self) -> None:
-        """Show what a rewind to the selected row would take."""
+        """Show the prospect of a rewind to the selected row."""
         view = self._view
         if view.selected is None:
-            self.look_away()
+            self.hide_prospect()
         else:
             view.looking = True
-            self.post_message(self.Looked(_prospect_of(view.selected_row(), self.model)))
+            self.post_message(self.RowHighlighted(_prospect_of(view.selected_row(), self.model)))
 
     def select(self, key: Key | None) -> None:
         """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
@@ -516,7 +517,7 @@ class Timeline(ScrollView, can_focus=True):
     # --- what is done with the selected row
 
     def action_choose(self) -> None:
-        """Ask for the preview of the selected checkpoint; a world line is opened to be read, and now is left for the prompt."""
+        """Preview a rewind to the selected checkpoint, read the selected world line, or leave at the row for the present."""
         row = self._view.selected_row()
         if row is not None and row.names_line:
             self._act("read", row)
@@ -637,7 +638,7 @@ class Timeline(ScrollView, can_focus=True):
             self._searching.cancel()
         steps = model.search(needle)
         with self._faults_reported():
-            if go_on(steps, time.perf_counter() + _SLICE_S, at_least=_AT_ONCE):
+            if run_until(steps, time.perf_counter() + _SLICE_S, at_least=_AT_ONCE):
                 work = partial(self._search, model, steps)
                 self._searching = self.run_worker(work, group="search")
                 self.refresh()

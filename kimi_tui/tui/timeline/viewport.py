@@ -1,7 +1,7 @@
-"""What a timeline shows at this moment: which row stands on which line of the widget, what is selected, and the lines as strips.
+"""The visible part of a timeline: which row is on which line of the widget, selection, scrolling, and painted strips.
 
-State, geometry and painting without Textual's widgets: colours come from a function that the widget gives, so tests paint
-without a screen. The widget keeps the sizes up to date; what the lines say is in `rows`.
+State, geometry and painting without a widget: a function given by the widget makes the strips, so that tests paint without a
+screen. The widget keeps the sizes up to date; the text of the lines is made in `layout`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import StyledText
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.timeline.rows import (
+from kimi_tui.tui.timeline.layout import (
     EMPTY,
     NOTHING_FOUND,
     Column,
@@ -209,23 +209,23 @@ class Viewport:
     """The visible part of a timeline: scroll position, selection, and its rows as cached strips.
 
     Args:
-        strip: makes a line of spans, in so many cells, on this ground (`page`, `band` or `select`).
+        strip: makes the strip of a line from its spans, its width in cells and its background (`page`, `band`, `select`).
 
     Attributes:
-        listing: the rows that are shown; empty before the session is open.
-        selected, hovered: the keys of those rows.
-        looking: whether the user looks at what a rewind to the selected row would take.
-        filtering: the filter is being typed.
-        shows_keys: the list of keys stands in place of the rows.
-        overlay: it floats in a frame that bears its title.
-        width, height: cells for drawing; `full_width` with the scrollbar's.
+        listing: the rows; empty before the session is open.
+        selected, hovered: the keys of the selected row and of the one under the pointer; None for none.
+        looking: whether the prospect of a rewind to the selected row is shown.
+        filtering: whether the filter is being typed.
+        shows_keys: whether the list of keys is shown in place of the rows.
+        overlay: whether the timeline floats over the chat, in a frame with its title.
+        width, height: size of the drawing area in cells; `full_width` includes the scrollbar.
         screen_height: rows of the whole screen.
-        scroll_y: how many rows are scrolled away at the top.
-        revert_progress: how far the motion of a revert has come, from 0 to 1.
-        title: stands beside the word Timeline in place of the number of steps.
-        reading: stands in the empty list while a session is read; else that is a hint for new users.
-        future: what is to come where a session is played back; None where the newest checkpoint is now.
-        curve: the columns of the curve as it was painted last.
+        scroll_y: rows scrolled away at the top.
+        revert_progress: progress of the animation of a revert, from 0 to 1.
+        title: text beside the word Timeline in place of the number of steps; empty for that number.
+        reading: text in the empty list while a session is being read; else a hint for new users is shown there.
+        future: the checkpoints that a replay has not reached yet; None outside of a replay.
+        curve: the columns of the token curve as painted last.
     """
 
     def __init__(self, strip: Callable[[list[StyledText], int, str], Strip]) -> None:

@@ -1,7 +1,7 @@
-"""What goes to the clipboard: the source of what is selected, with its tabs, line ends and emoji as they were written.
+"""The text that a copy takes: the source of selected blocks and rows, with tabs, line ends and emoji as written.
 
-Blocks that are selected whole give their source. Of others the selected characters are looked up in it, row by row; what
-has none (the title of a card) is taken as it is shown.
+A block that is selected whole yields its source. Of others the selected characters are looked up in it, row by row; rows
+without a source (the title of a card) are copied as shown.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ class RowPosition(NamedTuple):
 
 
 def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generator[None, None, str]:
-    """The text between two places, as it was written; gives way after every block.
+    """The source text between two positions; yields after every block, for `slices.in_slices`.
 
-    Only the blocks in which it begins and ends are laid out for good: what is selected may be all of a long session.
+    Only the first and the last block keep their layout: the selection may be all of a long session.
     """
     start, end = held = replace(start), replace(end)
     # Laying them out moves places with their text, those that are known to the flow.

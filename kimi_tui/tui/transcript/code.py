@@ -1,4 +1,4 @@
-"""Colouring code with three colours, a line at a time while it is still being written.
+"""Syntax highlighting with Pygments in three colours, a line at a time while the code is still being streamed.
 
 Pygments is only imported when the first fence needs it (or by `warm_up`, in a thread, before that).
 """
@@ -117,7 +117,7 @@ def colour(lines: Sequence[str], language: str) -> list[list[Span]]:
 
 
 def _blame(language: str) -> None:
-    """Lexers are many, were written by many, and meet any text here: the code is plain then."""
+    """Log a lexer that raised; the code stays plain. Third-party lexers may fail on any text."""
     logging.getLogger(__name__).exception("The lexer for %r failed", language)
 
 

@@ -1,6 +1,6 @@
-"""Selecting text with the keys: a cursor in the rows of a flow, and what lies between it and where it was set down.
+"""Copy mode: a cursor that keys move through the rows of the transcript, and the selection between it and an anchor.
 
-Cursor and anchor are places in the text, so that they stay with it while more is said, folds or is wrapped anew. No
+Cursor and anchor are `TextPosition`s, so that they stay with their text while rows come, fold or are wrapped again. No
 widget here.
 """
 

@@ -1,7 +1,7 @@
-"""From a block to its rows, and how high it probably is before that is known.
+"""Lays a block of the transcript out as rows (`rows_of`), and estimates its height without that (`probable_height`).
 
-Every kind of block has its function here: messages, thoughts, D-Mails, compactions, errors, notices. Tool calls are laid out by
-`tool_card`, the text of an answer by `markdown_stream`.
+Each kind of block has its function here: messages, thoughts, D-Mails, compactions, errors, notices. Tool calls are laid out
+by `tool_card`, the text of an answer by `markdown_stream`.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def with_edge(line: Line, edge: Span) -> Line:
 
 
 def probable_height(block: Block, room: LayoutRoom) -> int:
-    """About how many rows a block takes: cheap, and good enough for a scrollbar."""
+    """An estimate of the rows of a block: cheap, and good enough for a scrollbar."""
     # Of cards there may be thousands.
     if not isinstance(block, ToolBlock):
         return _probable_height_of_text(block, room)
@@ -260,7 +260,7 @@ def _probable_height_of_text(block: Block, room: LayoutRoom) -> int:
 
 
 def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
-    """What the user said: a band with an edge."""
+    """The rows of a user message: a band with an edge."""
     edge = Span(room.glyphs.edge, "accent@band")
     text = block.text or " "
     width = prose_width(room.width)

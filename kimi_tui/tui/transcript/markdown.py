@@ -1,7 +1,7 @@
-"""Markdown: from the source of one piece to elements, and from elements to rows of a width.
+"""Parses one piece of Markdown into elements, and lays elements out as rows of a width (lists, quotes, tables, code).
 
-markdown-it-py reads CommonMark with tables and strike-through; HTML stays text, and only http(s) links are links.
-Entities are decoded by the parser, so every text is cleaned once more here. It is imported with the first answer.
+markdown-it-py parses CommonMark with tables and strike-through; HTML stays text, and only http(s) links become links. The
+parser decodes entities, so that every text is cleaned of control characters once more here. Imported with the first answer.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def _markdown() -> MarkdownIt:
 
 
 class References:
-    """The link definitions of a text as the parser reads and writes them: the first one of a name holds.
+    """The link definitions of a text, as the mapping that the parser reads and writes; the first one of a name counts.
 
-    `missed` are the names that were looked up in vain, `added` those that were defined, since `watch`.
+    `missed` are the names that were looked up in vain since `watch`, `added` those that were defined.
     """
 
     def __init__(self) -> None:

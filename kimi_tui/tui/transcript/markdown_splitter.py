@@ -1,4 +1,4 @@
-"""Cutting a growing Markdown text into top-level pieces that will not change any more, by whole lines.
+"""Splits a growing Markdown text into top-level pieces by whole lines, so that finished pieces never change.
 
 A piece is a paragraph, a heading, one list item, a quote, a table, a fence. Only the last one is open; everything
 before it can be laid out once and kept. No piece but a fence is ever longer than about `PIECE_LIMIT` characters or

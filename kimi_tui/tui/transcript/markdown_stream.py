@@ -76,14 +76,14 @@ class MarkdownStream:
     """Turns Markdown that arrives in pieces into rows. `lines` is always the whole answer so far.
 
     Args:
-        width: of the pane.
-        glyphs: the signs in use.
+        width: cells of the pane.
+        glyphs: the set of signs in use.
         numbered: whether a row may end with `#N`, for which prose leaves room.
-        late: closed fences have their colours, and what has gone by has its rows, when somebody looks.
+        late: whether the colours of closed fences, and the rows of parts that were never visible, are made when first shown.
 
     Attributes:
         lines: all rows.
-        spent: about how many characters were laid out so far.
+        spent: the approximate number of characters laid out so far.
     """
 
     def __init__(

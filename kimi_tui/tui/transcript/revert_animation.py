@@ -1,6 +1,6 @@
-"""How a fold in time looks while it happens: what is being undone dims from the bottom up, then closes.
+"""The animation of a revert in the transcript: the dropped rows fade from the bottom up, then close.
 
-The conversation behind it is already in its final state; these rows only stand in front of it for a moment.
+The transcript is already in its final state; these rows are drawn over it for a moment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Searching the transcript: what matches, how many matches each block holds, and going from one to the next.
+"""Search in the transcript: the search bar, finding and counting matches, moving between them, and highlighting.
 
-A match is looked for in what the user reads (rows, unfolded), not in its source: `**so**` is found as `so`. Counting is
-a generator that gives way often, so that the search of a huge conversation holds up no key. What is found is told to the
-widget that is searched in messages, and that shows it. Imported with the first search.
+Matches are found in the unfolded rows as drawn, not in the source: `**so**` is found as `so`. Counting is a generator that
+yields often, so that searching a huge conversation delays no key. The searched widget gets messages, and shows the match.
+Imported with the first search.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tui.faults import drained, in_slices, reported
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import LineField
 from kimi_tui.tui.screens import add_sheets
+from kimi_tui.tui.slices import drained, in_slices
 
 if TYPE_CHECKING:
     from kimi_tui.tui.painter import Painter
@@ -386,8 +387,8 @@ class Finder:
         key = held[(held.index(current.key) + step) % len(held)]
         return FoundMatch(key, 0 if step > 0 else self._count(key) - 1)
 
-    def told(self, blocks: Sequence[Block]) -> SearchCount:
-        """How far the search is, for the user."""
+    def count(self, blocks: Sequence[Block]) -> SearchCount:
+        """The present count of matches among these blocks, and the place of the current one."""
         if self._pattern is None:
             return SearchCount()
         counts, current = self._counts, self.current
@@ -423,19 +424,19 @@ class Search:
     """A running search: its bar, the highlighted matches, and the current match.
 
     Args:
-        searched: the widget whose rows are searched; it gets the messages, and no other one does.
-        blocks: what it shows.
-        flow: where these stand; None where there is none yet.
+        searched: the widget whose rows are searched; the messages are posted to it alone.
+        blocks: the blocks that it shows.
+        flow: their layout; None where there is none yet.
 
     Attributes:
         searched: as above.
-        found: how far it is.
+        found: the number of matches so far.
     """
 
     class Reached(Message, bubble=False):
-        """A match is to be shown: `blocks_to_toggle` are folded or unfolded for it, then `reach` says where it is.
+        """A match should be shown: fold or unfold its `blocks_to_toggle`, then `reach` returns its place.
 
-        `steps` where the user went to it from another one.
+        `steps` is true where the user moved to it from another match.
         """
 
         def __init__(self, place: FoundMatch, *, steps: bool) -> None:
@@ -509,7 +510,7 @@ class Search:
     # Counting
 
     def _tell(self, finder: Finder) -> None:
-        self.found = finder.told(self._blocks)
+        self.found = finder.count(self._blocks)
         self._bar.show(self.found)
 
     def _stop_scanning(self) -> None:

@@ -1,4 +1,4 @@
-"""Selecting text of drawn rows: characters, words or lines, by pointer or keys."""
+"""Text selection: of characters, words or lines, in the transcript (`TextSelection`) and in other widgets that paint rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Places in the text of the transcript that stay with their text while rows come, go and are wrapped anew.
+"""Positions in the transcript that keep pointing at the same text while rows are added, removed and wrapped again.
 
-A place (`TextPosition`) is a character of a row of a block. When the rows of the block change, it moves to where the same text
-stands now. No widget here.
+A `TextPosition` is a character of a row of a block. When the rows of the block change, it moves to the new place of the same
+text. No widget here.
 """
 
 from collections.abc import Sequence

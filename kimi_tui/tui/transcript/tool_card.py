@@ -1,6 +1,6 @@
-"""The card of a tool call as rows: its title with the facts at the right, and below it a diff, a list, images or the output.
+"""The card of a tool call as rows: a title with facts at the right, and below it a diff, a list, images or the output.
 
-`tool_card` makes all rows of one; `title_text` is the title without any layout, for the search.
+`tool_card` makes all rows of a card; `title_text` is its title without layout, for the search.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The transcript: the conversation as one widget that draws only what is visible.
+"""The transcript widget: the conversation, of which only the visible rows are drawn.
 
-It takes the wire's events in through a reducer (`projection/transcript.py`), draws at most thirty times a second, and
-tells the screen in messages what the user did with a block. Which rows are on view is `viewport.py`'s, a search under
-way `search.py`'s. It stands on the first screen: what is needed with the first event, search, copy or revert alone is
-imported then.
+It applies the wire's events through a reducer (`projection/transcript.py`), draws at most thirty times a second, and posts
+messages about what the user does with a block. Scrolling and layout are in `viewport.py`, search in `search.py`. The widget
+is on the first screen, so what only the first event, search, copy or revert needs is imported then.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from kimi_tui.tui.desktop import text_amount
-from kimi_tui.tui.faults import Callbacks, drained, in_slices, report_of, reported
+from kimi_tui.tui.faults import Callbacks, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import keys_of
@@ -47,9 +46,10 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
+from kimi_tui.tui.slices import drained, in_slices
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
+from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
-from kimi_tui.tui.transcript.welcome import empty_rows, facts_words, reading_rows
 
 if TYPE_CHECKING:
     from textual._types import AnimationLevel, CallbackType
@@ -70,29 +70,29 @@ LOW_ROWS = 30
 LOWEST_ROWS = 24
 FRAME_S = 1 / 30
 FLOODED_FRAME_S = 1 / 8
-"""While text comes faster than anybody reads, in one go or because drawing does not keep up."""
+"""Seconds between frames while text comes faster than anybody reads, or than it can be drawn."""
 FLOOD = 400
-"""Characters in one frame that nobody reads: two thousand tokens a second."""
+"""Characters in one frame from which on text comes faster than anybody reads: two thousand tokens a second."""
 MANY_BLOCKS = 2_000
 HISTORY_FRAME_S = 0.1
-"""While a history is read, pictures that nobody can look at are left out."""
+"""Seconds between frames while a history is read."""
 COVERED_FRAME_S = 0.25
-"""Behind a dialog, where each picture is one of the whole screen with every cell blended."""
+"""Seconds between frames behind a dialog, where each frame is one of the whole screen with every cell blended."""
 CATCH_UP_S = 0.001
-"""The pause between two slices of an answer that came faster than it is laid out."""
+"""Seconds between two slices of laying out an answer that came faster than it is laid out."""
 MEASURE_S = 0.004
-"""The pause between two slices of what is measured for another width: the picture has its turn in it."""
+"""Seconds between two slices of measuring blocks for another width: long enough for a frame."""
 LIVE_S = 2.0
-"""Events older than this when they arrive are history: they move nothing."""
+"""Events older than so many seconds when they arrive count as history, and are not animated."""
 WARM_UP_DELAY_S = 0.4
 MOST_LANGUAGES = 8
-"""Of the code in what somebody waits for: the lexers of the newest are imported before."""
+"""The most languages whose lexers are imported before a stored conversation is first drawn, those of the newest code."""
 EDGE_ROWS = 2
-"""Rows at the edges of the pane in which a held pointer scrolls it."""
+"""Rows at the edges of the pane in which dragging a selection scrolls it."""
 FASTEST_PULL = 6
 PULL_S = 0.05
 COPY_SLICE_S = 0.003
-"""How long a copy is put together before keys and frames get their turn."""
+"""Seconds of a time slice of collecting the text of a copy."""
 _INKS = (
     *INKS,
     "lost",
@@ -111,15 +111,15 @@ _OVERLAYS = ("selection", "found", "found-now", "cursor")
 
 @dataclass(eq=False, repr=False)  # what else it may have takes its time before the first paint
 class MousePress:
-    """The newest press of the left button.
+    """The newest press of the left mouse button.
 
     Attributes:
-        origin: the piece of text that it went down on.
-        grain: of what the selection is made.
+        origin: the piece of text at which it was pressed.
+        grain: the unit of the selection: characters, words or lines.
         offset: the cell of the screen.
         y: the row of the pane.
-        time: when, as events tell it.
-        held: whether it is still down.
+        time: the event's time.
+        held: whether the button is still pressed.
         dragged: whether the pointer has left the cell since.
     """
 
@@ -136,16 +136,18 @@ class Transcript(ScrollView, can_focus=True):
     """The widget of the conversation. Follows its end until the user scrolls up.
 
     Args:
-        work_dir: paths below it are shown relative to it.
-        hints: keys and what they do, for whom nothing was said yet; without them an empty transcript asks nothing.
-        question: what an empty transcript asks in place of the usual question.
-        is_left: whether it is a world line that was left: it has a grey edge, and what is chosen stays on view.
+        work_dir: paths below this folder are shown relative to it.
+        hints: keys and what they do, shown in an empty transcript; without them it shows no question either.
+        question: the question in an empty transcript in place of the usual one.
+        is_left: whether it shows a world line that was left: with a grey edge, and the chosen block kept visible.
+        id: the widget's id.
+        classes: the widget's CSS classes.
     """
 
     ALLOW_SELECT = False
-    """Textual's own selection knows rows by their numbers, and here they change."""
+    """False: Textual's own text selection goes by row numbers, which change here."""
     FOCUS_ON_CLICK = False
-    """A click acts on what is clicked and leaves the keys in the prompt: letters typed behind it are words."""
+    """False: a click acts on a block and leaves the focus in the prompt, so that letters typed after it are text."""
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"transcript--{name}" for name in (*_INKS, *_GROUNDS, *_OVERLAYS)
     }
@@ -234,7 +236,7 @@ class Transcript(ScrollView, can_focus=True):
             self.words = words
 
     class RebuildNeeded(Message):
-        """The events do not determine the live line any more: `show_model` is needed with the whole history."""
+        """Events do not determine the live line any more: the owner must call `show_model` with the whole history."""
 
     class CopyModeChanged(Message):
         """Copy mode began or ended: keys move a cursor through the text in it."""
@@ -330,7 +332,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def has_images(self) -> bool:
-        """Whether an image went to the model in what is shown."""
+        """Whether the conversation shown has an image that was sent to the model."""
         from kimi_tui.tui.pictures import images_of
 
         return any(images_of(block) for block in self.blocks)
@@ -353,7 +355,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def facts(self) -> FolderFacts | None:
-        """What is known of the work folder; stands in an empty transcript."""
+        """Facts about the work folder, shown in an empty transcript; None while unknown."""
         return self._facts
 
     @facts.setter
@@ -363,7 +365,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def reading(self) -> str:
-        """What stands in the empty transcript while a conversation is read; empty for the page of a new one."""
+        """The text in an empty transcript while a conversation is being read; empty for the start page."""
         return self._reading
 
     @reading.setter
@@ -386,7 +388,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def behind(self) -> bool:
-        """Whether something floats above the transcript, so that its colours recede."""
+        """Whether a pane floats above the transcript, so that its colours are dimmed."""
         return self._behind
 
     @behind.setter
@@ -487,11 +489,11 @@ class Transcript(ScrollView, can_focus=True):
     # --- events
 
     def apply(self, records: Sequence[EventRecord], *, live: bool | None = None) -> None:
-        """Take events in and draw them: at once after a pause, else with the next frame.
+        """Apply events and draw them: at once after a pause, else with the next frame.
 
         Args:
-            records: the events.
-            live: whether they may move something; None: by their age.
+            records: the events, in order.
+            live: whether they may be animated; None decides by their age.
         """
         if not records:
             return
@@ -521,11 +523,11 @@ class Transcript(ScrollView, can_focus=True):
             self._draw_soon(FRAME_S if is_live else HISTORY_FRAME_S, at_once=ended)
 
     def show_model(self, model: TranscriptModel, flow: Flow | None = None) -> None:
-        """Forget what is shown and show this conversation instead.
+        """Show another conversation.
 
         Args:
             model: the conversation.
-            flow: where its blocks stand, if that is known.
+            flow: the layout of its blocks, if there is one already.
         """
         self.finish_motion()
         if model.blocks:
@@ -550,13 +552,13 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
     def show_whole(self, model: TranscriptModel, flow: Flow | None) -> None:
-        """Show the conversation of which only the end was shown so far.
+        """Show the whole conversation after only its end was shown.
 
-        The row at the top stays, and so does what is unfolded, chosen or selected.
+        The row at the top stays in place; folding, the chosen block and the selection are kept.
 
         Args:
             model: the whole conversation.
-            flow: where its blocks stand; None where there are none.
+            flow: the layout of its blocks; None where there are none.
         """
         end, shown = self.flow, self._model
         if flow is None or end is None or shown is None or not end.views:
@@ -773,12 +775,12 @@ class Transcript(ScrollView, can_focus=True):
     # --- what a rewind would take
 
     def show_dropped(self, checkpoint_id: int | None, *, words_stay: bool = False) -> None:
-        """Grey what a rewind to a checkpoint would take, and bring its first row into view; for a D-Mail nothing moves.
+        """Show in grey what a rewind to a checkpoint would drop, and scroll to its first row; for a D-Mail do not scroll.
 
         Args:
-            checkpoint_id: that checkpoint; -1 where nothing would go, so the end is shown. None where no rewind is
-                looked at any more: what was read before is shown again.
-            words_stay: what the user said and pinned stays, as with a D-Mail.
+            checkpoint_id: the checkpoint; -1 where nothing would be dropped, so that the end is shown; None to end the
+                preview and scroll back.
+            words_stay: whether the user's messages and pinned ones stay, as with a D-Mail.
         """
         self.finish_motion()
         if self._changed_from is not None:
@@ -851,7 +853,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._motion is not None
 
     def _begin_motion(self, first: int | None, blocks: Sequence[Block]) -> None:
-        """Let the rows from a block on go; nothing moves where the user wants stillness.
+        """Animate the removal of the rows from a block on, unless animations are turned off.
 
         Args:
             first: the first block that is gone; the rows still show it.

@@ -1,9 +1,8 @@
-"""Where blocks stand below each other, and which of their rows are on view. No colours and no widget here.
+"""Layout and scrolling of the transcript: the heights and rows of all blocks (`Flow`), and the visible part (`Viewport`).
 
-`Flow` knows every block's place and makes its rows when they are needed: blocks far from the screen are not laid out,
-their heights are estimates that are put right when they come near, as are those of what has gone by unseen in an answer.
-`Viewport` is the part of a flow that a pane shows: it follows the end, or keeps what is read where it is seen, whatever
-grows, folds or goes around it.
+Blocks far from the screen are not laid out: their heights are estimates, corrected when they come near, as are parts of a
+long answer that were never visible. A `Viewport` follows the end, or keeps the text at its top in place, whatever grows,
+folds or disappears around it. No colours and no widget here.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ async def test_a_letter_is_changed_before_it_is_sent(
         soul = one.screen.conversation.soul
         assert soul is not None
         foreseen: list[bool] = []
-        monkeypatch.setattr(one.screen.viewer, "foresee", lambda *_, **__: foreseen.append(True))
+        monkeypatch.setattr(
+            one.screen.viewer, "show_prospect", lambda *_, **__: foreseen.append(True)
+        )
         for event in (
             ApprovalRequest("x", "", "Shell", "Run it?", "ls"),
             ApprovalResolved("x", "no"),

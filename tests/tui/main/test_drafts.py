@@ -263,11 +263,11 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
             in_its_place.mkdir()
             one.screen.prompt.area.post_message(events.Paste(LONG))
             await one.sees("What stands in the prompt cannot be kept: ")
-        lost = one.app.not_kept
+        lost = one.app.unsent_text
         assert lost.startswith("what was not sent could not be kept: ")
         assert "It was:\nprecious more" in lost
         assert LONG.strip() in lost
-        assert "--session" in one.app.way_back  # what was said is there
+        assert "--session" in one.app.resume_hint  # what was said is there
 
 
 @pytest.mark.parametrize("key", ["sk-" + "abcdefgh12345678" * 2, "sk-ab", "a1" * 16])

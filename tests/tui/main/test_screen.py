@@ -722,7 +722,7 @@ async def test_a_crash_is_one_line_and_a_log(
 ) -> None:
     with pytest.raises(RuntimeError, match="broken"):
         await crash(home)
-    assert "logs/kimi-tui.log" in apps.pop().parting_words
+    assert "logs/kimi-tui.log" in apps.pop().exit_message
     text = (home / "logs" / "kimi-tui.log").read_text()
     assert "RuntimeError: broken" in text
     assert "12345678" not in text

@@ -221,7 +221,7 @@ async def test_a_question_that_comes_early_is_answered_when_the_session_is_open(
         await one.whole()
 
         def has_told(words: str) -> bool:
-            return any(words in notice.text for notice in one.desk.screen.bench.told)
+            return any(words in notice.text for notice in one.desk.screen.bench.notices)
 
         await one.desk.until(lambda: has_told("Tools are on"))
         await one.desk.until(lambda: has_told("for thinking") or has_told("thinks"))
@@ -257,7 +257,7 @@ async def test_what_is_copied_in_the_chat_is_told_once(home: Path) -> None:
         one.screen.transcript.copy_answer()
         await one.sees("Copied the last answer")
         assert one.app.clipboard == "The only answer."
-        assert [notice.text.split(",")[0] for notice in one.screen.bench.told] == [
+        assert [notice.text.split(",")[0] for notice in one.screen.bench.notices] == [
             "Copied the last answer"
         ]
 
@@ -417,7 +417,7 @@ async def test_a_disk_that_takes_no_session_leaves_the_program_and_the_text(home
             await one.pilot.press("enter")
             await one.sees("The answer.")
             assert "Could not open" not in one.text()
-        assert not one.app.parting_words
+        assert not one.app.exit_message
         assert "precious" in (session_dir(home) / "context.jsonl").read_text()
 
 
@@ -427,9 +427,9 @@ async def test_what_was_written_without_a_session_is_printed_at_the_end(home: Pa
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.pilot.press(*"precious")
         await one.sees("Could not open the session: ")
-    assert one.app.parting_words.startswith("Could not open the session: ")
-    assert one.app.not_kept.endswith("It was:\nprecious")
-    assert not one.app.way_back
+    assert one.app.exit_message.startswith("Could not open the session: ")
+    assert one.app.unsent_text.endswith("It was:\nprecious")
+    assert not one.app.resume_hint
 
 
 async def test_cycles_are_looked_for_again_when_a_session_is_read(

@@ -191,7 +191,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         panel = main.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         panel.toll = partial(consequence_rows, found)
-        main.viewer.foresee(Prospect(found.target, found.tokens_after))
+        main.viewer.show_prospect(Prospect(found.target, found.tokens_after))
         await pilot.pause(0.6)
         await darken(running, pilot)
         assert running.export_screenshot() == picture(name="review")

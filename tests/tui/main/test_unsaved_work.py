@@ -128,7 +128,7 @@ async def test_leaving_with_something_unsaved_is_told_and_needs_to_be_meant(
         await one.pilot.press("ctrl+q")
         await one.until(lambda: one.app.return_code is not None)
         assert one.app.return_code == 1
-        assert "2 messages are not saved" in one.app.parting_words
+        assert "2 messages are not saved" in one.app.exit_message
 
 
 async def test_what_can_be_saved_by_then_is_no_reason_to_stay(home: Path, disk: Disk) -> None:
@@ -141,7 +141,7 @@ async def test_what_can_be_saved_by_then_is_no_reason_to_stay(home: Path, disk: 
         disk.error = 0
         await one.pilot.press("ctrl+q")
         await one.until(lambda: one.app.return_code == 0)
-        assert one.app.parting_words == ""
+        assert one.app.exit_message == ""
         assert await said(folder) == ["First"]
 
 
@@ -217,8 +217,8 @@ async def test_a_session_that_is_open_elsewhere_is_refused_with_who_has_it(home:
         try:
             async with desk(home, server.base_url, resume="newest") as second:
                 await second.until(lambda: second.app.return_code == 4)
-                assert f"process {os.getpid()}" in second.app.parting_words
-                assert "--fork" in second.app.parting_words
+                assert f"process {os.getpid()}" in second.app.exit_message
+                assert "--fork" in second.app.exit_message
         finally:
             held.release()
         # Whoever is gone holds nothing, whatever the lock file says.

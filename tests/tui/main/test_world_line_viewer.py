@@ -72,7 +72,7 @@ async def test_a_preview_by_command_or_click_shows_what_would_go_as_the_timeline
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.until(lambda: bool(grey(one)))
         assert grey(one)[0].startswith("▌   Message 2")
-        foreseen = one.screen.bench.views.gauge.foreseen
+        foreseen = one.screen.bench.views.gauge.prospect
         assert foreseen is not None
         assert foreseen[0] < one.screen.bench.views.gauge.model.status.used
         await one.pilot.press("escape")
@@ -241,7 +241,7 @@ async def test_of_what_a_dmail_would_take_the_words_of_the_user_stay(one: Desk) 
     await one.until(lambda: bool(grey(one)))
     assert "Message" not in "".join(grey(one))
     assert "Words 3.3" in "".join(grey(one))
-    assert one.screen.bench.views.gauge.foreseen is not None
+    assert one.screen.bench.views.gauge.prospect is not None
     await press("escape")
     await one.until(lambda: not grey(one) and "→" not in gauge(one))
     # From the timeline, which greys as a rewind would: that is shown again behind it.

@@ -139,9 +139,9 @@ async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:
         await one.ready()
         area = one.screen.prompt.area
         for text in ("fix the parser", "fix the lexer", "run it"):
-            one.screen.bench.remember(text)
+            one.screen.bench.add_to_history(text)
         # The arrows go past a command, which no menu was opened for before, and do not choose from one.
-        one.screen.bench.remember("/usage")
+        one.screen.bench.add_to_history("/usage")
         await one.pilot.press("up")
         await one.until(lambda: area.text == "/usage")
         await one.pilot.pause()

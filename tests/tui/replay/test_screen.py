@@ -281,7 +281,7 @@ async def test_a_session_that_is_not_there_ends_with_one_line(home: Path) -> Non
         await Desk(app, pilot).until(lambda: app.return_code is not None)
         await app.action_quit()
     assert app.return_code == 2
-    assert "nosuch" in app.parting_words
+    assert "nosuch" in app.exit_message
 
 
 async def test_a_dmail_folds_as_it_did_when_it_was_sent(home: Path) -> None:

@@ -167,7 +167,7 @@ async def test_renamed_put_away_and_thrown_away(
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()
         assert "Tests" not in [left.title for left in screen.list.rows]
-        back = SessionStore(home).take_back(row.id[:12])
+        back = SessionStore(home).restore(row.id[:12])
         assert back.dir == row.folder
         assert row.folder.exists()
 

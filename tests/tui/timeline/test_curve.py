@@ -10,7 +10,7 @@ from support.story import LIMIT, TRIGGER, Teller, whole_story
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.tui.glyphs import UNICODE
-from kimi_tui.tui.timeline.rows import columns_of, curve_spans, with_forecast
+from kimi_tui.tui.timeline.layout import columns_of, curve_spans, with_forecast
 
 
 def checkpoints(count: int, start: int = 0) -> list[Checkpoint]:

@@ -233,10 +233,10 @@ def run(finder: Finder, blocks: list[Block], origin: Origin = START) -> list[Fou
 def test_the_nearest_below_then_round_the_ends() -> None:
     blocks: list[Block] = [agent("an apple and an apple", 1), shell("pear", 2), agent("apple", 3)]
     finder = Finder("apple")
-    assert finder.told(blocks) == SearchCount("apple", 0, 0, complete=False)
+    assert finder.count(blocks) == SearchCount("apple", 0, 0, complete=False)
     assert run(finder, blocks, Origin(1)) == [FoundMatch(3, 0)]
     finder.current = FoundMatch(3, 0)
-    assert finder.told(blocks).words == "3 of 3"
+    assert finder.count(blocks).words == "3 of 3"
     assert finder.next(blocks, 1) == FoundMatch(1, 0)
     assert finder.next(blocks, -1) == FoundMatch(1, 1)
     finder.current = FoundMatch(1, 0)
@@ -264,11 +264,11 @@ def test_what_changes_is_counted_anew() -> None:
     growing.stream.add(" and apple")
     growing.touch()
     run(finder, blocks)
-    assert finder.told(blocks).total == 3
-    assert finder.told(blocks[:1]).total == 1
+    assert finder.count(blocks).total == 3
+    assert finder.count(blocks[:1]).total == 1
     longer = finder.refined("apples")
     run(longer, blocks)
-    assert longer.told(blocks).words == "none"
+    assert longer.count(blocks).words == "none"
 
 
 def test_the_search_gives_way_often() -> None:

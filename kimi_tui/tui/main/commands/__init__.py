@@ -1,1 +1,1 @@
-"""The commands: one table of them, what each does, and the lists in which they are offered."""
+"""The slash commands: `table` lists all of them, the other modules have their functions, grouped by subject."""

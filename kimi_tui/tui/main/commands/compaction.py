@@ -23,10 +23,14 @@ async def summary(main: MainParts, argument: str) -> None:
 
 
 async def read_summary(main: MainParts, uid: str) -> None:
-    """Show a summary of the live line, then do what is chosen there; without a uid the newest one.
+    """Show a summary of the live line, then carry out the answer of its screen: edit, undo or rewind.
+
+    Args:
+        main: the main screen.
+        uid: the checkpoint of the summary; empty for the newest one.
 
     Raises:
-        SoulBusy: the agent works.
+        SoulBusy: a turn or operation is running.
     """
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.dialogs.text_screen import Summary, SummaryScreen

@@ -1,4 +1,4 @@
-"""The commands of files: found once a session is open, and sent to the agent as what the user says."""
+"""Custom commands, which are Markdown files (`config.custom_commands`): found once a session is open, sent as user messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def learn(main: MainParts) -> None:
-    """Find them, and offer them behind those of the program."""
+    """Find the custom commands and add them to the command table, behind the program's own."""
     from kimi_tui.app_paths import config_dir, home_dir
     from kimi_tui.config.custom_commands import custom_commands
 
@@ -53,7 +53,10 @@ async def learn(main: MainParts) -> None:
 
 
 async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
-    """Say what its file says; one that the folder brings is shown before its first use, and again when it has changed."""
+    """Send the text of a custom command to the agent.
+
+    One that comes with the work folder is shown to the user before its first use, and again after it has changed.
+    """
     from kimi_tui.app_paths import data_dir, short
     from kimi_tui.config.custom_commands import note_shown, were_shown
 
@@ -70,12 +73,12 @@ async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
 
 
 class CustomCommandScreen(ModalScreen[bool | None], LetterAnswerScreen[bool | None]):
-    """Asks whether a command may be sent. Answers with True for yes.
+    """Asks whether a custom command of the work folder may be sent. Its result is True for yes, None for no.
 
     Args:
-        name: its word.
-        path: its file, as users write it.
-        text: what it sends.
+        name: the word of the command.
+        path: the path of its file, for the user.
+        text: the text that it sends.
     """
 
     CSS_PATH = sheets("text_screen")

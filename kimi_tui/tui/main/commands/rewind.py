@@ -1,6 +1,6 @@
-"""From a chosen checkpoint on: the preview with its choices, and what is chosen there: a rewind, a D-Mail, a compaction.
+"""Commands about a checkpoint: the preview of a rewind, and the actions chosen in it (rewind, fork, D-Mail, compaction).
 
-Before a D-Mail to the agent's past self, or a compaction, the user writes what it must say, or what the summary must keep.
+For a D-Mail the user writes its text first; for a compaction, what the summary must keep.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.faults import apart
+from kimi_tui.tui.faults import run_detached
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.main.commands.session import WAY_BACK, files_said, fork_at, tell_no_number
 from kimi_tui.tui.prompt.command import line_and_number, number
@@ -73,13 +73,13 @@ async def dmail(main: MainParts, argument: str) -> None:
 async def preview(
     main: MainParts, target: Target, pending: PreviewAction | None = None, dmail_text: str = ""
 ) -> None:
-    """Show what a rewind or a jump would take, ask what to do there, and do it.
+    """Show the preview of a rewind or jump, and carry out the action that the user chooses.
 
     Args:
-        main: over which it is asked.
+        main: the main screen.
         target: a checkpoint, or the end of a world line.
         pending: a fork or a D-Mail that was chosen already.
-        dmail_text: that D-Mail; empty where it is still to be written.
+        dmail_text: the text of that D-Mail; empty where it is still to be written.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
@@ -132,7 +132,7 @@ async def _rewind(main: MainParts, soul: KimiSoul, target: Target, answer: Previ
 
 
 def _done_said(target: Target, line_name: str, outcome: RewindOutcome) -> str:
-    """What happened to the conversation, and how it goes on from there."""
+    """The notice after a rewind or jump: what happened to the conversation, and how to continue."""
     done = "Rewound"
     if target.world_line:
         at = "" if target.is_end else f" at #{target.id}"
@@ -149,16 +149,17 @@ async def choose(
     pending: PreviewAction | None = None,
     dmail_text: str = "",
 ) -> tuple[Target, PreviewAnswer] | None:
-    """Show what a rewind or jump there would take, and ask what to do; None where the user stays.
+    """Show the preview of a rewind or jump, and ask what to do.
 
     Args:
-        main: over which it is asked.
+        main: the main screen.
         target: a checkpoint, or the end of a world line.
-        pending: a fork or a D-Mail that was chosen already: nothing is asked where no files can go along with it.
-        dmail_text: that D-Mail; empty where it is still to be written.
+        pending: a fork or a D-Mail that was chosen already; then nothing is asked where there are no files to restore.
+        dmail_text: the text of that D-Mail; empty where it is still to be written.
 
     Returns:
-        the answer, and what it is about: from a checkpoint of another line the user may go on to its end.
+        the target and the answer; None where the user cancelled. The target is another one than that given where the user
+        went on from a checkpoint of another line to its end.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
@@ -212,7 +213,7 @@ async def choose(
             typed_at=main.keystrokes.written_at,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
-        with main.viewer.foreseen(prospect):
+        with main.viewer.showing_prospect(prospect):
             answer = await main.bench.ask_of_line(question)
         if answer is None:
             return None
@@ -226,7 +227,7 @@ def _has_files(preview: RewindPreview) -> bool:
 
 
 async def offer_files(main: MainParts) -> None:
-    """Ask whether files are to be restored, where a conversation begins whose files differ from those at its end."""
+    """Ask whether to restore files, after opening a session whose files differ from those at the end of its conversation."""
     from dataclasses import replace
 
     from kimi_tui.soul.rewind_values import END, Target
@@ -262,7 +263,7 @@ async def offer_files(main: MainParts) -> None:
 
 
 def place_of(target: Target) -> str:
-    """A place as it is typed: `8`, or `2:8` on world line 2."""
+    """A target as the user types it: `8`, or `2:8` on world line 2."""
     return f"{target.world_line}:{target.id}" if target.world_line else str(target.id)
 
 
@@ -276,7 +277,7 @@ def name_of(main: MainParts, target: Target) -> str:
 async def write_dmail(
     main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer
 ) -> None:
-    """Let the user write to the agent's past self, then send it; the answer says what becomes of the files.
+    """Ask for the text of a D-Mail, then send it; `answer` says whether files are restored.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
@@ -291,14 +292,14 @@ async def write_dmail(
         verb="send",
         kind="dmail",
     )
-    drafting = Drafting(lambda: apart(soul.draft_dmail(target)), soul.interrupt)
+    drafting = Drafting(lambda: run_detached(soul.draft_dmail(target)), soul.interrupt)
     dialog = TextDialog(question, drafting)
     if target.world_line:
         text = await _written(main, dialog)
     else:
         found = await soul.preview_dmail(target.id, "", "person")
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=True)
-        with main.viewer.foreseen(prospect):
+        with main.viewer.showing_prospect(prospect):
             text = await _written(main, dialog)
     if text:
         try:
@@ -359,7 +360,10 @@ async def compact_part(
 
 
 async def _written(main: MainParts, dialog: TextDialog) -> str | None:
-    """What the user writes about a place of the line; where that becomes another one first it goes into the prompt."""
+    """The text that the user writes in a dialog about the live line; None where they cancelled.
+
+    Where another operation changes the line meanwhile the dialog closes, and what was written goes into the prompt.
+    """
     before = main.bench.n_changes
     text = await main.bench.ask_of_line(dialog)
     if text is None and main.bench.n_changes != before:

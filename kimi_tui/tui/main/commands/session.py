@@ -1,6 +1,4 @@
-"""Commands about the session and its model: what it holds and costs, what runs in the background, how the model is
-asked, undo, and other sessions.
-"""
+"""Commands about the session: usage, model, mode and permissions, background jobs, undo and redo, export, other sessions."""
 
 from __future__ import annotations
 
@@ -135,10 +133,10 @@ async def tools(main: MainParts, argument: str) -> None:
 
 
 async def mode(main: MainParts, argument: str) -> None:
-    """Change what needs asking; without a word to the next mode.
+    """Set the approval mode by name; without one, the next mode.
 
-    That goes round between asking, accepting edits and, where there is a sandbox, accepting what commands do in it. To
-    allow all is in the round only where the program was started so, or where it was said in words in this session.
+    The modes in turn are asking, accepting edits and, where there is a sandbox, accepting sandboxed commands. The mode that
+    allows everything is among them only where the program was started in it, or it was set by name in this session.
     """
     from kimi_tui.tools.sandbox.policy import NoSandbox
 
@@ -167,7 +165,7 @@ async def mode(main: MainParts, argument: str) -> None:
 
 
 async def plan(main: MainParts, argument: str) -> None:
-    """Turn plan mode on, or back to asking; without a word to the other of both."""
+    """Turn plan mode on or off (which is the mode that asks); without an argument, toggle it."""
     if argument not in ("", "on", "off"):
         main.bench.tell(f"There is no /plan {argument[:20]}: on or off.", level="warning")
         return
@@ -178,7 +176,7 @@ async def plan(main: MainParts, argument: str) -> None:
 
 
 async def permissions(main: MainParts, argument: str) -> None:
-    """List what was allowed for the session; with a number, or `all`, ask for that again."""
+    """List the permissions given for the session; with a number, or `all`, revoke them."""
     soul = await main.conversation.opened()
     allowed = soul.allowed
     gone = allowed if argument == "all" else ()
@@ -189,7 +187,7 @@ async def permissions(main: MainParts, argument: str) -> None:
         main.bench.tell(text, level="warning")
         return
     for words in gone:
-        soul.take_back(words)
+        soul.revoke(words)
     left = soul.allowed
     listed = "; ".join(f"({number}) {_granted(words)}" for number, words in enumerate(left, 1))
     now = f"The agent {MODE_WORDS[soul.mode]}"
@@ -276,7 +274,7 @@ def _job_words(job: Job) -> str:
 
 
 async def undo(main: MainParts, argument: str) -> None:
-    """Reverse the newest operation; first say what goes with it, if anything happened since."""
+    """Undo the newest operation; where the conversation has gone on since, ask first, with what would be dropped."""
     soul = await main.conversation.opened()
     # One that is under way changes what is undone next.
     await soul.settled()
@@ -288,7 +286,16 @@ async def undo(main: MainParts, argument: str) -> None:
 
 
 async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
-    """Whether the user undoes an operation along with what happened since, which will bear this name; True where nothing did."""
+    """Ask whether to undo an operation although the conversation went on since then.
+
+    Args:
+        main: the main screen.
+        found: the preview of the undo.
+        name: the name that the world line of what happened since will have.
+
+    Returns:
+        whether to undo; True without asking where nothing happened since.
+    """
     from dataclasses import replace
 
     from kimi_tui.foreign_text import shown_name
@@ -328,7 +335,7 @@ async def redo(main: MainParts, argument: str) -> None:
 
 
 async def rename(main: MainParts, argument: str) -> None:
-    """Call the session something; without a title, what was said first."""
+    """Set the session's title; without one, use the beginning of its first message."""
     soul = await main.conversation.opened()
     title = await soul.rename(argument)
     main.conversation.set_title(title)
@@ -406,7 +413,7 @@ def init(main: MainParts, argument: str) -> None:
 
 
 async def sessions(main: MainParts, argument: str) -> None:
-    """Choose another session to go on with; or rename, put away and throw away some. Words are searched for."""
+    """Open the sessions screen, with an argument as its search."""
     soul = await main.conversation.opened()
     from kimi_tui.tui.sessions.screen import SessionsScreen
 
@@ -429,7 +436,7 @@ def new(main: MainParts, argument: str) -> None:
 
 
 def files_said(files: Sequence[FileOutcome]) -> str:
-    """What became of the files, after they were verified."""
+    """The outcome of restoring files, for a notice."""
     from kimi_tui.projection.transcript import files_words
 
     alone = [one.path for one in files if one.reason]
@@ -439,6 +446,6 @@ def files_said(files: Sequence[FileOutcome]) -> str:
 
 
 def tell_no_number(main: MainParts, text: str) -> None:
-    """Say that a number is needed where this was typed."""
+    """Show a notice that a number is needed in place of this text."""
     said = f"{text[:20]} is no number" if text else "A number is needed"
     main.bench.tell(f"{said}.", level="warning", advice="The timeline shows them.")

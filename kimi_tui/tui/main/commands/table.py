@@ -1,7 +1,7 @@
-"""Every command in one table: its word after `/`, its key, what it does and what carries it out.
+"""The table of all slash commands: word, key, help, argument, and the function that runs it.
 
-The key bindings, the command palette, the menu of the prompt, the help and the footer are all made from it. What carries
-out a command imports what it needs when it runs, so that the table can be had before the first paint.
+Key bindings, command palette, completion menu, help and footer are made from this table. The functions import what they
+need when they run, so that the table can be loaded before the first paint.
 """
 
 from __future__ import annotations

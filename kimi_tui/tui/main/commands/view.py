@@ -1,4 +1,4 @@
-"""Commands about what is on the screen: where the keys go, what is searched and copied, lists, colours, and leaving."""
+"""Commands about the screen: focus, search, folding, copying, theme, settings, help, prompt history, editor, and quitting."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def notices(main: MainParts, argument: str) -> None:
     """List the notices of this run."""
     from kimi_tui.tui.dialogs.text_screen import notices_screen
 
-    app_of(main.bench.screen).push_screen(notices_screen(main.bench.told))
+    app_of(main.bench.screen).push_screen(notices_screen(main.bench.notices))
 
 
 async def palette(main: MainParts, argument: str) -> None:

@@ -1,4 +1,4 @@
-"""World lines: one is read in the place of the chat, compared with the live line, made live, or a message of it sent to now."""
+"""Commands about world lines: read one in place of the chat, compare it with the live line, jump to it, send a message of it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
     """
     if not world_line:
         main.viewer.leave()
-        main.viewer.foresee(None)
+        main.viewer.show_prospect(None)
         main.bench.read_chat(checkpoint_id)
         return
     from_timeline = main.bench.timeline_pane.has_keys

@@ -128,7 +128,7 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         await one.until(lambda: one.screen is not origin and one.screen.conversation.state.ready)
         assert (work / "a.txt").read_text() == "old\n"
         shown = await one.sees("Fork at #2: First")
-        assert any("1 file brought back." in told.text for told in one.screen.bench.told)
+        assert any("1 file brought back." in told.text for told in one.screen.bench.notices)
         # What the agent never gets does not stand in the chat, but where it can be sent again.
         assert one.screen.prompt.area.text == "Change it"
         assert "Change it" not in shown.partition("› ")[0]

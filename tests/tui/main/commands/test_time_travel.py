@@ -732,7 +732,9 @@ async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> Non
         await one.confirm("u", f"{toll}.")
         await one.sees("The pear is green.")
         await one.sees(f"◊ Undone: {toll}")
-        await one.until(lambda: one.screen.bench.told[-1].text == f"Undone: the clearing. {toll}.")
+        await one.until(
+            lambda: one.screen.bench.notices[-1].text == f"Undone: the clearing. {toll}."
+        )
         assert one.screen.bench.views.timeline.model.line_name(2) == "Tell me of plums"
         assert "The plum is blue." not in chat(one)
         await one.say("/redo")

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.main.hints import first_hints
-from kimi_tui.tui.transcript.welcome import empty_rows, facts_words
+from kimi_tui.tui.transcript.start_page import empty_rows, facts_words
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
-"""What the timeline writes: a row at any width (lanes, number, label, figure, level), and what stands around the list of them.
+"""The text of the timeline: rows (lanes, number, label, tokens, level), title, token curve, details, forecast and keys.
 
-That is the title, the curve of tokens over the list, the details of one row at the foot, the forecast, and the list of
-keys. Pure: model in, pieces of text with the names of their styles out; `viewport` paints them, tests read the text.
+Pure functions from the model to spans of styled text; `viewport` paints them.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 MAX_LANES = 3
 _LEAST_NAME = 8
 _NAME_BY_AGE = 12
-"""Cells that a line's name keeps where its age stands beside it."""
+"""The least cells of a world line's name for its age to be shown beside it."""
 _FIGURE_WIDTH = 6
 _STEPS = (1, 1.5, 2, 3, 4, 6, 8, 10)
-"""What a bar or the curve may stand for, times a power of ten."""
+"""The round numbers for the scale of bar and curve, to be multiplied by a power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where things stand in a row of `width` cells; ends are exclusive. `level` is -1 where there is no room.
+    """The columns of the parts of a row of `width` cells; ends are exclusive. `level` is -1 where there is no room.
 
     Title and curve have `curve_width` cells, from column 1 on.
     """
@@ -67,7 +66,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class RowSurroundings:
-    """What a row needs to know of its surroundings."""
+    """What the drawing of a row depends on besides the row itself."""
 
     scale: int = 0
     """Tokens of a whole bar."""
@@ -77,11 +76,11 @@ class RowSurroundings:
     """The world line below (of a D-Mail's row and of what was carried over) or the D-Mail above (of a line's row) is joined by the
     arc."""
     is_grey: bool = False
-    """A rewind to the selected row would take it."""
+    """Whether a rewind to the selected row would drop it."""
     used: int = 0
     estimated: bool = False
     name: str = ""
-    """What the world line is called; empty where nothing tells what was tried there."""
+    """The name of the world line; empty where it has none."""
     age: str = ""
     """How long ago the world line was left."""
 
@@ -295,7 +294,7 @@ def _level_spans(
 
 
 def label_of(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[StyledText]:
-    """What happened, in at most `room` cells."""
+    """The label of a checkpoint, which says what happened there, in at most `room` cells."""
     mark: list[StyledText] = []
     if checkpoint.pinned:
         mark = [(f"{glyphs.pinned} ", "accent")]
@@ -325,7 +324,7 @@ _STATE_WORDS = {
 
 
 def _main_call(calls: list[Call]) -> Call:
-    """Of several calls the one that tells most: a D-Mail, what failed, then the first that did some work."""
+    """The tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
     return (
         next((call for call in calls if call.name == "D-Mail"), None)
         or next((call for call in calls if call.failed), None)
@@ -373,7 +372,7 @@ def figure_of(checkpoint: Checkpoint, glyphs: Glyphs) -> StyledText:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: the fullest the window was, and the checkpoint that a click here selects."""
+    """One column of the token curve: the most tokens in the window, and the checkpoint that a click selects."""
 
     tokens: int
     checkpoint: Checkpoint
@@ -608,7 +607,7 @@ def checkpoint_details(
     glyphs: Glyphs,
     said: int = -1,
 ) -> list[list[StyledText]]:
-    """When and how long, the whole label (or what was `said` there) in at most `rows` rows, and what a rewind there frees."""
+    """The details of a checkpoint: time and duration, its whole label in at most `rows` rows, and what a rewind frees."""
     first: list[StyledText] = [(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
     if said >= 0:
         words = "Carried over with the D-Mail" if said < checkpoint.n_carried else "Said meanwhile"
@@ -715,7 +714,7 @@ def left_by(reason: str) -> str:
 def line_details(
     line: WorldLine, now: float, name: str, width: int, glyphs: Glyphs
 ) -> list[list[StyledText]]:
-    """What a world line is called, and why and when it was left."""
+    """The details of a world line: its name, and why and when it was left."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
     where = ""

@@ -1,4 +1,4 @@
-"""What stands in the transcript before anything was said: a line with its fold, a question, the folder in figures, some keys."""
+"""The start page of an empty transcript: a drawing, a question, figures about the work folder, and some keys."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> 
     """The rows of a transcript that is still read: what is read, where the question of an empty one stands.
 
     Args:
-        width: of the pane.
-        height: of the pane.
-        words: that.
-        ellipsis: stands where they are cut.
+        width: cells of the pane.
+        height: rows of the pane.
+        words: the text on what is being read.
+        ellipsis: the sign at the end of a text that is cut.
     """
     from kimi_tui.foreign_text import one_line
 
@@ -99,14 +99,14 @@ def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> 
 def facts_words(
     facts: FolderFacts, folder: str, width: int, height: int, ellipsis: str = "…"
 ) -> str:
-    """What is known of the folder, in the room that a pane of this size has; empty for nothing.
+    """Facts about the work folder as text for a pane of this size; empty where there is no room, or nothing is known.
 
     Args:
-        facts: that.
-        folder: its path.
-        width: of the pane.
-        height: of the pane.
-        ellipsis: stands where something is cut.
+        facts: the facts.
+        folder: the path of the folder.
+        width: cells of the pane.
+        height: rows of the pane.
+        ellipsis: the sign at the end of a text that is cut.
     """
     room = width - _left(width, height) - RIGHT_MARGIN
     from kimi_tui.foreign_text import one_line

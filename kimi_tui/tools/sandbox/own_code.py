@@ -1,9 +1,9 @@
-"""Where this program's own code lies: the package, the interpreter, and what both import.
+"""The paths of this program's own code, which a sandboxed command must not change: package, interpreter, what both import.
 
-Each command has a supervisor of its own, and that runs outside the sandbox: whoever changes its code gets out with the next
-command. So it is held still where a command could write: in a work folder in which the program is installed or
-developed, in a cache from which a package manager runs it, and in a cache whose files are the installed ones under a
-second name (`uv` makes hard links).
+Each command has a supervisor, which runs outside the sandbox: a command that changed its code would be outside with the next
+command. So this code is read-only where a command may otherwise write: in a work folder in which the program is installed or
+developed, in a cache from which a package manager runs it, and in a cache whose files are hard links of the installed ones
+(`uv`).
 """
 
 from __future__ import annotations

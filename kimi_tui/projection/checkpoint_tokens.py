@@ -1,8 +1,8 @@
-"""How many tokens the window holds before each checkpoint: one figure a row, for every view, the engine and the command line.
+"""The tokens in the window before each checkpoint, from events: the same figures for every view, the engine and commands.
 
-The engine estimates once, when it makes a checkpoint, and the server's own figure takes its place when the step was
-answered. What was estimated between two figures of the server, or before its first, is fitted between them then: the
-estimate knows neither the model nor how its server counts tools. The same holds for what a D-Mail or a compaction left.
+The engine estimates them when it makes a checkpoint; the server's own figure replaces the estimate when the step has been
+answered. Estimates between two figures of the server, or before its first, are then fitted between these, as an estimate
+does not know how the server counts. The same holds for the tokens that a D-Mail or a compaction left.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kimi_tui.wire.events import (
 )
 
 
-class Figure(NamedTuple):
-    """A number of tokens, with whether it is the server's own figure, and if not, whether it was fitted to one."""
+class TokenFigure(NamedTuple):
+    """A number of tokens: `measured` where it is the server's own figure, `fitted` where an estimate was fitted to one."""
 
     tokens: int
     measured: bool
@@ -31,7 +31,12 @@ class Figure(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The checkpoints whose figures are new or others now, a new one first; those that left so many tokens more than was said."""
+    """What an event changed.
+
+    Attributes:
+        rows: the uids of checkpoints whose figures changed, a new one first.
+        ends: the uids of D-Mails and compactions whose left tokens changed, each with the difference.
+    """
 
     rows: Sequence[str] = ()
     ends: Sequence[tuple[str, int]] = ()
@@ -41,17 +46,24 @@ _UNCHANGED = Changed()
 
 
 def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
-    """An estimate of a part, where the whole was estimated at `estimate` and the server gave `figure`; `base` is its last one."""
+    """Fit the estimate of a part to the server's figure of the whole.
+
+    Args:
+        tokens: the estimate of the part.
+        estimate: the estimate of the whole.
+        figure: the server's figure of the whole.
+        base: the server's figure before that; 0 for none.
+    """
     least, share = min(base, figure), (min(tokens, estimate) - base) / max(1, estimate - base)
     return least + round((figure - least) * max(0.0, share))
 
 
-class RowFigures:
-    """The figure of each checkpoint, by uid, on whatever line it stands, and of what D-Mails and compactions left."""
+class CheckpointTokens:
+    """The token figures of all checkpoints of a session, on any line, by uid, and of what D-Mails and compactions left."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Figure] = {}
-        self._ends: dict[str, Figure] = {}
+        self._known: dict[str, TokenFigure] = {}
+        self._ends: dict[str, TokenFigure] = {}
         # What was estimated since the server's last figure, which was `_base`; 0 before the first.
         self._guessed: dict[str, None] = {}
         self._guessed_ends: dict[str, None] = {}
@@ -67,11 +79,11 @@ class RowFigures:
         # A record does not tell what was estimated before its first turn.
         self._estimated = True
 
-    def get(self, uid: str) -> Figure | None:
+    def get(self, uid: str) -> TokenFigure | None:
         """The figure of a checkpoint; None where no event had one."""
         return self._known.get(uid)
 
-    def left_by(self, uid: str) -> Figure | None:
+    def left_by(self, uid: str) -> TokenFigure | None:
         """What the D-Mail or the compaction of a checkpoint left; None of any other."""
         return self._ends.get(uid)
 
@@ -108,14 +120,14 @@ class RowFigures:
     def _ended(self, uid: str, tokens: int) -> None:
         self._leaves = None
         if uid:
-            self._end, self._ends[uid] = uid, Figure(tokens, measured=False)
+            self._end, self._ends[uid] = uid, TokenFigure(tokens, measured=False)
             self._guessed_ends[uid] = None
 
     def _created(self, event: CheckpointCreated) -> Changed:
         # A turn's checkpoint stands before the user's message, so the last report is what was sent up to it.
         is_reported = event.kind == "user" and not event.was and not self._estimated
         measured = event.measured or is_reported
-        figure = Figure(event.tokens or self._used, measured)
+        figure = TokenFigure(event.tokens or self._used, measured)
         self._newest, self._is_step = event.uid, event.kind == "step"
         self._known[event.uid] = figure
         more = _UNCHANGED
@@ -151,12 +163,12 @@ class RowFigures:
             if not event.estimated:
                 self._guessed.pop(self._newest, None)
                 more = self._fit(was.tokens, event.step_input)
-            self._known[self._newest] = Figure(event.step_input, not event.estimated)
+            self._known[self._newest] = TokenFigure(event.step_input, not event.estimated)
             changed = Changed((self._newest, *more.rows), more.ends)
         elif self._end and not self._is_step:
             # Nothing was said behind it: this is what it left.
             changed = Changed(ends=((self._end, event.used - self._ends[self._end].tokens),))
-            self._ends[self._end] = Figure(event.used, not event.estimated)
+            self._ends[self._end] = TokenFigure(event.used, not event.estimated)
         if self._is_other_line or not event.estimated:
             self._settle(event.used)
         else:
@@ -172,7 +184,7 @@ class RowFigures:
         for uid in self._guessed:
             tokens = self._known[uid].tokens
             if self._base <= tokens:
-                self._known[uid] = Figure(
+                self._known[uid] = TokenFigure(
                     fitted(tokens, estimate, figure, self._base), measured=False, fitted=True
                 )
                 rows.append(uid)
@@ -181,7 +193,7 @@ class RowFigures:
             # The step that was answered is the first thing behind it.
             is_same = uid == self._end
             now = figure if is_same else fitted(was, estimate, figure, self._base)
-            self._ends[uid] = Figure(now, is_same, not is_same)
+            self._ends[uid] = TokenFigure(now, is_same, not is_same)
             ends.append((uid, now - was))
         self._end = ""
         return Changed(rows, ends)
@@ -212,7 +224,7 @@ class DMailCuts:
                 pass
 
 
-def saved_by(uid: str, cut: ContextReverted, figures: RowFigures) -> int:
+def saved_by(uid: str, cut: ContextReverted, figures: CheckpointTokens) -> int:
     """The tokens that a D-Mail took away, by what the server has counted since, if it has; one at the end took none."""
     left = figures.left_by(uid)
     if cut.from_checkpoint < cut.checkpoint_id:

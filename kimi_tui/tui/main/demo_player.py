@@ -1,5 +1,7 @@
-"""The demo: what stands in its chat before it begins, and the player, which types and sends the messages of the story until
-somebody presses a key."""
+"""The demo on the main screen: the hints in its empty chat, and a player that types and sends the story's messages.
+
+The player stops for good when the user presses a key.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ DEMO_END = "To begin your own work: Ctrl+Q, then kimi-tui in the folder of your 
 
 
 def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
-    """What stands in the chat of the demo before it begins."""
+    """The hints in the chat of the demo before its first message."""
     if plays:
         return known(
             ("Any key", "takes over; until then it plays by itself"),
@@ -40,11 +42,11 @@ def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
 
 
 class DemoPlayer:
-    """Plays the demo.
+    """Types and sends the messages of the demo's story.
 
     Args:
-        bench: where.
-        launch: whether it is played, and how fast.
+        bench: the workbench whose prompt is typed into.
+        launch: says whether the demo plays by itself, and how fast.
     """
 
     def __init__(self, bench: Workbench, launch: Launch) -> None:
@@ -54,7 +56,11 @@ class DemoPlayer:
         self._since = time.monotonic()
 
     def takes(self, text: str) -> bool:
-        """Whether it types and sends the next message of the story itself; an empty one is its end."""
+        """Take the next message of the story to type and send it; False where the user does that.
+
+        Args:
+            text: the message; empty at the end of the story.
+        """
         if not self._goes_on():
             return False
         screen = self._bench.screen
@@ -69,7 +75,7 @@ class DemoPlayer:
         return self._plays
 
     async def _play(self, text: str) -> None:
-        """Type a message for the viewer, at a pace to be read, and send it; after the last one say how to go on."""
+        """Type a message at reading speed and send it; after the last one, show how to continue."""
         if not text:
             self._plays = False
             self._bench.tell("That was the demo.", advice=DEMO_END, topic="demo")

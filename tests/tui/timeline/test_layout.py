@@ -17,8 +17,8 @@ from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import Checkpoint, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.timeline import rows
-from kimi_tui.tui.timeline.rows import Columns, RowSurroundings, now_spans, row_spans
+from kimi_tui.tui.timeline import layout
+from kimi_tui.tui.timeline.layout import Columns, RowSurroundings, now_spans, row_spans
 from kimi_tui.tui.timeline.viewport import Viewport
 from kimi_tui.wire.events import EventRecord, StatusUpdate
 
@@ -291,12 +291,12 @@ def text_of(lines: list[list[tuple[str, str]]]) -> list[str]:
     ],
 )
 def test_the_title_says_as_much_as_fits(width: int, words: str) -> None:
-    assert text_of([rows.title_spans(16, 3, width, UNICODE)]) == [words]
+    assert text_of([layout.title_spans(16, 3, width, UNICODE)]) == [words]
 
 
 def test_the_facts_of_a_turn() -> None:
     model = model_of(whole_story())
-    lines = rows.checkpoint_details(
+    lines = layout.checkpoint_details(
         model, model.tree.live[6], None, width=34, rows=2, glyphs=UNICODE
     )
     assert text_of(lines)[1:] == ["Why is the import slow?", "Rewinding here frees 16.5k"]
@@ -305,7 +305,7 @@ def test_the_facts_of_a_turn() -> None:
 
 def test_the_facts_of_a_d_mail() -> None:
     model = model_of(until_arrived())
-    lines = rows.checkpoint_details(
+    lines = layout.checkpoint_details(
         model, model.tree.live[8], None, width=34, rows=2, glyphs=UNICODE
     )
     first = text_of(lines)[0]
@@ -323,7 +323,7 @@ def test_a_step_of_several_tools_says_what_each_cost() -> None:
         cost=8_000,
     )
     checkpoint = model_of(t).tree.live[1]
-    assert rows.whole_label(checkpoint) == "Read a.py ~4.0k, Read b.py ~4.0k"
+    assert layout.whole_label(checkpoint) == "Read a.py ~4.0k, Read b.py ~4.0k"
 
 
 def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
@@ -333,13 +333,13 @@ def test_of_several_tools_the_one_that_cost_most_comes_first() -> None:
     checkpoint = model_of(t).tree.live[1]
     assert checkpoint.calls is not None
     checkpoint.calls[0].size_chars = checkpoint.calls[1].size_chars // 3
-    assert rows.whole_label(checkpoint) == 'Read b.py ~6.0k, Grep "x" ~2.0k'
+    assert layout.whole_label(checkpoint) == 'Read b.py ~6.0k, Grep "x" ~2.0k'
 
 
 def test_a_world_line_tells_why_it_was_left() -> None:
     model = model_of(whole_story())
     line = model.tree.lines[2]
-    told = rows.line_details(line, line.at + 7_300, model.tree.name_of(line), 34, UNICODE)
+    told = layout.line_details(line, line.at + 7_300, model.tree.name_of(line), 34, UNICODE)
     assert text_of(told) == [
         "Use a regular expression for the",
         "whole line.",
@@ -348,7 +348,7 @@ def test_a_world_line_tells_why_it_was_left() -> None:
         "14 steps, ~53.2k tokens",
     ]
     assert (
-        text_of(rows.line_details(model.tree.lines[3], line.at, "", 34, UNICODE))[1]
+        text_of(layout.line_details(model.tree.lines[3], line.at, "", 34, UNICODE))[1]
         == "left by a D-Mail from #12"
     )
 
@@ -364,7 +364,7 @@ def test_a_line_that_an_undo_left_tells_its_tokens_too() -> None:
     t.jump(left, op="undo")
     line = model_of(t).tree.lines[2]
     assert (line.reason, line.tokens_before) == ("undo", used)
-    told = text_of(rows.line_details(line, line.at, "", 34, UNICODE))
+    told = text_of(layout.line_details(line, line.at, "", 34, UNICODE))
     assert told[-3:] == ["World line 2  just now", "left by your undo", "1 step, ~14.2k tokens"]
 
 
@@ -379,7 +379,7 @@ def test_the_forecast_in_words() -> None:
     ):
         status = StatusUpdate(used=used, limit=262_144, trigger=trigger, per_step=per_step)
         model.apply(EventRecord(1, 0.0, status))
-        assert text_of(rows.now_details(model))[1] == words
+        assert text_of(layout.now_details(model))[1] == words
 
 
 def test_a_long_label_is_wrapped_then_cut() -> None:
@@ -387,7 +387,7 @@ def test_a_long_label_is_wrapped_then_cut() -> None:
     t.turn("alpha beta gamma delta " * 8)
     model = model_of(t)
     lines = text_of(
-        rows.checkpoint_details(model, model.tree.live[0], None, width=20, rows=2, glyphs=UNICODE)
+        layout.checkpoint_details(model, model.tree.live[0], None, width=20, rows=2, glyphs=UNICODE)
     )
     assert lines[1] == "alpha beta gamma"
     assert lines[2].endswith("…")
