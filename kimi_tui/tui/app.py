@@ -51,8 +51,14 @@ from kimi_tui.tui.desktop import (
     tmux_clipboard_sequence,
     tmux_option,
 )
-from kimi_tui.tui.faults import FAULT, Callbacks, fault_advice, reported, use_sure_timers
-from kimi_tui.tui.frame import Footer
+from kimi_tui.tui.faults import (
+    FAULT,
+    Callbacks,
+    fault_advice,
+    reported,
+    use_sure_timers,
+)
+from kimi_tui.tui.frame import STYLE_SLICE_S, Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
@@ -69,6 +75,7 @@ from kimi_tui.tui.screens import (
     SettingsOpened,
     ThemeChosen,
     VoidsClicks,
+    parse_sheets,
     sheets,
 )
 from kimi_tui.tui.shutdown import (
@@ -79,6 +86,7 @@ from kimi_tui.tui.shutdown import (
     end_interrupts,
     listen,
 )
+from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.terminal_input import (
     BackgroundTold,
     Graphics,
@@ -91,7 +99,7 @@ from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_fo
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from kimi_tui.demo.demo import Demo
     from kimi_tui.tui.first_run.models import ModelPick
@@ -240,6 +248,15 @@ class KimiApp(App[None], inherit_bindings=False):
         from kimi_tui.tui.sessions.screen import SessionsScreen
 
         return SessionsScreen.SHEETS
+
+    def _load_screen_css(self, screen: Screen[Any]) -> None:
+        """Parse the style sheets of a screen that is to be shown, and no others.
+
+        Textual parses those of all screens and widgets, and styles all that is shown: 50 ms before a dialog can be drawn. None
+        of our sheets has a rule for another screen.
+        """
+        parse_sheets(self, screen.css_path)
+        super()._load_screen_css(screen)  # pyright: ignore[reportUnknownMemberType]
 
     def get_default_screen(self) -> Screen[Any]:
         """The main screen, the list of sessions, the first run, or a replay."""
@@ -546,6 +563,38 @@ class KimiApp(App[None], inherit_bindings=False):
         if self._follows and not was_following and self._terminal is not None:
             self._terminal.ask_background()
         self.theme = self._theme_named(name).name
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Parse the style sheets for another theme and style all widgets, in slices; no frame is drawn before the last one."""
+        if not self._screen_stack:
+            super().refresh_css(animate)
+            return
+        work = partial(self._style_anew, animate)
+        self.run_worker(reported(self, work), group="colours", exclusive=True)
+
+    async def _style_anew(self, animate: bool) -> None:
+        self.stylesheet.set_variables(self.get_css_variables())
+        with self.batch_update():
+            await in_slices(self._styled(animate), STYLE_SLICE_S)
+        for screen in self.screen_stack:
+            screen._css_update_count = self._css_update_count  # pyright: ignore[reportPrivateUsage]
+        # What has other colours is to be drawn by now.
+        self.screen.refresh(repaint=False, layout=True)
+
+    def _styled(self, animate: bool) -> Generator[None]:
+        stylesheet = self.stylesheet
+        # The style sheet keeps the rules of each source, and makes one list of them when it is asked for that.
+        for place, source in list(stylesheet.source.items()):
+            stylesheet._parse_rules(  # pyright: ignore[reportPrivateUsage]
+                source.content, place, source.is_defaults, source.tie_breaker, source.scope
+            )
+            yield
+        stylesheet.parse()
+        for node in (self, *self.screen_stack):
+            for one in node.walk_children(with_self=True):
+                if one.is_attached:
+                    stylesheet.update_nodes([one], animate=animate)
+                yield
 
     def _theme_named(self, name: str) -> Theme:
         followed = "light" if self._is_light else "dark"

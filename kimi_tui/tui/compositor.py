@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.geometry import Region, Size
 from textual.screen import Screen
@@ -18,13 +19,20 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.reactive import Reactive
 
+_app = attrgetter("app")
 _VIRTUAL_SIZE = cast("Reactive[Size]", Widget.virtual_size)
 
 
 class RowCompositor(Compositor):
     """A compositor that renders only the visible rows of each widget, and for an update only those that changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_resized = False
+        """Whether the screen has another size, of which not all have heard."""
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out all widgets without causing a second layout by the sizes that the first one gave them.
@@ -33,6 +41,11 @@ class RowCompositor(Compositor):
         each row more in the prompt or a notice would cost two layouts and two frames of nearly the whole screen. Only where
         scrollbars appear or disappear is the second one needed.
         """
+        screen = cast("Screen[Any]", parent)
+        if size != self.size and screen.is_current:
+            # Only the very first picture is not waited with: it is seen before anything is in it.
+            is_first = cast("App[Any]", _app(screen)).screen_stack[0] is screen
+            self._is_resized = bool(self.size) or not is_first
         result = super().reflow(parent, size)
         for widget, place in self._full_map.items():
             styles: Any = widget.styles
@@ -42,6 +55,30 @@ class RowCompositor(Compositor):
             if is_moved and "auto" not in (styles.overflow_x, styles.overflow_y):
                 widget.set_reactive(_VIRTUAL_SIZE, place.virtual_size)
         return result
+
+    def render_update(
+        self,
+        full: bool = False,
+        screen_stack: list[Screen[Any]] | None = None,
+        simplify: bool = False,
+    ) -> RenderableType | None:
+        """What is to be written now; None where nothing is.
+
+        Textual draws a screen of another size in the same go in which it places its widgets, before these hear of their
+        sizes: a picture with rows for the old width, and soon another whole one. Here the first one is the one that is right.
+        """
+        if full or not self._is_resized or self.root is None:
+            return super().render_update(  # pyright: ignore[reportUnknownMemberType]
+                full, screen_stack, simplify=simplify
+            )
+        # Behind what the screen itself is told, for which it places them once more.
+        self.root.call_later(self._draw)
+        return None
+
+    def _draw(self) -> None:
+        self._is_resized = False
+        if self.root is not None:
+            self.root.refresh(repaint=False, layout=True)
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """The update that draws what changed; None where nothing did."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkab
 from textual.await_complete import AwaitComplete
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
+
+from kimi_tui.tui.compositor import draw_changed_rows
 
 if TYPE_CHECKING:
     from textual import events
@@ -37,10 +39,15 @@ def sheets(*names: str) -> list[str | PurePath]:
 
 def add_sheets(node: MessagePump, *names: str) -> None:
     """Parse style sheets that were not needed until now; those that are known already cost nothing."""
+    parse_sheets(node, sheets(*names))
+
+
+def parse_sheets(node: MessagePump, paths: Iterable[str | PurePath]) -> None:
+    """As `add_sheets`, by their paths."""
     stylesheet = app_of(node).stylesheet
-    missing = [path for path in sheets(*names) if not stylesheet.has_source(str(path), "")]
+    missing = [PurePath(path) for path in paths if not stylesheet.has_source(str(path), "")]
     if missing:
-        stylesheet.read_all([PurePath(path) for path in missing])
+        stylesheet.read_all(missing)
         stylesheet.parse()
 
 
@@ -55,6 +62,15 @@ class AnswersOnce(Screen[ScreenResultType]):
     """The title of the help's section on this screen's keys. Empty: the key of the help belongs to the screen itself."""
     _was_covered = False
     """Whether another screen was shown over this one."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(name, id, classes)
+        draw_changed_rows(self)
 
     @property
     def armed(self) -> bool:

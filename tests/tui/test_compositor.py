@@ -7,6 +7,7 @@ import pytest
 from rich.segment import Segment
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.app import App, ComposeResult
+from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
@@ -21,9 +22,16 @@ class Rows(Widget):
     def __init__(self, letter: str) -> None:
         super().__init__(id=letter)
         self.asked: set[int] = set()
+        self.told: Size | None = None
+        self.drawn_at: list[tuple[Size, Size | None]] = []
+        """The sizes at which it was drawn, each with the one that it was told."""
+
+    def on_resize(self, event: Resize) -> None:
+        self.told = event.size
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self.asked |= set(range(crop.y, crop.bottom))
+        self.drawn_at.append((self.size, self.told))
         rows = (Segment(f"{self.id}{y}" * 40) for y in range(crop.y, crop.bottom))
         return [Strip([row]).crop(crop.x, crop.right) for row in rows]
 
@@ -133,3 +141,17 @@ async def test_a_widget_that_grows_is_one_layout(monkeypatch: pytest.MonkeyPatch
             await pilot.pause()
         assert app.screen.query_one("#a").virtual_size.width == 12
         assert layouts == 1
+
+
+async def test_a_screen_of_another_size_is_drawn_once_its_widgets_know_of_it() -> None:
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        await app.push_screen(Sheet())
+        await pilot.pause()
+        rows = app.screen.query_one("#b", Rows)
+        rows.drawn_at.clear()
+        await pilot.resize_terminal(40, 14)
+        await pilot.pause()
+        assert rows.drawn_at
+        assert {told for _, told in rows.drawn_at} == {Size(30, 14)}
+        assert {size for size, _ in rows.drawn_at} == {Size(30, 14)}

@@ -501,6 +501,8 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     def compose(self) -> ComposeResult:
         """The parts, from the top."""
+        # Before they are styled, so that it need not be done twice.
+        self.set_class(app_of(self).size.height < SHORT_BELOW, "-short", update=False)
         yield Header(self._heading)
         yield self._head
         yield self._pane

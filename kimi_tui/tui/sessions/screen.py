@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -31,7 +32,7 @@ from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField, key_of
 from kimi_tui.tui.notices import STAYS_S
-from kimi_tui.tui.screens import QuitChosen, SessionChosen, sheets
+from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, sheets
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -372,6 +373,8 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def compose(self) -> ComposeResult:
         """Field, list and preview between the header and the keys."""
+        # Before they are styled, so that it need not be done twice.
+        self._set_classes(app_of(self).size, is_shown=False)
         yield self._header
         yield Horizontal(self._sign, self._input, id="find")
         yield Horizontal(self.list, self._preview, id="catalog")
@@ -387,10 +390,17 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Place the preview at the side, below, or not at all."""
-        width = event.size.width
-        self.set_class(width >= BESIDE_FROM, "-beside")
-        self.set_class(BELOW_FROM <= width < BESIDE_FROM, "-below")
-        self.set_class(event.size.height < 30, "-short")
+        self._set_classes(event.size)
+
+    def _set_classes(self, size: Size, *, is_shown: bool = True) -> None:
+        self.update_classes(
+            {
+                "-beside": size.width >= BESIDE_FROM,
+                "-below": BELOW_FROM <= size.width < BESIDE_FROM,
+                "-short": size.height < 30,
+            },
+            update=is_shown,
+        )
 
     # --- reading
 

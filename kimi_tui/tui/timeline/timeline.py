@@ -46,7 +46,7 @@ REVERT_MOTION_S = 0.3
 FILTER_CHARS = 200
 """The most characters of a paste that go into the filter."""
 _SLICE_S = 0.002
-_AT_ONCE = 500
+_AT_ONCE = 150
 """Checkpoints that a filter searches in one step, before keys are handled: most sessions have no more."""
 _STYLES = (
     *INKS,

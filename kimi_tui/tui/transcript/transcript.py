@@ -80,6 +80,8 @@ COVERED_FRAME_S = 0.25
 """Seconds between frames behind a dialog, where each frame is one of the whole screen with every cell blended."""
 CATCH_UP_S = 0.001
 """Seconds between two slices of laying out an answer that came faster than it is laid out."""
+MEASURE_S = 0.004
+"""Seconds between two slices of measuring blocks for another width: long enough for a frame."""
 LIVE_S = 2.0
 """Events older than so many seconds when they arrive count as history, and are not animated."""
 WARM_UP_DELAY_S = 0.4
@@ -275,6 +277,7 @@ class Transcript(ScrollView, can_focus=True):
         self._is_unpainted = False
         """Whether rows have changed since, and were not asked to be painted."""
         self._tick: asyncio.TimerHandle | None = None
+        self._measurement: asyncio.TimerHandle | None = None
         self._callbacks = Callbacks(report_of(self))
         self._has_place = asyncio.Event()
         self._placing = False
@@ -452,10 +455,10 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_unmount(self) -> None:
         """Stop what is scheduled, and let go of the conversation: Textual may hold a widget longer than it shows it."""
-        for handle in (self._frame, self._tick):
+        for handle in (self._frame, self._tick, self._measurement):
             if handle is not None:
                 handle.cancel()
-        self._frame = self._tick = None
+        self._frame = self._tick = self._measurement = None
         self._model = self._viewport = self._selection = self._search = self._copying = None
 
     def on_resize(self) -> None:
@@ -730,6 +733,20 @@ class Transcript(ScrollView, can_focus=True):
             self._placing = False
         if viewport.flow.behind:
             self._catch_up(viewport.flow)
+        if not viewport.flow.is_measured and self._measurement is None:
+            self._measurement = self._callbacks.call_later(MEASURE_S, self._measure)
+
+    def _measure(self) -> None:
+        """Measure a slice of what is not on view for another width."""
+        self._measurement = None
+        viewport = self._ready_viewport()
+        if viewport is None or viewport.flow.is_measured:
+            return
+        if not self.is_moving:
+            viewport.measure()
+        self._take_position(viewport)
+        if viewport.flow.is_measured:
+            self.refresh_rows()
 
     def _catch_up(self, flow: Flow) -> None:
         """Draw again soon: something visible came faster, or is longer, than it is laid out in one go."""

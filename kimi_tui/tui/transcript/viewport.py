@@ -44,8 +44,12 @@ LINE_MARKS = 5
 """Marks that a line counts for: it may be an entry of a list."""
 AT_ONCE = 30_000
 """Characters of an answer that are laid out when it is first needed: only the longest come bit by bit."""
+AT_ONCE_S = 0.016
+"""CPU time after which it is enough of that, too: a frame."""
 AT_ONCE_ROWS = 1_000
 """The same for the rows of any other block; a slice of them is `SLICE_ROWS`."""
+MEASURED = 500
+"""Blocks whose height for another width is estimated in one go."""
 KEPT_ROWS = 5_000
 """About how many rows are kept laid out; what is farthest from the screen goes first."""
 
@@ -109,9 +113,8 @@ class View:
         """Drop the rows, keep the height."""
         self.laid = False
         self.version = -1
-        self.lines = []
-        self.strips = []
         self.stop()
+        self.lines = self.strips = self.coming = _NOT_LAID
         self.is_broken = False
         self.marked = None
 
@@ -152,6 +155,7 @@ class Flow:
         """Where the block was that was asked for last."""
         self._unfinished: dict[View, int] = {}
         """The views that were asked for and are not complete, each with its index."""
+        self._measuring: Iterator[bool] | None = None
 
     @property
     def behind(self) -> bool:
@@ -305,7 +309,10 @@ class Flow:
                 self._regap(index)
 
     def resize(self, room: LayoutRoom) -> None:
-        """Set another width: rows are laid out again when they are needed, those with kept positions at once."""
+        """Set another width: rows are laid out again when they are needed, those with kept positions at once.
+
+        Of many blocks the others have the heights of before, until the last call of `measure`.
+        """
         self.room = room
         old = {
             index: self.views[index].marked or self.views[index].lines
@@ -313,16 +320,51 @@ class Flow:
             if (index := self.index_of(mark)) is not None
         }
         self._unfinished.clear()
+        forgotten: list[tuple[list[Line], list[Strip | None]]] = []
         for view in self.views:
             if view.laid:
+                forgotten.append((view.lines, view.strips))
                 view.forget()
-            view.height, view.sized = probable_height(view.block, room), view.block.version
         self._laid_rows = 0
-        self._known = 0
-        for index in range(len(self.views)):
-            self._regap(index)
         for index, lines in old.items():
             self.lay_out(index, lines)
+        self._measuring = self._measured(forgotten)
+        self.measure()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether all heights are those for this width, as far as they are known without a layout."""
+        return self._measuring is None
+
+    def measure(self) -> bool:
+        """Estimate the heights of a slice of the blocks for another width; returns whether it was the last one."""
+        if self._measuring is not None and not next(self._measuring, False):
+            self._measuring = None
+        return self._measuring is None
+
+    def _measured(self, forgotten: list[tuple[list[Line], list[Strip | None]]]) -> Iterator[bool]:
+        """Estimate all heights, and use none of them before the last: with each of them the rows below would move.
+
+        Args:
+            forgotten: the rows of before. To let go of thousands of them takes as long as to measure them.
+        """
+        heights: dict[View, tuple[int, int]] = {}
+        for start in range(0, len(self.views), MEASURED):
+            if start:
+                yield True
+            del forgotten[-MEASURED:]
+            for view in self.views[start : start + MEASURED]:
+                heights[view] = view.block.version, probable_height(view.block, self.room)
+        for index, view in enumerate(self.views):
+            version, height = heights.get(view, (-1, 0))
+            # What has come or changed meanwhile was measured for this width.
+            if view.laid or version != view.block.version or height == view.height:
+                continue
+            view.height = height
+            self._forget_starts(index)
+            self._regap(index)
+            if index + 1 < len(self.views):
+                self._regap(index + 1)
 
     def repaint(self) -> None:
         """Forget the strips, but not the rows: the colours changed."""
@@ -536,8 +578,8 @@ class Flow:
             first -= 1
         view.cursor = False
         # What was on the screen before (another width) comes back whole, not bit by bit.
-        limit, until = (SLICE, thread_time() + SLICE_S) if view.taken else (AT_ONCE, inf)
-        limit += answer.spent
+        limit, slice_s = (SLICE, SLICE_S) if view.taken else (AT_ONCE, AT_ONCE_S)
+        limit, until = limit + answer.spent, thread_time() + slice_s
         while fresh := _in_one_go(block.stream.part(view.taken, PART)):
             view.taken += len(fresh)
             first = min(first, answer.feed(fresh, block.stream.size - view.taken))
@@ -724,13 +766,23 @@ class Viewport:
         flow.evict(top, top + self.height)
 
     def resize(self, room: LayoutRoom) -> None:
-        """Set another size: all rows are laid out again where the width changed, with the same text at the top."""
+        """Set another size: all rows are laid out again where the width changed, with the same text at the top.
+
+        Call `measure` then, as long as the flow is not measured.
+        """
         before = self.flow.height
         if room != self.flow.room:
             self.flow.resize(room)
         self.settle()
         # What only takes more rows now is not new.
         self._known_height += self.flow.height - before
+
+    def measure(self) -> None:
+        """Measure a slice of the flow for another width. With the last one the pane is elsewhere in it, over the same text."""
+        before = self.flow.height
+        if self.flow.measure():
+            self.settle()
+            self._known_height += self.flow.height - before
 
     def toggled(self, blocks: Sequence[Block], index: int) -> None:
         """Note that a block was folded or unfolded: its first row stays in place, or comes into view with `settle`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ from support.screens import desk
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 from textual.selection import SELECT_ALL
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
@@ -240,3 +242,31 @@ async def test_a_second_click_selects_a_word_and_a_third_the_row(home: Path) -> 
         assert one.app.screen.get_selected_text() == "what"
         await one.pilot.click(rows, offset=at, times=3)
         assert one.app.screen.get_selected_text() == row.strip()
+
+
+async def test_the_help_comes_with_its_own_styles_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.idle()
+        styled: list[DOMNode] = []
+        update_nodes = Stylesheet.update_nodes
+
+        def restyled(self: Stylesheet, nodes: Iterable[DOMNode], animate: bool = False) -> None:
+            nodes = list(nodes)
+            styled.extend(nodes)
+            update_nodes(self, nodes, animate)
+
+        def reparse(self: Stylesheet) -> None:
+            raise AssertionError("all style sheets are parsed anew")
+
+        monkeypatch.setattr(Stylesheet, "update_nodes", restyled)
+        monkeypatch.setattr(Stylesheet, "reparse", reparse)
+        await one.pilot.press("f1")
+        await one.until(lambda: isinstance(one.app.screen, HelpScreen))
+        await one.pilot.pause()
+        below = one.screen
+        assert below is not one.app.screen
+        assert not set(styled) & set(below.walk_children(with_self=True))
+        assert one.app.screen.query_one(VerticalScroll).styles.background.a

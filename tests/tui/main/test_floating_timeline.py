@@ -1,13 +1,21 @@
-"""The chat recedes while the timeline floats over it, and comes back."""
+"""The chat recedes while the timeline floats over it, and comes back; a screen of another size is styled in slices."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, say
 from support.screens import desk
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
 
+from kimi_tui.tui import app, frame
+from kimi_tui.tui.compositor import RowCompositor
 from kimi_tui.tui.transcript.transcript import Transcript
 
 
@@ -42,3 +50,52 @@ async def test_the_chat_recedes_only_behind_a_floating_timeline(
         one.screen.bench.return_to_prompt()
         assert not chat.behind
         await one.until(lambda: ink() == before)
+
+
+@pytest.mark.parametrize("what", ["size", "colours"])
+async def test_what_is_styled_anew_is_a_widget_at_a_time_and_drawn_behind_the_last(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    monkeypatch.setattr(frame, "STYLE_SLICE_S", 0.0)
+    monkeypatch.setattr(app, "STYLE_SLICE_S", 0.0)
+    async with ChatServer() as server, desk(tmp_path, server.base_url, size=(120, 40)) as one:
+        await one.ready()
+        await one.idle()
+        run, style = asyncio.events.Handle._run, Stylesheet.update_nodes
+        draw = RowCompositor.render_update
+        happened: list[str] = []
+
+        def counted(handle: Any) -> None:
+            happened.append("callback")
+            run(handle)
+
+        def styled(self: Stylesheet, nodes: Iterable[DOMNode], animate: bool = False) -> None:
+            nodes = list(nodes)
+            happened.extend(["styled"] * len(nodes))
+            style(self, nodes, animate)
+
+        def drawn(self: RowCompositor, *args: Any, **named: Any) -> Any:
+            happened.append("drawn")
+            return draw(self, *args, **named)
+
+        monkeypatch.setattr(asyncio.events.Handle, "_run", counted)
+        monkeypatch.setattr(Stylesheet, "update_nodes", styled)
+        monkeypatch.setattr(RowCompositor, "render_update", drawn)
+        n_widgets = len([*one.screen.walk_children(with_self=True)])
+        assert n_widgets > 10
+        if what == "size":
+            timeline = one.screen.bench.views.timeline
+            await one.pilot.resize_terminal(80, 24)
+            await one.until(lambda: not timeline.region)
+        else:
+            before = one.screen.background_colors
+            one.app.theme = next(name for name in one.app.available_themes if "light" in name)
+            await one.until(lambda: one.screen.background_colors != before)
+        await one.until(lambda: happened.count("styled") >= n_widgets and happened[-1] != "styled")
+        await one.pilot.pause()
+        monkeypatch.undo()
+        styles = [at for at, what in enumerate(happened) if what == "styled"]
+        assert all("callback" in happened[at:next_at] for at, next_at in pairwise(styles))
+        assert "drawn" not in happened[styles[0] : styles[-1]]
+        assert "drawn" in happened[styles[-1] :]

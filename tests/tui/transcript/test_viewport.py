@@ -14,11 +14,12 @@ from support.effort import n_calls
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
+from kimi_tui.tui.transcript import viewport as viewport_module
 from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.text_position import TextPosition
-from kimi_tui.tui.transcript.viewport import KEPT_ROWS, Flow, Viewport
+from kimi_tui.tui.transcript.viewport import KEPT_ROWS, MEASURED, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 
 ROOM = LayoutRoom(80)
@@ -157,6 +158,83 @@ def test_another_width() -> None:
     narrow = LayoutRoom(40)
     flow.resize(narrow)
     assert [line.text.rstrip() for line in all_lines(flow)] == expected(model, narrow)
+
+
+def test_an_answer_that_takes_long_is_laid_out_in_slices_at_another_width(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(viewport_module, "AT_ONCE_S", 0.0)
+    talk = Conversation()
+    talk.user("Question")
+    text = "```python\n" + "def f(x): return x + 1\n" * 500 + "```"
+    talk.step(text=text)
+    talk.end()
+    _, viewport = viewport_of(talk)
+    answer = viewport.flow.views[1]
+    assert 0 < answer.taken < len(text) / 4
+    while viewport.flow.behind:
+        viewport.settle()
+    assert visible(viewport)[-2].strip() == "def f(x): return x + 1"
+    assert len(answer.lines) == len(whole_answer(text, ROOM.width))
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_another_width_measures_what_is_on_view_and_the_rest_in_slices(
+    follows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, viewport = viewport_of(long_talk(MEASURED))
+    assert len(model.blocks) > 3 * MEASURED
+    if not follows:
+        viewport.show_row(viewport.top // 2)
+    measured = 0
+    measure = viewport_module.probable_height
+
+    def count(block: Block, room: LayoutRoom) -> int:
+        nonlocal measured
+        measured += 1
+        return measure(block, room)
+
+    monkeypatch.setattr(viewport_module, "probable_height", count)
+    narrow = LayoutRoom(30)
+    viewport.resize(narrow)
+    shown, top, slices = visible(viewport), viewport.top, [measured]
+    while not viewport.flow.is_measured:
+        # Meanwhile nothing moves.
+        assert (visible(viewport), viewport.top) == (shown, top)
+        measured = 0
+        viewport.measure()
+        slices.append(measured)
+    assert len(slices) > 3
+    assert max(slices) <= MEASURED
+    assert visible(viewport) == shown
+    assert viewport.top != top
+    assert not viewport.n_new
+    assert viewport.follows == follows
+    anew = Flow(narrow)
+    anew.update(model.blocks, 0)
+    unseen = [index for index, view in enumerate(viewport.flow.views) if not view.laid]
+    assert len(unseen) > 3 * MEASURED
+    assert [viewport.flow.views[at].rows for at in unseen] == [anew.views[at].rows for at in unseen]
+    assert viewport.flow.height == sum(view.rows for view in viewport.flow.views)
+
+
+def test_what_comes_while_another_width_is_measured_has_its_height() -> None:
+    talk = long_talk(MEASURED)
+    model, viewport = viewport_of(talk)
+    told = len(talk.records)
+    narrow = LayoutRoom(30)
+    viewport.resize(narrow)
+    talk.user("One more " * 20)
+    grow(model, viewport, talk, told)
+    model.toggle(model.blocks[2])
+    viewport.update(model.blocks, 2)
+    viewport.settle()
+    while not viewport.flow.is_measured:
+        viewport.measure()
+    anew = Flow(narrow)
+    anew.update(model.blocks, 0)
+    for view, other in zip(viewport.flow.views, anew.views, strict=True):
+        assert view.laid or view.rows == other.rows
 
 
 def test_a_growing_answer_is_laid_out_in_slices() -> None:
