@@ -58,7 +58,7 @@ from kimi_tui.tui.faults import (
     reported,
     use_sure_timers,
 )
-from kimi_tui.tui.frame import STYLE_SLICE_S, Footer
+from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import TypeAhead
 from kimi_tui.tui.main.screen import MainScreen
@@ -115,6 +115,8 @@ KEEPING_S = 0.5
 """Seconds within which drafts are stored when the program is ended from outside the event loop."""
 GRAPHICS_ANSWER_S = 0.7
 """Seconds within which the terminal must answer which graphics protocol it has."""
+STYLE_SLICE_S = 0.003
+"""Seconds for which widgets are styled for another theme before keys are handled."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
 
 _add_mode = cast(

@@ -7,7 +7,7 @@ config names.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -29,7 +29,6 @@ from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.screens import add_sheets, app_of
-from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.state import MODE_WORDS, NO_SANDBOX
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -49,8 +48,6 @@ WIDE_TIMELINE = 38
 BROAD_FROM = 160
 """Width of the screen in cells from which on the timeline is wide enough for longer names."""
 BROAD_TIMELINE = 52
-STYLE_SLICE_S = 0.003
-"""Seconds for which widgets are styled for another size or theme before keys are handled."""
 
 
 def timeline_width(screen_width: int) -> int:
@@ -493,42 +490,17 @@ class SessionFrame:
 
     def fit(self, size: Size) -> None:
         """Place the timeline beside or over the chat, and set the margins, for a size of the screen in cells."""
-        if self._set_classes(size):
-            self._screen.update_node_styles()
-        self._fit_views(size)
-
-    async def fit_in_slices(self, size: Size) -> None:
-        """As `fit`, for a screen that is shown; keys are handled meanwhile, and no frame is drawn before all is styled."""
-        if self._set_classes(size):
-            with app_of(self._screen).batch_update():
-                await in_slices(self._styled(), STYLE_SLICE_S)
-        self._fit_views(size)
-
-    def _set_classes(self, size: Size) -> bool:
-        """Set the classes of the screen for a size in cells; returns whether any changed, so that its widgets are to be styled."""
-        screen, floats = self._screen, size.width < OVERLAY_BELOW
-        before = screen.classes
-        # All at once, and without the styles: each change would style the whole screen anew.
-        screen.update_classes(
+        floats = size.width < OVERLAY_BELOW
+        # All at once: each change styles the whole screen anew.
+        self._screen.update_classes(
             {
                 "-overlay": floats,
                 "-narrow": size.width < NARROW_BELOW,
                 "-slim": size.width < SLIM_BELOW and not floats,
                 "-broad": size.width >= BROAD_FROM,
                 "-short": size.height < SHORT_BELOW,
-            },
-            update=False,
+            }
         )
-        return screen.classes != before
-
-    def _styled(self) -> Generator[None]:
-        """Style all widgets anew, one at a time."""
-        for node in self._screen.walk_children(with_self=True):
-            if node.is_attached:
-                app_of(self._screen).stylesheet.update_nodes([node], animate=True)
-            yield
-
-    def _fit_views(self, size: Size) -> None:
         if self.views is not None:
             self.views.fit(timeline_width(size.width))
             self.timeline_pane.settle()

@@ -23,6 +23,7 @@ def test_neither_a_stray_byte_nor_a_coloured_paste_does_harm(program: Program) -
 
 def test_the_colours_follow_the_terminal_and_its_answers_are_no_keys(configured: Program) -> None:
     terminal = configured.start()
+    terminal.answers = False  # not between the pieces of another answer
     terminal.wait_raw(b"\x1b]11;?")
     terminal.wait_for("› Ask for a change")
     terminal.type("be")

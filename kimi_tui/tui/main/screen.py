@@ -208,9 +208,9 @@ class MainScreen(Screen[None]):
     def text_select_all(self) -> None:
         """A third click on a row of the frame selects that row, as the second did, and not all that is on the screen."""
 
-    async def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """Place the timeline and set margins for the new size."""
-        await self.bench.frame.fit_in_slices(event.size)
+        self.bench.frame.fit(event.size)
 
     # --- beginning and end
 

@@ -154,9 +154,9 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._tell("Nothing of this session was recorded.")
         self._update_footer()
 
-    async def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """Place the timeline beside or over the chat, and set the margins, for the size of the screen."""
-        await self._frame.fit_in_slices(event.size)
+        self._frame.fit(event.size)
         self._update_footer()
 
     # --- the moment

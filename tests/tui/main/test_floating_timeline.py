@@ -14,7 +14,7 @@ from support.screens import desk
 from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
 
-from kimi_tui.tui import app, frame
+from kimi_tui.tui import app
 from kimi_tui.tui.compositor import RowCompositor
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -52,12 +52,10 @@ async def test_the_chat_recedes_only_behind_a_floating_timeline(
         await one.until(lambda: ink() == before)
 
 
-@pytest.mark.parametrize("what", ["size", "colours"])
-async def test_what_is_styled_anew_is_a_widget_at_a_time_and_drawn_behind_the_last(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_other_colours_are_styled_a_widget_at_a_time_and_drawn_behind_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
-    monkeypatch.setattr(frame, "STYLE_SLICE_S", 0.0)
     monkeypatch.setattr(app, "STYLE_SLICE_S", 0.0)
     async with ChatServer() as server, desk(tmp_path, server.base_url, size=(120, 40)) as one:
         await one.ready()
@@ -84,14 +82,9 @@ async def test_what_is_styled_anew_is_a_widget_at_a_time_and_drawn_behind_the_la
         monkeypatch.setattr(RowCompositor, "render_update", drawn)
         n_widgets = len([*one.screen.walk_children(with_self=True)])
         assert n_widgets > 10
-        if what == "size":
-            timeline = one.screen.bench.views.timeline
-            await one.pilot.resize_terminal(80, 24)
-            await one.until(lambda: not timeline.region)
-        else:
-            before = one.screen.background_colors
-            one.app.theme = next(name for name in one.app.available_themes if "light" in name)
-            await one.until(lambda: one.screen.background_colors != before)
+        before = one.screen.background_colors
+        one.app.theme = next(name for name in one.app.available_themes if "light" in name)
+        await one.until(lambda: one.screen.background_colors != before)
         await one.until(lambda: happened.count("styled") >= n_widgets and happened[-1] != "styled")
         await one.pilot.pause()
         monkeypatch.undo()
