@@ -434,6 +434,7 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     # Behind a stop it is said again.
     os.kill(terminal.pid, signal.SIGSTOP)
     terminal.key("ctrl+q")
+    time.sleep(QUIET)  # a stop shorter than a question must have stood is none
     os.kill(terminal.pid, signal.SIGCONT)
     terminal.wait_quiet(QUIET)
     assert terminal.running

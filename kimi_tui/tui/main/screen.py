@@ -388,7 +388,10 @@ class MainScreen(Screen[None]):
     def woken(self) -> None:
         """Discount keys after a suspension: they may have been pressed before the screen was seen."""
         self._prompt_modes.woken()
-        self._warned_at = -WARNED_S
+        if self._warned.is_open:
+            self._warned_at = -WARNED_S
+        else:
+            self._warned.ask(is_expected=True)  # it was given behind the suspension
         self._offered.ask(is_expected=True)
         if (panel := self.bench.question) is not None:
             panel.woken()
