@@ -387,7 +387,7 @@ class Arrivals:
     def begin_again(self, now: float) -> None:
         """Ask anew behind a stop: what was asked before may have been answered to another program, or is answered yet.
 
-        A terminal that never answered is not given its first second again.
+        A terminal that never answered is not given `FIRST_ANSWER_S` again.
         """
         n_owed = self._n_asked - self._n_answered
         if not self._answers or n_owed > MOST_LOST:

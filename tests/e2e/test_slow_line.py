@@ -65,10 +65,8 @@ def test_no_key_answers_behind_a_stop_before_the_question_is_drawn_again(
     os.kill(terminal.pid, signal.SIGSTOP)
     terminal.hold()
     os.kill(terminal.pid, signal.SIGCONT)
-    for _ in range(3):
-        time.sleep(QUIET)
-        terminal.key("y")
     time.sleep(QUIET)
+    _pressed_blind(terminal, "y", "y", "y")
     assert not (configured.work / "ran").exists()
     terminal.go_on()
     terminal.wait_quiet(QUIET)
@@ -350,12 +348,10 @@ def _lines(program: Program) -> int:
     return len([*program.session_dir().glob("context*.jsonl")])
 
 
-def _press_unseen(terminal: Terminal, *keys: str) -> None:
-    """Press these twice, each time when the program has had its time."""
-    for _ in range(2):
-        time.sleep(QUIET)
-        terminal.key(*keys)
+def _press_unseen(terminal: Terminal, key: str) -> None:
+    """Press a key twice, each time when the program has had its time."""
     time.sleep(QUIET)
+    _pressed_blind(terminal, key, key)
 
 
 @pytest.mark.parametrize("key", ["r", "1", "enter"])
