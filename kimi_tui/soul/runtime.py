@@ -9,8 +9,8 @@ from datetime import date
 from pathlib import Path
 
 from kimi_tui.config.settings import ModelPrices
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import SystemPrompt
