@@ -38,7 +38,7 @@ from kimi_tui.llm.provider import (
 if TYPE_CHECKING:
     import httpx2
 
-    from kimi_tui.llm.http_client import NetworkFailures
+    from kimi_tui.llm.transport import NetworkFailures
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _DATA = b"data: "

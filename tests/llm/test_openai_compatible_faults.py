@@ -48,11 +48,11 @@ from kimi_tui.llm.errors import (
     LLMError,
     LLMNotSupported,
 )
-from kimi_tui.llm.http_client import RestrictedClient
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, user_message
 from kimi_tui.llm.models import chat_models
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import Completion, StreamItem, TextDelta, ToolSpec
+from kimi_tui.llm.transport import RestrictedClient
 
 Connect = Callable[..., OpenAICompatible]
 # Only ends a test that hangs.
