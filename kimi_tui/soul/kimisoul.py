@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import RetryPolicy, complete
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported

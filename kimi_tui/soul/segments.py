@@ -6,15 +6,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kimi_tui.display_names import short_name, titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.session.context_index import ContextIndex, MessageKind, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
-from kimi_tui.tool_names import short_name
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
 MAX_LABEL = 200
