@@ -190,28 +190,20 @@ class Message(_Stored):
         return "".join(part.think for part in self.parts if isinstance(part, ThinkPart))
 
     def stored(self) -> dict[str, Any]:
-        """The JSON object that `context.jsonl` holds: nulls left out, a lone text part as a plain string.
+        """The object that `context.jsonl` holds: nulls left out, a lone text part as a plain string.
 
-        `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without.
+        `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without. Values
+        are left as they are, also those that JSON has no form for.
         """
-        return self._dumped("json")
-
-    def stored_loosely(self) -> dict[str, Any]:
-        """The object for `context.jsonl` of a message that holds what JSON has no form for; values are left as they are."""
-        return self._dumped("python")
-
-    def _dumped(self, mode: Literal["json", "python"]) -> dict[str, Any]:
         if not self.is_long:
-            return _complete(self.model_dump(mode=mode, exclude_none=True))
+            return _complete(self.model_dump(exclude_none=True))
         content: object = self.content
         if not isinstance(self.content, str):
-            content = [part.model_dump(mode=mode, exclude_none=True) for part in self.content]
+            content = [part.model_dump(exclude_none=True) for part in self.content]
         record: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls is not None:
-            record["tool_calls"] = [
-                call.model_dump(mode=mode, exclude_none=True) for call in self.tool_calls
-            ]
-        rest = self.model_dump(mode=mode, exclude_none=True, exclude={"content", "tool_calls"})
+            record["tool_calls"] = [call.model_dump(exclude_none=True) for call in self.tool_calls]
+        rest = self.model_dump(exclude_none=True, exclude={"content", "tool_calls"})
         return _complete({**record, **rest})
 
 

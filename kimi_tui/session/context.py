@@ -28,8 +28,6 @@ from kimi_tui.session.context_index import (
     TokenEstimate,
     TokenScale,
     WorldLineContent,
-    WrittenLine,
-    facts_of,
 )
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble
 from kimi_tui.session.journal import Journal, JournalEntry
@@ -46,13 +44,13 @@ from kimi_tui.session.rotation import (
     world_line_path,
 )
 from kimi_tui.session.schema import (
+    AddedLine,
     Addition,
     Checkpoint,
     NewCheckpoint,
     Operation,
     SystemPrompt,
     added_lines,
-    encode_additions,
 )
 
 if TYPE_CHECKING:
@@ -371,30 +369,28 @@ class Context:
             The checkpoints among them.
         """
         async with self._lock:
-            self._live.settle_tail()
-            before = self._index_appended()
-            first = len(before.checkpoints)
-            encode = partial(_written, additions, before.n_checkpoints)
+            self._settle_tail()
+            index = self.index
+            first = len(index.checkpoints)
             # An answer with thousands of calls takes tens of milliseconds.
-            is_long = _is_long(additions)
-            written, messages = await asyncio.to_thread(encode) if is_long else encode()
-            if not written:
+            encode = partial(added_lines, additions, index.n_checkpoints)
+            lines = await asyncio.to_thread(encode) if _is_long(additions) else encode()
+            if not lines:
                 return ()
-            data = b"".join(line for line, _ in written)
             self._held_by = (0, 0)
             self._prefix.forget()
             try:
-                self._live.append(data)
+                self._live.append(b"".join([line.data for line in lines]))
             except ChangedByOthers:
                 # Ours is kept in memory; the other's file is set aside and ours written anew below.
                 self._foreign = True
-            if is_long and self._live.size - self.index.size == len(data):
-                # Read again they would take as long as to write.
-                for at, message in messages:
-                    offset = self.index.size + sum(len(line) for line, _ in written[:at])
-                    self._cache.put(offset, message, len(written[at][0]) - 1)
-                self.index.add_written(written)
-            made = self._index_appended().checkpoints[first:]
+            offset = index.size
+            for data, message, _ in lines:
+                if message is not None:
+                    self._cache.put(offset, message, len(data) - 1)
+                offset += len(data)
+            index.add(lines)
+            made = index.checkpoints[first:]
         if self._foreign or (self._live.must_rewrite and self._published is None):
             await self._run_to_completion(self._mend())
         else:
@@ -469,10 +465,9 @@ class Context:
         # Nothing else happens to the files within this, and all that was appended is written first.
         async with self._sync_lock, self._lock:
             live = self._live
-            live.settle_tail()
+            self._settle_tail()
             self._foreign = self._foreign or await asyncio.to_thread(live.is_foreign)
             await asyncio.to_thread(self._save)
-            self._index_appended()
             if live.unsaved_bytes or live.must_rewrite:
                 self._notify()
                 raise live.trouble or StorageTrouble("Could not save the conversation.")
@@ -540,9 +535,10 @@ class Context:
             entry = replace(entry, checkpoint_id=0, uid=first)
             if self.system_prompt is not None:
                 then = [SystemPrompt(self.system_prompt), *then]
-        extra = encode_additions(then, next_id)
+        lines = added_lines(then, next_id)
+        extra = b"".join([line.data for line in lines])
         index = base.prefix(keep)
-        index.add(extra)
+        index.add(lines)
         shared = self._shared_bytes(source, index) if source else keep
         if entry.op == "jump" and shared == index.size == self.size_bytes:
             raise AlreadyThere("The conversation is there already.")
@@ -651,12 +647,11 @@ class Context:
         self.index, self._cache = index, cache
         self.messages = MessageList(index, self._live.read, cache)
 
-    def _index_appended(self) -> ContextIndex:
-        """Take in what was appended: more than was meant to be, where a torn end could only be closed."""
-        missing = self._live.size - self.index.size
-        if missing:
-            self.index.add(self._live.read(missing, self.index.size))
-        return self.index
+    def _settle_tail(self) -> None:
+        """Salvage a torn end; where it could only be closed, the index takes it for an unreadable record."""
+        self._live.settle_tail()
+        if closed := self._live.size - self.index.size:
+            self.index.add([AddedLine(self._live.read(closed, self.index.size))])
 
     def _holder(self, prefix: PrefixFile | None) -> int | None:
         """A world line that is known to begin with the whole live file."""
@@ -757,18 +752,3 @@ def _is_long(additions: Sequence[Addition]) -> bool:
     from kimi_tui.llm.message import Message
 
     return any(isinstance(one, Message) and one.is_long for one in additions)
-
-
-def _written(
-    additions: Sequence[Addition], next_id: int
-) -> tuple[list[WrittenLine], list[tuple[int, Message]]]:
-    """The lines of what is appended, and the long messages among them by their places there."""
-    lines: list[WrittenLine] = []
-    messages: list[tuple[int, Message]] = []
-    for line, message, record in added_lines(additions, next_id):
-        facts = None
-        if message is not None and message.is_long and record is not None:
-            messages.append((len(lines), message))
-            facts = facts_of(record)
-        lines.append((line, facts))
-    return lines, messages

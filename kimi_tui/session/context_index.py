@@ -12,30 +12,29 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
-from kimi_tui.llm.tokens import message_tokens, stored_image_tokens, text_tokens
+from kimi_tui.llm.tokens import message_tokens, text_tokens
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.jsonl import CHUNK_BYTES, RawLine, SkippedLine, lines, parse
 from kimi_tui.session.schema import (
     CHECKPOINT,
-    FAILED_START,
     MESSAGE_ROLES,
-    SYSTEM_END,
     SYSTEM_PROMPT,
     USAGE,
+    AddedLine,
     Checkpoint,
+    MessageKind,
+    RecordFacts,
     count_of,
-    internal_kind,
+    facts_of,
     is_message,
     message_of,
-    texts_of,
 )
 
 if TYPE_CHECKING:
@@ -43,40 +42,11 @@ if TYPE_CHECKING:
 
 Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
-# Names of tools that no tool has are passed over: a model may write anything.
-_LONGEST_NAME = 64
-_MOST_IMAGE_TOKENS = 1 << 30
 CACHE_BYTES = 32 << 20
 # Of more than this since the last usage only the newest is looked at, and the rest is estimated by its size.
 _LOOKED_AT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 16
 _TOKENS_A_BYTE = 0.25
-
-
-class MessageKind(IntEnum):
-    """The kind of a message in one byte: enough to count and list a conversation without parsing it."""
-
-    SAID = 0
-    MARKER = 1
-    RESULT = 2
-    FAILED = 3
-    """The result of a call that failed."""
-    ANSWER = 4
-    """What the model answered, of calls alone."""
-    WORDS = 5
-    """An answer with a text."""
-    DMAIL = 6
-    SUMMARY = 7
-    ASIDE = 8
-    """What the program says to the model beside the conversation: reminders and notes."""
-    OTHER = 9
-
-
-_INTERNAL = {
-    "marker": MessageKind.MARKER,
-    "dmail": MessageKind.DMAIL,
-    "compaction": MessageKind.SUMMARY,
-}
 
 
 @dataclass(slots=True)
@@ -219,19 +189,14 @@ class ContextIndex:
         """Whether a message is the result of a tool call."""
         return self._kinds[index] in (MessageKind.RESULT, MessageKind.FAILED)
 
-    def add(self, data: bytes) -> None:
-        """Take in complete lines that were appended."""
-        for number, line in enumerate(data.split(b"\n")[:-1], 1):
-            self._add_line(RawLine(number, self.size, line, complete=True), nameless=[])
-
-    def add_written(self, written: Sequence[WrittenLine]) -> None:
-        """Take in the same where it is known what was written: a long message is not read again to find that out."""
-        for line, facts in written:
+    def add(self, lines: Iterable[AddedLine]) -> None:
+        """Take in lines that were appended; those of messages are read only where it is not known what they are."""
+        for number, (data, _, facts) in enumerate(lines, 1):
             if facts is None:
-                self.add(line)
+                self._add_line(RawLine(number, self.size, data[:-1], complete=True), nameless=[])
             else:
-                self._add_facts(self.size, len(line) - 1, facts)
-                self.size += len(line)
+                self._add_message(self.size, len(data) - 1, facts)
+                self.size += len(data)
 
     def prefix(self, offset: int) -> ContextIndex:
         """The index of what precedes an offset, the beginning of a record."""
@@ -287,7 +252,10 @@ class ContextIndex:
             if "role" in record or "type" not in record:
                 self._skip(line, "no role")
         elif role in MESSAGE_ROLES:
-            self._add_message(line, record)
+            if is_message(record):
+                self._add_message(line.offset, len(line.data), facts_of(record))
+            else:
+                self._skip(line, "not a message")
         elif role == CHECKPOINT:
             self._add_checkpoint(line, record, nameless)
         elif role == USAGE:
@@ -296,13 +264,7 @@ class ContextIndex:
             self._prompts.append((line.offset, record["content"]))
             self.system_prompt = record["content"]
 
-    def _add_message(self, line: RawLine, record: dict[str, Any]) -> None:
-        if not is_message(record):
-            self._skip(line, "not a message")
-            return
-        self._add_facts(line.offset, len(line.data), facts_of(record))
-
-    def _add_facts(self, offset: int, length: int, facts: RecordFacts) -> None:
+    def _add_message(self, offset: int, length: int, facts: RecordFacts) -> None:
         kind, n_calls, called, image_tokens = facts
         for name in called:
             self._callers.setdefault(name, array("I")).append(len(self._starts))
@@ -378,60 +340,9 @@ class ContextIndex:
         return position
 
 
-RecordFacts = tuple[MessageKind, int, Collection[str], int]
-"""What the index notes of a message: its kind, how many tools it calls and which, and what its images cost. A plain tuple:
-there is one for each message of a session that is opened."""
-WrittenLine = tuple[bytes, RecordFacts | None]
-"""A line that was appended, with what it is where that is known."""
-
-
-def facts_of(record: dict[str, Any]) -> RecordFacts:
-    """What the index notes of the record of a message."""
-    calls = lenient_json.listing(record.get("tool_calls"))
-    called: Collection[str] = ()
-    if calls:
-        names = {_called(call) for call in calls}
-        called = [name for name in names if 0 < len(name) <= _LONGEST_NAME]
-    return _kind(record), len(calls), called, _image_tokens(record.get("content"))
-
-
 def _is_regular(points: Sequence[Checkpoint]) -> bool:
     first = points[0].id if points else 0
     return all(point.id == first + place for place, point in enumerate(points))
-
-
-def _kind(record: dict[str, Any]) -> MessageKind:
-    match record["role"]:
-        case "user":
-            internal = internal_kind(record)
-            return (
-                MessageKind.SAID if internal is None else _INTERNAL.get(internal, MessageKind.ASIDE)
-            )
-        case "tool":
-            first = next(iter(texts_of(record)), "")
-            failed = first.startswith(FAILED_START) and first.endswith(SYSTEM_END)
-            return MessageKind.FAILED if failed else MessageKind.RESULT
-        case "assistant":
-            spoke = any(text and not text.isspace() for text in texts_of(record))
-            return MessageKind.WORDS if spoke else MessageKind.ANSWER
-        case _:
-            return MessageKind.OTHER
-
-
-def _image_tokens(content: object) -> int:
-    tokens = 0
-    for part in lenient_json.listing(content):
-        where = lenient_json.mapping(part).get("image_url")
-        if isinstance(where, dict):
-            facts = lenient_json.mapping(where)
-            tokens += stored_image_tokens(facts.get("width"), facts.get("height"))
-    return min(tokens, _MOST_IMAGE_TOKENS)
-
-
-def _called(call: object) -> str:
-    return lenient_json.text(
-        lenient_json.mapping(lenient_json.mapping(call).get("function")).get("name")
-    )
 
 
 class MessageCache:

@@ -124,20 +124,23 @@ def parse(data: bytes) -> dict[str, Any] | str | None:
 def encode(record: Mapping[str, Any]) -> bytes:
     """One line of JSON with its line feed. What JSON cannot hold (NaN, endless numbers) is written as null."""
     try:
-        text = _written(record)
-    except (ValueError, TypeError, RecursionError):
-        text = json.dumps(_plain(record, 0), ensure_ascii=False, separators=(",", ":"))
-    try:
-        data = text.encode()
+        return encode_exactly(record)
     except UnicodeEncodeError:
-        # Half a surrogate pair has no UTF-8, but JSON can spell it.
-        escaped = json.dumps(json.loads(text), ensure_ascii=True, separators=(",", ":"))
-        data = escaped.encode()
-    return data + b"\n"
+        pass
+    except (ValueError, TypeError, RecursionError):
+        record = cast("dict[str, Any]", _plain(record, 0))
+        with contextlib.suppress(UnicodeEncodeError):
+            return encode_exactly(record)
+    # Half a surrogate pair has no UTF-8, but JSON can spell it.
+    return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _written(record: Mapping[str, Any]) -> str:
-    """One object as JSON."""
+def encode_exactly(record: Mapping[str, Any]) -> bytes:
+    """One line of JSON with its line feed.
+
+    Raises:
+        ValueError, TypeError, RecursionError: JSON or UTF-8 has no form for something in it.
+    """
     dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     long = {
         key: cast("list[object]", value)
@@ -145,7 +148,7 @@ def _written(record: Mapping[str, Any]) -> str:
         if isinstance(value, list) and len(cast("list[object]", value)) > _AT_ONCE
     }
     if not long:
-        return dumps(record)
+        return dumps(record).encode() + b"\n"
     pieces: list[str] = []
     for key, value in record.items():
         text = dumps(value) if key not in long else ""
@@ -153,7 +156,7 @@ def _written(record: Mapping[str, Any]) -> str:
             some = (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
             text = f"[{','.join(dumps(part)[1:-1] for part in some)}]"
         pieces.append(f"{dumps(key)}:{text}")
-    return f"{{{','.join(pieces)}}}"
+    return f"{{{','.join(pieces)}}}\n".encode()
 
 
 def _plain(value: object, depth: int) -> object:

@@ -7,16 +7,18 @@ messages are told by the literal beginnings that kimi-cli gave them, so that ses
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic_core import ValidationError
 
 from kimi_tui import lenient_json
+from kimi_tui.llm.tokens import stored_image_tokens
 from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START
-from kimi_tui.session.jsonl import encode
+from kimi_tui.session.jsonl import encode, encode_exactly
 
 if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
@@ -30,6 +32,9 @@ MESSAGE_ROLES = frozenset({"system", "user", "assistant", "tool"})
 MAX_COUNT = 1 << 53
 
 _PLAIN_KEYS = frozenset({"role", "content", "tool_call_id"})
+# Names of tools that no tool has are passed over: a model may write anything.
+_LONGEST_NAME = 64
+_MOST_IMAGE_TOKENS = 1 << 30
 
 
 Internal = Literal["marker", "dmail", "compaction", "reminder", "notification", "note"]
@@ -41,6 +46,32 @@ NOTE_START = "<system>"
 SYSTEM_END = "</system>"
 FAILED_START = "<system>ERROR: "
 """How the result of a call that failed begins."""
+
+
+class MessageKind(IntEnum):
+    """The kind of a message in one byte: enough to count and list a conversation without parsing it."""
+
+    SAID = 0
+    MARKER = 1
+    RESULT = 2
+    FAILED = 3
+    """The result of a call that failed."""
+    ANSWER = 4
+    """What the model answered, of calls alone."""
+    WORDS = 5
+    """An answer with a text."""
+    DMAIL = 6
+    SUMMARY = 7
+    ASIDE = 8
+    """What the program says to the model beside the conversation: reminders and notes."""
+    OTHER = 9
+
+
+_INTERNAL = {
+    "marker": MessageKind.MARKER,
+    "dmail": MessageKind.DMAIL,
+    "compaction": MessageKind.SUMMARY,
+}
 
 
 class Checkpoint(NamedTuple):
@@ -175,59 +206,65 @@ def is_message(record: dict[str, Any]) -> bool:
     return message_of(record) is not None
 
 
+class AddedLine(NamedTuple):
+    """The line of something that is appended, its line feed included.
+
+    Of a message also the message itself and what the index notes of it, so that nobody reads the line for them. They are None
+    where the line says something else: JSON has no form for all that a message can hold.
+    """
+
+    data: bytes
+    message: Message | None = None
+    facts: RecordFacts | None = None
+
+
 def message_line(message: Message) -> bytes:
     """The line of a message."""
-    return _message_line(message).line
+    return _message_line(message).data
 
 
 def _message_line(message: Message) -> AddedLine:
+    record = message.stored()
     try:
-        record = message.stored()
-    except (ValueError, TypeError):
-        # Half a surrogate pair, or an unknown key that holds what JSON does not: `encode` copes with both.
-        return AddedLine(encode(message.stored_loosely()))
-    return AddedLine(encode(record), message, record)
+        line = encode_exactly(record)
+    except (ValueError, TypeError, RecursionError):
+        return AddedLine(encode(record))
+    # What is stored in another form (a lone text part as a string) is another message when it is read.
+    is_same = isinstance(record["content"], str) == isinstance(message.content, str) and all(
+        call.function.arguments is not None for call in message.tool_calls or ()
+    )
+    return AddedLine(line, message, facts_of(record)) if is_same else AddedLine(line)
 
 
-class AddedLine(NamedTuple):
-    """The line of something that is appended; of a message also that, and the object that the line holds."""
-
-    line: bytes
-    message: Message | None = None
-    record: dict[str, Any] | None = None
-
-
-def encode_additions(additions: Sequence[Addition], next_id: int) -> bytes:
+def added_lines(additions: Iterable[Addition], next_id: int) -> list[AddedLine]:
     """The lines of what is appended; checkpoints are numbered from `next_id`."""
-    return b"".join(added.line for added in added_lines(additions, next_id))
+    from kimi_tui.llm.message import user_message
 
-
-def added_lines(additions: Sequence[Addition], next_id: int) -> Iterator[AddedLine]:
-    """The same, line by line."""
+    lines: list[AddedLine] = []
     for addition in additions:
-        record: dict[str, Any]
         match addition:
             case NewCheckpoint(marker, was, uid, at):
                 uid, at = uid or new_uid(), at or now()
-                record = {"role": CHECKPOINT, "id": next_id, "uid": uid, "at": at}
+                record: dict[str, Any] = {"role": CHECKPOINT, "id": next_id, "uid": uid, "at": at}
                 if was is not None:
                     record["was"] = was
-                yield AddedLine(encode(record))
+                lines.append(AddedLine(encode(record)))
                 if marker:
-                    yield AddedLine(encode({"role": "user", "content": marker_text(next_id)}))
+                    lines.append(_message_line(user_message(marker_text(next_id))))
                 next_id += 1
             case TokenCount(tokens, estimated):
-                record = {"role": USAGE, "token_count": tokens}
-                if estimated:
-                    # Only an estimate says what it is: other programs pass over the key.
-                    record["estimated"] = True
-                yield AddedLine(encode(record))
+                # Only an estimate says what it is: other programs pass over the key.
+                is_estimate = {"estimated": True} if estimated else {}
+                lines.append(
+                    AddedLine(encode({"role": USAGE, "token_count": tokens, **is_estimate}))
+                )
             case SystemPrompt(text):
-                yield AddedLine(encode({"role": SYSTEM_PROMPT, "content": text}))
+                lines.append(AddedLine(encode({"role": SYSTEM_PROMPT, "content": text})))
             case Verbatim(line):
-                yield AddedLine(line)
+                lines.append(AddedLine(line))
             case message:
-                yield _message_line(message)
+                lines.append(_message_line(message))
+    return lines
 
 
 def _is_part(part: object) -> bool:
@@ -320,3 +357,52 @@ def summary_of(record: dict[str, Any]) -> str:
 def summary_in(text: str) -> str:
     """The summary that a compaction left, from the text of its message."""
     return text.removeprefix(COMPACTION_START).strip("\n")
+
+
+RecordFacts = tuple[MessageKind, int, Collection[str], int]
+"""What the index notes of a message: its kind, how many tools it calls and which, and what its images cost. A plain tuple:
+there is one for each message of a session that is opened."""
+
+
+def facts_of(record: dict[str, Any]) -> RecordFacts:
+    """What the index notes of the record of a message."""
+    calls = lenient_json.listing(record.get("tool_calls"))
+    called: Collection[str] = ()
+    if calls:
+        names = {_called(call) for call in calls}
+        called = [name for name in names if 0 < len(name) <= _LONGEST_NAME]
+    return _kind(record), len(calls), called, _image_tokens(record.get("content"))
+
+
+def _kind(record: dict[str, Any]) -> MessageKind:
+    match record["role"]:
+        case "user":
+            internal = internal_kind(record)
+            return (
+                MessageKind.SAID if internal is None else _INTERNAL.get(internal, MessageKind.ASIDE)
+            )
+        case "tool":
+            first = next(iter(texts_of(record)), "")
+            failed = first.startswith(FAILED_START) and first.endswith(SYSTEM_END)
+            return MessageKind.FAILED if failed else MessageKind.RESULT
+        case "assistant":
+            spoke = any(text and not text.isspace() for text in texts_of(record))
+            return MessageKind.WORDS if spoke else MessageKind.ANSWER
+        case _:
+            return MessageKind.OTHER
+
+
+def _image_tokens(content: object) -> int:
+    tokens = 0
+    for part in lenient_json.listing(content):
+        where = lenient_json.mapping(part).get("image_url")
+        if isinstance(where, dict):
+            facts = lenient_json.mapping(where)
+            tokens += stored_image_tokens(facts.get("width"), facts.get("height"))
+    return min(tokens, _MOST_IMAGE_TOKENS)
+
+
+def _called(call: object) -> str:
+    return lenient_json.text(
+        lenient_json.mapping(lenient_json.mapping(call).get("function")).get("name")
+    )

@@ -17,10 +17,10 @@ from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import Usage
 from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
-from kimi_tui.session.context_index import MessageKind, WorldLineContent
+from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.images import ImageStore
-from kimi_tui.session.schema import Checkpoint, TokenCount
+from kimi_tui.session.schema import Checkpoint, MessageKind, TokenCount
 from kimi_tui.soul.denwarenji import DenwaRenji, DMail
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import ends_open

@@ -28,9 +28,8 @@ from kimi_tui.llm.provider import ChatProvider, Completion
 from kimi_tui.llm.tokens import estimate, message_tokens
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
-from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.errors import AlreadyThere, StorageTrouble, UnknownCheckpoint
-from kimi_tui.session.schema import Checkpoint, NewCheckpoint, marker_text, new_uid
+from kimi_tui.session.schema import Checkpoint, MessageKind, NewCheckpoint, marker_text, new_uid
 from kimi_tui.session.undo import journaled_append
 from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.bookmarks import UserMarks, whole_groups

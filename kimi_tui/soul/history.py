@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kimi_tui.llm.message import Message
-from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.rotation import stored_world_lines
+from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history
 from kimi_tui.soul.record import (

@@ -16,10 +16,9 @@ from operator import add
 from typing import overload
 
 from kimi_tui.llm.message import Message
-from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import number_if_left
-from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.schema import Checkpoint, MessageKind
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.messages import (

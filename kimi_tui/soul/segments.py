@@ -10,8 +10,8 @@ from kimi_tui.display_names import short_name, titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.projection.checkpoint_tokens import TokenFigure
-from kimi_tui.session.context_index import ContextIndex, MessageKind, WorldLineContent
-from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.context_index import ContextIndex, WorldLineContent
+from kimi_tui.session.schema import Checkpoint, MessageKind
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
 from kimi_tui.soul.tool_results import call_arguments
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind

@@ -83,8 +83,6 @@ def test_a_call_that_came_without_arguments_has_the_key() -> None:
 def test_what_json_has_no_form_for_is_written_by_the_same_rules() -> None:
     call = {"id": "a", "function": {"name": "Run"}}
     odd = Message.model_validate({"role": "assistant", "tool_calls": [call], "when": object()})
-    with pytest.raises(ValueError, match="serialize"):
-        odd.stored()
     assert written(odd)["content"] == []
     assert written(odd)["tool_calls"][0]["function"]["arguments"] == ""
 

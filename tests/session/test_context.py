@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -358,3 +359,39 @@ async def test_a_revert_lets_go_of_thousands_of_messages_beside_the_event_loop(
     await context.append([user_message("others")])
     assert texts(context) == ["others"]
     await context.aclose()
+
+
+ODD_VALUES: dict[str, object] = {
+    "a number": 1.5,
+    "not a number": float("nan"),
+    "endless": -math.inf,
+    "of many digits": 10**5_000,
+    "half a surrogate pair": "\ud800",
+    "both halves": "\ud83d\ude00",
+    "half a pair as a key": {"\udc00": 1},
+    **{
+        f"{depth} deep": json.loads('{"a":' * depth + "1" + "}" * depth)
+        for depth in (100, 210, 300, 900)
+    },
+}
+
+
+@pytest.mark.parametrize("value", ODD_VALUES.values(), ids=ODD_VALUES)
+async def test_a_message_is_in_memory_what_its_line_says(context: Context, value: object) -> None:
+    """Of what JSON has no form for, too: what is sent must be what a resumed session would send."""
+    part = ThinkPart(think="x", field="reasoning_details", details=[{"value": value}])
+    call = ToolCall(id="a", function=FunctionCall(name="f", arguments="{}"), extras={"v": value})
+    bare = ToolCall(id="a", function=FunctionCall(name="f"))
+    said = [TextPart(text="one"), TextPart(text="note", attached="a file")]
+    await context.append([Message(role="user", content=said), NewCheckpoint(marker=True)])
+    await context.append([Message(role="assistant", content=[TextPart(text="alone")])])
+    await context.append([Message(role="assistant", content=[part], tool_calls=[call])])
+    await context.append([Message(role="assistant", tool_calls=[bare])])
+    kept = list(context.messages)
+    again = Context(context.folder)
+    await again.restore()
+    assert list(again.messages) == kept
+    # What is no number is not equal to itself.
+    assert repr(list(again.messages)) == repr(kept)
+    assert again.index == context.index
+    await again.aclose()

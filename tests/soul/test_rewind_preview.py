@@ -124,7 +124,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> list[str]
 
 def usage(tokens: int) -> bytes:
     """The line of a figure of the server."""
-    return schema.encode_additions([schema.TokenCount(tokens, estimated=False)], 0)
+    return schema.added_lines([schema.TokenCount(tokens, estimated=False)], 0)[0].data
 
 
 def turn_of(number: int) -> bytes:
@@ -153,7 +153,7 @@ async def long_stage(on: Stage, n_turns: int, *answers: Answer) -> None:
     path = on.session.dir / "context.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
-        schema.encode_additions([schema.SystemPrompt("S")], 0)
+        schema.added_lines([schema.SystemPrompt("S")], 0)[0].data
         + b"".join(map(turn_of, range(n_turns)))
     )
     on.session = on.store.find(on.session.id, on.work)

@@ -13,7 +13,8 @@ from support.soul import Tool, next_event, stage
 
 from kimi_tui.llm.message import MANY
 from kimi_tui.session import context_index
-from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageKind, MessageList
+from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageList
+from kimi_tui.session.schema import MessageKind
 from kimi_tui.soul import tasks
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv
