@@ -112,53 +112,33 @@ def _forget(name: int, known: _Known, _ended: object) -> None:
     known.pop(name, None)
 
 
-def _counted(message: Message) -> tuple[int, int]:
-    """Tokens of what was said, and of what was thought."""
-    name = id(message)
-    known = _known.get(name)
-    if known is not None and known[0]() is message:
-        return known[1]
-    counts = _count(message)
-    _keep(message, counts)
-    return counts
-
-
-def _keep(message: Message, counts: tuple[int, int]) -> None:
-    name = id(message)
-    # Bound now: at the interpreter's exit messages go after the names of this module.
-    _known[name] = (weakref.ref(message, partial(_forget, name, _known)), counts)
-
-
 def count_in_steps(message: Message) -> Iterator[None]:
     """Count a message that was not counted before, a part or call at a time: its estimate costs no time then."""
     if is_counted(message):
         return
     said, thought = _MESSAGE_OVERHEAD, 0
-    for of_said, of_thought in _counts_of_pieces(message):
-        said += of_said
-        thought += of_thought
-        yield
-    _keep(message, (said, thought))
-
-
-def _count(message: Message) -> tuple[int, int]:
-    said, thought = _MESSAGE_OVERHEAD, 0
-    for of_said, of_thought in _counts_of_pieces(message):
-        said += of_said
-        thought += of_thought
-    return said, thought
-
-
-def _counts_of_pieces(message: Message) -> Iterator[tuple[int, int]]:
     for part in message.parts:
         kind = part.type
         if kind == "text":
-            yield text_tokens(getattr(part, "text", "")), 0
+            said += text_tokens(getattr(part, "text", ""))
         elif kind == "think":
-            yield 0, text_tokens(getattr(part, "think", ""))
+            thought += text_tokens(getattr(part, "think", ""))
         elif kind == "image_url":
             where = cast("ImagePart", part).image_url
-            yield stored_image_tokens(where.width, where.height), 0
+            said += stored_image_tokens(where.width, where.height)
+        yield
     for call in message.tool_calls or ():
-        name = _MESSAGE_OVERHEAD + text_tokens(call.function.name)
-        yield name + text_tokens(call.function.arguments or ""), 0
+        said += _MESSAGE_OVERHEAD + text_tokens(call.function.name)
+        said += text_tokens(call.function.arguments or "")
+        yield
+    name = id(message)
+    # Bound now: at the interpreter's exit messages go after the names of this module.
+    _known[name] = (weakref.ref(message, partial(_forget, name, _known)), (said, thought))
+
+
+def _counted(message: Message) -> tuple[int, int]:
+    """Tokens of what was said, and of what was thought."""
+    if not is_counted(message):
+        for _ in count_in_steps(message):
+            pass
+    return _known[id(message)][1]
