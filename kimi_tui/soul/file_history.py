@@ -32,16 +32,14 @@ from kimi_tui.session.session import Session
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.diff import LineDiff
-from kimi_tui.workspace.divergence import Divergence
-from kimi_tui.workspace.entries import Extent, Limits
+from kimi_tui.workspace.diff import Divergence, LineDiff
 from kimi_tui.workspace.restore import (
     FileChange,
     PreparedRestore,
     Restored,
     RestorePlan,
 )
-from kimi_tui.workspace.snapshots import By, Snapshot
+from kimi_tui.workspace.snapshots import By, Extent, Limits, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
 
 P = ParamSpec("P")

@@ -33,7 +33,7 @@ from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
 from kimi_tui.wire.events import EventRecord
-from kimi_tui.workspace.divergence import SideChange
+from kimi_tui.workspace.diff import SideChange
 
 
 @dataclass(frozen=True, slots=True)

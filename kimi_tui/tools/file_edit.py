@@ -42,7 +42,7 @@ from kimi_tui.tools.paths import (
     locate,
     read_approval_on_error,
 )
-from kimi_tui.workspace.entries import Limits
+from kimi_tui.workspace.snapshots import Limits
 
 Compute = Callable[[ResolvedPath, Content | None], str]
 """From what is on disk (None: nothing) to the whole new text; raises `ToolProblem`. Runs in a thread."""

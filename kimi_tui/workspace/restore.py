@@ -27,19 +27,24 @@ from kimi_tui.filesystem import (
     read_regular,
     sync_folder,
 )
-from kimi_tui.workspace.entries import (
+from kimi_tui.workspace.ignore import ALWAYS
+from kimi_tui.workspace.protected_names import folded, secrets
+from kimi_tui.workspace.snapshots import (
+    FOREIGN,
     REST,
+    By,
     Entry,
     Kind,
     Limits,
     Manifest,
     ancestors,
+    entry_in,
+    entry_out,
+    new_id,
+    path_in,
     permission_bits,
     was_looked_for,
 )
-from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.protected_names import folded, secrets
-from kimi_tui.workspace.snapshots import FOREIGN, By, entry_in, entry_out, new_id, path_in
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
 Change = Literal["restore", "create", "delete", "conflict", "skip"]

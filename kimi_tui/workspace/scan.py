@@ -14,19 +14,18 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from kimi_tui.workspace.entries import (
+from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
+from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.snapshots import (
     REST,
     Entry,
     Limits,
     Manifest,
-    Stamp,
     ancestors,
     permission_bits,
 )
-from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
-from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -46,6 +45,16 @@ _EMPTY = Entry("folder")
 _SECRET = Entry("secret")
 _LEFT_OUT = (_IGNORED, _SECRET)
 """What is known when a folder is listed."""
+
+
+class Stamp(NamedTuple):
+    """What the system says of a file without reading it; equal stamps (not too young) mean equal contents."""
+
+    mtime_ns: int
+    ctime_ns: int
+    size: int
+    inode: int
+    mode: int
 
 
 @dataclass(slots=True)

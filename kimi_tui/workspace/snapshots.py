@@ -1,6 +1,7 @@
-"""The snapshots of a session in `snapshots.jsonl`: the first record is complete, every other one has only the changes.
+"""Snapshots of the working files: the values in them, and `SnapshotLog`, a session's list of them in `snapshots.jsonl`.
 
-A record says who made the change: the agent's tools, or others in between. Marks between the records say which checkpoint
+An `Entry` says what stands under one path; a `Manifest` holds all of one scan, of which there may be fifty thousand. In the
+log the first record is complete, every other one has only the changes. A record says who made the change: the agent's tools, or others in between. Marks between the records say which checkpoint
 was made after which snapshot. The contents are in the store. Everything blocks and belongs in one thread.
 """
 
@@ -10,16 +11,109 @@ import contextlib
 import json
 import os
 import re
+import stat
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.workspace.entries import REST, Entry, Kind, Manifest, permission_bits
 from kimi_tui.workspace.ignore import ALWAYS
 from kimi_tui.workspace.protected_names import folded
+
+Kind = Literal[
+    "file", "link", "ignored", "large", "unreadable", "special", "over", "folder", "secret"
+]
+"""`file` and `link` are kept; the others are remarks on what was not: left out by rule, over the size limit, not to be
+read, neither file nor link nor folder, holding secrets, or beyond the number of files or bytes that one snapshot may hold. `folder` is an
+empty one, noted so that a restore leaves it there."""
+
+KEPT: frozenset[str] = frozenset({"file", "link"})
+
+
+REST = "."
+"""Under this name in a folder stands that not all files of the folder were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path at one time. `blob` is the SHA-256 of the contents (of a link: of its target's text), `mode` the permission
+    bits, `size` bytes."""
+
+    kind: Kind
+    blob: str = ""
+    mode: int = 0
+    size: int = 0
+
+    @property
+    def kept(self) -> bool:
+        """Whether its contents are in the store."""
+        return self.kind in KEPT
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all that there is to say of it is said: nothing was left out."""
+        return self.kind in KEPT or self.kind == "folder"
+
+
+Manifest = Mapping[str, Entry]
+"""Every path that a scan met, relative to the work folder with `/`: kept ones, and the top-most of what was left out. Where
+files of a folder were passed over because there are too many, `REST` stands in that folder."""
+
+
+class Extent(NamedTuple):
+    """How many files a scan met; `is_more` where it passed over some because there are too many or too much in them."""
+
+    n_files: int
+    is_more: bool
+
+
+def extent(manifest: Manifest) -> Extent:
+    """How many files stand in a manifest, also those that are too large to be kept."""
+    kinds = [entry.kind for entry in manifest.values()]
+    n_files = sum(1 for kind in kinds if kind in KEPT or kind in ("large", "secret"))
+    return Extent(n_files, "over" in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a snapshot may hold: files, bytes a file, bytes newly stored a snapshot, bytes of all sessions' stores."""
+
+    max_files: int = 50_000
+    max_file_bytes: int = 64 * 1024 * 1024
+    max_snapshot_bytes: int = 512 * 1024 * 1024
+    max_store_bytes: int = 4 * 1024 * 1024 * 1024
+
+
+def permission_bits(mode: int) -> int:
+    """The part of a file's mode that a restore sets again."""
+    return stat.S_IMODE(mode) & 0o777
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """The folders above a relative path, from the nearest to the top-most."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def was_looked_for(manifest: Manifest, path: str) -> bool:
+    """Whether the scan behind `manifest` would have seen `path` had it been there.
+
+    Only then does its absence mean that it did not exist; a restore deletes nothing on any other ground.
+    """
+    own = manifest.get(path)
+    if own is not None:
+        return own.is_known
+    folder, slash, _ = path.rpartition("/")
+    if folder + slash + REST in manifest:
+        return False
+    return all(
+        above is None or above.is_known
+        for above in (manifest.get(folder) for folder in ancestors(path))
+    )
+
 
 By = Literal["first", "agent", "other", "job", "rescue", "restore"]
 """Who changed what a snapshot adds. `first` is the starting point, `rescue` what stood before a restore, `job` what changed while

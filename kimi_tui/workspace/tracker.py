@@ -18,9 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.diff import StoredTexts
-from kimi_tui.workspace.divergence import Divergence, find_divergence
-from kimi_tui.workspace.entries import Entry, Extent, Limits, Manifest, extent, was_looked_for
+from kimi_tui.workspace.diff import Divergence, StoredTexts, find_divergence
 from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
@@ -36,7 +34,20 @@ from kimi_tui.workspace.restore import (
     plan_to,
 )
 from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
+from kimi_tui.workspace.snapshots import (
+    FOREIGN,
+    By,
+    Entry,
+    Extent,
+    Limits,
+    Manifest,
+    Snapshot,
+    SnapshotLog,
+    delta,
+    extent,
+    new_id,
+    was_looked_for,
+)
 from kimi_tui.workspace.store import BlobStore, disk_usage
 
 # Whose children are the users' home folders, on the systems we know.

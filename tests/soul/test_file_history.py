@@ -24,8 +24,7 @@ from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
-from kimi_tui.workspace.entries import Limits
-from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.snapshots import Limits, SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
 
 

@@ -16,8 +16,7 @@ from support.access_lists import NAME, access_list, can_have_attributes
 from support.followed_folder import Place, PowerCut, power_cut
 
 from kimi_tui.workspace import restore, scan, store
-from kimi_tui.workspace.entries import Limits
-from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.snapshots import Limits, SnapshotLog
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.workspace import scan
-from kimi_tui.workspace.entries import REST, Entry, Limits, was_looked_for
 from kimi_tui.workspace.scan import Scanner
+from kimi_tui.workspace.snapshots import REST, Entry, Limits, was_looked_for
 from kimi_tui.workspace.store import BlobStore
 
 
