@@ -164,11 +164,6 @@ class Collector:
             case Finished():
                 self.finish = item
 
-    @property
-    def n_calls(self) -> int:
-        """How many tool calls have begun."""
-        return len(self._calls)
-
     def _part(self, key: str | None) -> _PartDraft:
         last = self._parts[-1] if self._parts else None
         if last is None or (last.key is None) != (key is None):
@@ -181,7 +176,7 @@ class Collector:
     async def whole(self, *, interrupted: bool = False) -> Message | None:
         """The `message`, once nothing is added any more: thousands of calls, which take tens of milliseconds, in a thread."""
         make = partial(self.message, interrupted)
-        return await asyncio.to_thread(make) if self.n_calls > MANY else make()
+        return await asyncio.to_thread(make) if len(self._calls) > MANY else make()
 
     def message(self, interrupted: bool = False) -> Message | None:
         """The message so far, or None if there is nothing to store.

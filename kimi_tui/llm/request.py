@@ -2,8 +2,10 @@
 
 What is stored stays as it came; what is sent is valid for every server: one system message first, no two messages of
 one role in a row, no call without result and no result without call, nothing null, nothing empty, no lone surrogate.
-Reasoning goes back only to the family of models that wrote it, in the field where the dialect wants it. The body is the
-smallest that a server takes, plus what its dialect wants.
+Reasoning goes back only to the family of models that wrote it, in the field where the dialect wants it. Schemas of tools have
+one plain form that every provider takes (some servers refuse references, a type beside a union, tuples or `const`, and titles
+only cost tokens), or the flavour that a dialect wants. The body is the smallest that a server takes, plus what its dialect
+wants.
 
 Pure functions that take milliseconds for a long conversation: for a thread.
 """
@@ -13,10 +15,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.lenient_json import without_surrogates
@@ -29,7 +31,6 @@ from kimi_tui.llm.message import (
     ThinkPart,
 )
 from kimi_tui.llm.provider import ToolSpec
-from kimi_tui.llm.tool_schema import sent_tools
 from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START
 
 if TYPE_CHECKING:
@@ -397,6 +398,7 @@ _COUNTED_CHARS = 200_000
 _CHARS_A_TOKEN = 4
 _MOST_OF_IMAGE = 50_000
 """Tokens: more than any server counts for one."""
+_MAX_SCHEMA_DEPTH = 40
 _ALWAYS_SENT = {"model", "messages", "stream", "tools"}
 
 
@@ -439,7 +441,7 @@ def build_request(
     """
     request = replace(request, history=tuple(request.history))
     messages = sent_messages(request.system, request.history, dialect, request.recipient)
-    tools = sent_tools(request.tools, dialect)
+    tools = _sent_tools(request.tools, dialect)
     fields: dict[str, Any] = {
         "model": request.recipient.model,
         "messages": messages,
@@ -555,3 +557,118 @@ def _said_chars(message: Message) -> int:
     calls = message.tool_calls or ()
     said = sum(len(part.text) for part in message.parts if isinstance(part, TextPart))
     return said + sum(len(call.function.arguments or "") for call in calls)
+
+
+# Schemas of tools.
+
+
+def _sent_tools(tools: Sequence[ToolSpec], dialect: Dialect) -> list[dict[str, Any]]:
+    """The `tools` of a request."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": plain_schema(tool.parameters, flavour=dialect.schema),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def plain_schema(schema: Mapping[str, Any], *, flavour: str = "plain") -> dict[str, Any]:
+    """A schema of type object without references and titles, and with optional fields as plain types.
+
+    Args:
+        schema: of any origin; what is no schema in it is passed on as it is.
+        flavour: see `Dialect.schema`.
+    """
+    definitions = lenient_json.mapping(schema.get("$defs"))
+    body = {key: value for key, value in schema.items() if key not in {"$defs", "$schema", "title"}}
+    plain = lenient_json.mapping(_plain(body, definitions, flavour, 0, is_property=False))
+    plain["type"] = "object"
+    plain.setdefault("properties", {})
+    return plain
+
+
+def _plain(
+    value: Any, definitions: dict[str, Any], flavour: str, depth: int, *, is_property: bool
+) -> Any:
+    if not isinstance(value, dict) or depth > _MAX_SCHEMA_DEPTH:
+        return {} if isinstance(value, dict) else value
+
+    def plain(child: Any) -> Any:
+        return _plain(child, definitions, flavour, depth + 1, is_property=True)
+
+    schema = dict(cast("dict[str, Any]", value))
+    reference = lenient_json.text(schema.pop("$ref", None))
+    if reference.startswith("#/$defs/"):
+        target = lenient_json.mapping(definitions.get(reference.removeprefix("#/$defs/")))
+        schema = {**target, **schema}
+        return _plain(schema, definitions, flavour, depth + 1, is_property=is_property)
+    choices = lenient_json.listing(schema.get("anyOf"))
+    filled = [one for one in choices if lenient_json.mapping(one).get("type") != "null"]
+    if len(filled) == 1:
+        # An optional field: what is left out needs no null.
+        del schema["anyOf"]
+        schema = {**lenient_json.mapping(filled[0]), **schema}
+        if schema.get("default", ...) is None:
+            del schema["default"]
+        return _plain(schema, definitions, flavour, depth + 1, is_property=is_property)
+    schema.pop("title", None)
+    pattern = lenient_json.text(schema.get("pattern"))
+    if pattern and not (pattern.startswith("^") and pattern.endswith("$")):
+        del schema["pattern"]  # llama.cpp refuses it, and to the others it is a hint at best
+    for key in ("items", "additionalProperties", "not"):
+        if key in schema:
+            schema[key] = plain(schema[key])
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        if key in schema:
+            schema[key] = [plain(one) for one in lenient_json.listing(schema[key])]
+    if "properties" in schema:
+        schema["properties"] = {
+            name: plain(one) for name, one in lenient_json.mapping(schema["properties"]).items()
+        }
+    if flavour == "moonshot":
+        _to_moonshot(schema, is_property=is_property)
+    return schema
+
+
+def _to_moonshot(schema: dict[str, Any], *, is_property: bool) -> None:
+    """Rewrite a schema for Moonshot: no type beside `anyOf`, a type elsewhere, no tuples or `const`, known required names only."""
+    if "oneOf" in schema and "anyOf" not in schema:
+        schema["anyOf"] = schema.pop("oneOf")
+    if "anyOf" in schema:
+        kind = schema.pop("type", None)
+        for one in lenient_json.listing(schema["anyOf"]):
+            if kind is not None and "type" not in one:
+                one["type"] = kind
+    if "prefixItems" in schema:
+        members = lenient_json.listing(schema.pop("prefixItems"))
+        schema["items"] = members[0] if len(members) == 1 else {"anyOf": members}
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if is_property and "type" not in schema and "anyOf" not in schema and "allOf" not in schema:
+        schema["type"] = _type_of(schema)
+    if "required" in schema:
+        known = lenient_json.mapping(schema.get("properties"))
+        required = [name for name in lenient_json.listing(schema["required"]) if name in known]
+        schema["required"] = required
+        if not required:
+            del schema["required"]
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    values = lenient_json.listing(schema.get("enum"))
+    if "properties" in schema:
+        return "object"
+    if "items" in schema:
+        return "array"
+    if values and all(isinstance(value, bool) for value in values):
+        return "boolean"
+    if values and all(isinstance(value, int) for value in values):
+        return "integer"
+    if values and all(isinstance(value, int | float) for value in values):
+        return "number"
+    return "string"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 from pydantic import BaseModel
 
 from kimi_tui.llm.provider import ToolSpec
-from kimi_tui.llm.tool_schema import plain_schema
+from kimi_tui.llm.request import plain_schema
 from kimi_tui.prompts import prompt
 from kimi_tui.tools.outcome import FileEdit, TodoEntry, ToolOutcome
 
