@@ -86,7 +86,7 @@ class _DetailDraft:
                 self._fields[key] = value
 
     def whole(self) -> dict[str, Any]:
-        """The entry as it goes back."""
+        """The complete entry, to be stored and sent back."""
         joined = {key: "".join(self._texts[key]) for key in self._texts}
         return {
             key: joined[key] if value == "" and key in joined else value
@@ -123,7 +123,7 @@ class Collector:
     """Joins the items of one answer into the message that is stored: reasoning, text and tool calls in order.
 
     Args:
-        provider: name written on the reasoning, which only goes back to the one who wrote it.
+        provider: stored with the reasoning, which is only sent back to the provider and model that wrote it.
         model: likewise.
 
     Attributes:
@@ -230,7 +230,7 @@ def _empty_thought_first(parts: list[ContentPart]) -> list[ContentPart]:
 
 @dataclass(frozen=True, slots=True)
 class RetryNotice:
-    """A failed attempt that will be tried again after `wait_s` seconds; its partial text counts for nothing.
+    """A failed attempt that will be tried again after `wait_s` seconds; its partial text is discarded.
 
     `left_s` is how much longer an overload is waited out; 0 where attempts are counted instead.
     """
@@ -247,8 +247,8 @@ class RetryNotice:
 class RetryPolicy:
     """How often a call is repeated, and the waits: from `initial_s` growing to `max_s`, plus at random up to `jitter_s`.
 
-    An overload is waited out for `patience_s` instead, with waits that grow to `longest_wait_s`. A server that asks for a
-    longer wait than that, or than what is left of the patience, is not asked again.
+    An overload is waited out for `patience_s` instead, with waits that grow to `longest_wait_s`. Where the server asks for a
+    longer wait than that, or than what is left of `patience_s`, the call fails.
     """
 
     max_attempts: int = 3
@@ -260,7 +260,7 @@ class RetryPolicy:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether a failure may pass, so that the same request is worth repeating."""
+    """Whether a failure may be temporary, so that the same request is worth repeating."""
     if isinstance(error, APIStatusError):
         return error.retryable and not isinstance(error, ContextOverflowError)
     return isinstance(
@@ -435,23 +435,24 @@ async def complete(
     collector: Collector | None = None,
     known: bool = True,
 ) -> Completion:
-    """Ask, and ask again after failures that may pass.
+    """Call the model, and retry after failures that may be temporary.
 
     Args:
         provider: the model.
         system: the system prompt.
         tools: what it may call.
         history: the stored messages.
-        on_item: called with every item as it comes; after an `on_retry` what came before counts for nothing.
-        on_retry: called before each wait, and again (no wait is left) when one is cut short.
+        on_item: called with every item as it comes; an `on_retry` discards those that came before it.
+        on_retry: called before each wait, and again with `wait_s` 0 when one is cut short.
         policy: number of attempts, and the waits between them.
         retry_now: setting it ends a wait at once.
-        collector: holds what the running attempt has streamed; a cancelled caller finds there what came until then.
+        collector: collects what the running attempt streams; after a cancel it holds what came until then.
             Empty while a retry is waited for.
-        known: the server has answered before. One that never did most likely has another address, and is not waited for.
+        known: the server has answered before. One that never did most likely has another address: a failed connection to it
+            is not waited out.
 
     Raises:
-        LLMError: it failed for good.
+        LLMError: the last attempt failed, or the failure is one that a retry does not help.
         asyncio.CancelledError: cancelled; the connection is closed.
     """
     info = provider.info

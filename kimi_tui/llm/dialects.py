@@ -27,9 +27,9 @@ ThinkingForm = Literal[
 OFF = "off"
 ON = "on"
 UNSET = ""
-"""Nobody said anything of thinking: nothing is sent, and the model does what it does by itself."""
+"""No setting: nothing is sent about thinking, and the model does what is its default."""
 DEFAULT = "default"
-"""What the user says to go back to that."""
+"""The word with which the user goes back to no setting."""
 _NOT_KNOWN = "is not known to take a setting for thinking, so nothing is sent"
 
 
@@ -135,7 +135,7 @@ class Thinking:
 
 
 def thinking_in_words(model: str, thinks: bool, effort: str, taken: tuple[str, ...]) -> str:
-    """What holds of thinking, and what the model takes, as one line.
+    """The setting of thinking, and those that the model takes, as one line for the user.
 
     Args:
         model: its name.
@@ -168,7 +168,7 @@ _ALWAYS = Thinking(always=True)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one family of servers wants, takes and refuses. The defaults are the smallest request."""
+    """What one family of servers requires, accepts and refuses. The defaults give the smallest request."""
 
     name: str
     hosts: tuple[str, ...] = ()
@@ -178,9 +178,9 @@ class Dialect:
     reasoning: ReasoningBack = "as_came"
     """The field in which reasoning goes back to its own model."""
     reasoning_missing: str | None = None
-    """What stands in that field where there is no reasoning of this model; None: the field is left out."""
+    """The value of that field where there is no reasoning of this model; None: the field is left out."""
     reasoning_missing_everywhere: bool = False
-    """The stand-in goes into every assistant message and not only into those with tool calls."""
+    """`reasoning_missing` is sent in every assistant message and not only in those with tool calls."""
     thinking: Thinking = Thinking()
     stream_options: bool = True
     cache_key: bool = False
@@ -188,12 +188,12 @@ class Dialect:
     short_ids: bool = False
     """Tool call ids are exactly nine letters or digits."""
     bridge: bool = False
-    """No user message may follow a tool result: a short assistant message goes between."""
+    """No user message may follow a tool result: a short assistant message is sent between them."""
     single_calls: bool = False
     """An assistant message has one tool call: several of a step are sent one after the other, each with its result."""
     images: bool = True
     extra_content: bool = False
-    """Calls carry `extra_content` that has to come back in its place."""
+    """Tool calls have a field `extra_content` that must be sent back with them."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of every request."""
 
@@ -372,7 +372,7 @@ _LONGEST_MODEL = 500
 
 
 def dialect_of_host(host: str) -> Dialect:
-    """The dialect spoken at a host, else the generic one."""
+    """The dialect of a host, else the generic one."""
     for dialect in DIALECTS.values():
         for known in dialect.hosts:
             if known[-1] in ".-":
@@ -475,7 +475,7 @@ _SIGNATURE = re.compile(r"missing a thought_?signature", re.IGNORECASE)
 
 @dataclass(slots=True)
 class LearnedQuirks:
-    """What a provider and model showed beyond their dialect, by refusals and answers."""
+    """What was learned of a provider and model beyond their dialect, from refusals and answers."""
 
     dropped: set[str] = field(default_factory=set[str])
     """Fields that are not sent any more."""
@@ -488,9 +488,9 @@ class LearnedQuirks:
     no_images: bool = False
     extra_content: bool = False
     effort_none: bool = False
-    """With tools it answers only where the request says not to reason."""
+    """With tools the model answers only where the request turns reasoning off."""
     ends_without_reason: bool = False
-    """It never gives a finish reason: `[DONE]` ends an answer."""
+    """The server never sends a finish reason: `[DONE]` ends an answer."""
     window: int | None = None
     """The window in tokens that a refusal named."""
     accepted: int = 0

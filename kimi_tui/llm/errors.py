@@ -7,7 +7,7 @@ None ever holds a key.
 taken out of the body, cut to size and freed of keys. `overflow_of` recognises, in the words of many servers, that a
 request was longer than the window. What is taken for an overflow compacts a conversation, so a sentence counts only
 where it cannot mean anything else: the size of a picture, the length of a name and the number of tools have limits too.
-`retry_after` reads how long a server asks to be left alone, in any of the forms it may say so.
+`retry_after` reads how long a server asks to wait, from its headers and body.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class ContextOverflowError(APIStatusError):
 
 
 _MOST_CHARS = 20_000
-"""How much of an answer is looked at. Sentences stand at its beginning; the rest may be the request, repeated."""
+"""How much of an answer is looked at. The error's sentences are at its beginning; the rest may be the request, repeated."""
 _MOST_TOKENS = 100_000_000
 
 _CODES = frozenset(
@@ -388,7 +388,7 @@ class ResponseContext:
 
     @property
     def request_id(self) -> str:
-        """The provider's own id of this request, for its support."""
+        """The provider's own id of this request, which its support asks for."""
         for name in ("x-request-id", "x-trace-id", "x-msh-trace-id", "request-id", "cf-ray"):
             if found := self.headers.get(name, ""):
                 return _one_line(redact(found, self.secrets), 80)

@@ -1,7 +1,7 @@
 """Messages as `context.jsonl` holds them, one pydantic model each.
 
-The JSON follows kimi-cli's final format, so its sessions parse as they are. What a model here does not
-know is not lost: the session keeps raw lines and copies them as bytes; models are only built to be read.
+The JSON follows kimi-cli's final format, so its sessions parse as they are. Keys that a model here does not define are not
+lost: the session keeps raw lines and copies them as bytes; models are only built to be read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 MANY = 500
 """More calls or parts than this in one message are validated and written one by one: all of them in one call of pydantic would
-hold the interpreter, and so the event loop, for tens of milliseconds, in a thread too."""
+hold the interpreter, and so the event loop, for tens of milliseconds, also from a thread."""
 
 
 class _Stored(BaseModel):
@@ -80,7 +80,7 @@ class ImagePart(_Stored):
 
 
 class UnknownPart(_Stored):
-    """A part of a later version or another program: kept, passed over, never sent."""
+    """A part of a type that only a later version or another program knows: kept in the file, ignored here, never sent."""
 
     type: str = ""
 
@@ -192,7 +192,7 @@ class Message(_Stored):
     def stored(self) -> dict[str, Any]:
         """The object that `context.jsonl` holds: nulls left out, a lone text part as a plain string.
 
-        `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without. Values
+        `content`, and `arguments` of a call, are there even where they are empty: kimi-cli opens no session without them. Values
         are left as they are, also those that JSON has no form for.
         """
         if not self.is_long:

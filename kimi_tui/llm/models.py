@@ -2,9 +2,9 @@
 
 `chat_models` lists what a user can choose from: it corrects the base URL and leaves out models that cannot chat.
 `local_servers` looks on this machine's usual ports. `probe` finds out about the one model in use and never fails: what
-cannot be found out stays unknown. All of it by small requests beside the conversation, each with one JSON answer,
-quickly or not at all. For servers that do not say, `known_window` and `known_to_see` go by a model's name. Windows are in
-tokens, timeouts in seconds.
+cannot be found out is None. All use small requests beside the conversation, each with one JSON answer and a short timeout.
+For servers that do not say, `known_window` and `known_to_see` go by a model's name. Windows are in tokens, timeouts in
+seconds.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class FoundModel:
     """A model that a server lists. `window`, `capabilities` and `price` are None where it does not say.
 
     `price` is what a million tokens of input and of output cost, in US dollars.
-    `chats` is false for models that embed, rank, paint, speak or listen in place of answering.
+    `chats` is false for models for embeddings, ranking, images or audio.
     """
 
     id: str
@@ -235,14 +235,14 @@ async def chat_models(
 ) -> ChatModels:
     """The models of a server that can be chatted with, with what is known of their windows.
 
-    Where nothing is listed under the base URL, the places are asked where the API of this host, or of most servers, is
-    (`/v1`); all of them are of the same origin, so the key goes nowhere else.
+    Where nothing is listed under the base URL, the URLs are tried where the API of this host, or of most servers, is
+    (`/v1`); all of them have the same origin, so the key is sent nowhere else.
 
     Args:
         base_url: as the user wrote it.
         api_key: sent along; empty for none.
         headers: the user's own, sent as the key is.
-        timeout_s: seconds for each question.
+        timeout_s: seconds for each request.
 
     Raises:
         LLMError: unreachable, refused (a 401 names what to change), or not such a server.
@@ -349,7 +349,7 @@ async def local_servers_until_ready(
     """The servers of this machine: a list at once, and another one whenever one of them has finished loading its model.
 
     Ends when none is loading any more, or when `patience_s` are over; a server does not notify, so those that load
-    are asked every two seconds.
+    are polled every two seconds.
     """
     deadline = time.monotonic() + patience_s
     found = await local_servers()
@@ -457,7 +457,7 @@ _LONGEST_NAME = 500
 
 
 def _chats(name: str, entry: Mapping[str, Any]) -> bool:
-    """Whether the model takes and gives text: by its entry in the list, else by its name."""
+    """Whether the model has text as input and output: by its entry in the list, else by its name."""
     stated = lenient_json.mapping(entry.get("capabilities"))
     if isinstance(stated.get("completion_chat"), bool):
         return bool(stated["completion_chat"])
@@ -477,7 +477,7 @@ def _chats(name: str, entry: Mapping[str, Any]) -> bool:
 
 
 def _capabilities(entry: Mapping[str, Any]) -> frozenset[Capability] | None:
-    """What the entry says the model can do, in Moonshot's, OpenRouter's or Mistral's words."""
+    """The capabilities in the entry of a model, as Moonshot, OpenRouter or Mistral name them."""
     found: set[Capability] = set()
     said = False
     if "supports_image_in" in entry or "supports_reasoning" in entry:

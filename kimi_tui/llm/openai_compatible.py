@@ -1,6 +1,6 @@
 """A model behind any server that speaks chat completions.
 
-`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The bytes are carried by
+`OpenAICompatible` makes one request, learns from its refusals and reads its stream. The bytes are sent by
 `transport`; retries are done in `completion`. What is sent is built by `request`, what comes back is read by
 `stream`, how servers differ is data in `dialects`.
 """
@@ -67,7 +67,7 @@ class OpenAICompatible(ChatProvider):
         capabilities: what the model can do, if configured.
         thinking: `on`, `off` or an effort, where the model takes that; empty to ask models that are said to think.
         headers: the user's own, sent as the key is.
-        session_id: names the conversation to providers that cache by such a key.
+        session_id: sent as the cache key to providers that cache by one.
         stream_timeout_s: how long a stream may be silent.
     """
 
@@ -279,7 +279,11 @@ class OpenAICompatible(ChatProvider):
     async def _send(
         self, client: OpenAIClient, request: ChatRequest
     ) -> tuple[EncodedRequest, httpx2.Response]:
-        """Send the request until it is taken, changed by what each refusal teaches; what was sent, and the answer's stream."""
+        """Send the request until it is accepted, changed by what each refusal teaches.
+
+        Returns:
+            what was sent, and the response, its body unread.
+        """
         for learned in range(MAX_LEARNED_PER_REQUEST + 1):
             dialect = self.dialect
             body = await asyncio.to_thread(

@@ -21,7 +21,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known about the model in use.
+    """The model in use: names, context window and capabilities, as far as they are known.
 
     Attributes:
         provider: its name in the config.
@@ -84,8 +84,8 @@ class Usage:
     """Tokens of one call. `cached` is part of `input`. `estimated` is true where the server did not send both figures,
     `input_estimated` where it did not send that of the input either.
 
-    `prompt_cut` is true where the figures show that the server cut the prompt without a word (it saw far less than
-    was sent): the user should know.
+    `prompt_cut` is true where the figures show that the server silently cut the prompt (it counted far less than
+    was sent): the user is to be told.
     """
 
     input: int

@@ -1,13 +1,13 @@
 """Builds requests: turns stored messages into messages that the server accepts, and makes the body of one request.
 
-What is stored stays as it came; what is sent is valid for every server: one system message first, no two messages of
+The stored messages are not changed; what is sent is valid for every server: one system message first, no two messages of
 one role in a row, no call without result and no result without call, nothing null, nothing empty, no lone surrogate.
-Reasoning goes back only to the family of models that wrote it, in the field where the dialect wants it. Schemas of tools have
+Reasoning goes back only to the family of models that wrote it, in the field that the dialect names. Schemas of tools have
 one plain form that every provider takes (some servers refuse references, a type beside a union, tuples or `const`, and titles
 only cost tokens), or the flavour that a dialect wants. The body is the smallest that a server takes, plus what its dialect
-wants.
+requires.
 
-Pure functions that take milliseconds for a long conversation: for a thread.
+The functions are pure and take milliseconds for a long conversation: call them in a thread.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """The model that the messages are for: reasoning goes back only to the one who wrote it."""
+    """The model that the messages are for: reasoning is only sent back to the provider and family of models that wrote it."""
 
     provider: str
     model: str
@@ -111,7 +111,7 @@ class Recipient:
 
 @dataclass(slots=True)
 class _Step:
-    """One assistant message with its calls, what came back, and what was said among the results."""
+    """One assistant message with its calls, their results, and the user messages among the results."""
 
     message: Message
     number: int
@@ -171,7 +171,7 @@ def _closed(step: _Step) -> Iterator[_Step | Message]:
 
 
 class _Writer:
-    """Appends to what is sent, one message after the other, joining what has to be joined."""
+    """Appends to the sent messages one by one, joining neighbours of the same role."""
 
     def __init__(self, sent: list[Sent], dialect: Dialect, recipient: Recipient) -> None:
         self._sent = sent
@@ -295,7 +295,7 @@ class _Writer:
         return sent
 
     def _ids(self, calls: Sequence[ToolCall], number: int) -> list[str]:
-        """As they came where that can be; they may repeat across steps but not within one."""
+        """The ids of the calls, as stored where they can be sent so; they may repeat across steps but not within one."""
         ids: list[str] = []
         came: set[str] = set()
         for position, call in enumerate(calls):
@@ -350,13 +350,13 @@ class _Writer:
             self._sent.append({"role": "user", "content": shown})
 
     def end(self) -> None:
-        """End with a user message or a tool result: some servers would go on writing the last answer."""
+        """Have the messages end with a user message or a tool result: some servers would continue the last answer."""
         if self._sent and self._sent[-1]["role"] in {"assistant", "system"}:
             self._sent.append({"role": "user", "content": GO_ON})
 
 
 def _is_aside(message: Message) -> bool:
-    """Whether the program wrote this, and not the user in the same words."""
+    """Whether the program wrote this message, and not the user in the same words."""
     if (message.model_extra or {}).get("by") == "person":
         return False
     text = message.text.strip()
@@ -365,7 +365,7 @@ def _is_aside(message: Message) -> bool:
 
 
 def _reply_to(message: Message) -> str:
-    """What the model would have said to this, where more of the user's words may follow; nothing for most messages."""
+    """The assistant message to send between this message and a user message behind it; empty for most messages."""
     extra = message.model_extra or {}
     if extra.get("answered") is True:
         return ANSWERED
@@ -437,7 +437,7 @@ def build_request(
 ) -> EncodedRequest:
     """The body for this dialect (learned quirks applied); top-level fields in `dropped` are left out.
 
-    In a thread: most of a long history is still on the disk.
+    Call it in a thread: most of a long history is still on the disk.
     """
     request = replace(request, history=tuple(request.history))
     messages = sent_messages(request.system, request.history, dialect, request.recipient)
@@ -482,7 +482,7 @@ def build_request(
 
 
 def _encoded(fields: dict[str, Any]) -> bytes:
-    """The JSON, message by message, so that the interpreter's lock is let go between them."""
+    """The JSON, message by message, so that the interpreter's lock is released between them."""
     pieces: list[bytes] = []
     for name, value in fields.items():
         pieces += (b"," if pieces else b"{", _json(name), b":")
@@ -496,7 +496,7 @@ def _encoded(fields: dict[str, Any]) -> bytes:
 
 
 def _json_of_message(message: Sent) -> Iterator[bytes]:
-    """The JSON of a message in pieces; its images, of megabytes each, are not searched for what needs escaping."""
+    """The JSON of a message in pieces; its images, of megabytes each, are not searched for characters to escape."""
     content = message.get("content")
     if isinstance(content, str) or not content:
         yield _json(message)
@@ -530,10 +530,10 @@ def _fixed(text: str) -> int:
 
 
 def _estimated(request: ChatRequest, messages: Sequence[Sent]) -> int:
-    """About how many tokens the messages are: good enough to notice that half of them got lost.
+    """About how many tokens the messages are: good enough to notice that the server cut half of them.
 
-    Each stored message is counted once, the newest first. Of a long conversation that was just opened no more is
-    counted for one request than takes milliseconds; the rest of it is reckoned by its length until its turn comes.
+    Each stored message is counted once, the newest first. Of a long conversation that was just opened no more is counted for
+    one request than takes milliseconds; the rest of it is estimated by its length until it is counted by a later request.
     """
     total = _fixed(request.system)
     for message in messages:

@@ -87,7 +87,7 @@ class _Strict(BaseModel):
 
 
 class ScriptedModel(_Strict):
-    """What the model says it is."""
+    """The `[model]` table of a script."""
 
     name: str = "scripted"
     provider: str = "script"
@@ -105,7 +105,7 @@ class ScriptedCall(_Strict):
 
 
 class ScriptedUsage(_Strict):
-    """Figures the answer claims."""
+    """The token figures of an answer."""
 
     input: int
     output: int
@@ -124,7 +124,7 @@ class ScriptedError(_Strict):
     window: int | None = None
 
     def raised(self) -> LLMError:
-        """The error itself."""
+        """The exception to raise."""
         match self.kind:
             case "connection":
                 return APIConnectionError(self.message)
@@ -185,11 +185,11 @@ _PLACEHOLDER = re.compile(
 
 
 class ScriptedProvider(ChatProvider):
-    """Follows a script.
+    """A model that answers by a script.
 
     Args:
-        script: what is said.
-        speed: everything that takes time takes this much less; 0 means no waiting at all.
+        script: the answers.
+        speed: the factor by which all waits are shortened; 0 for no waiting at all.
     """
 
     def __init__(self, script: Script, *, speed: float = 1.0) -> None:
@@ -222,7 +222,7 @@ class ScriptedProvider(ChatProvider):
 
     @property
     def info(self) -> ModelInfo:
-        """The model the script claims to be."""
+        """The model as the script names it."""
         return self._info
 
     @property
@@ -288,7 +288,7 @@ class ScriptedProvider(ChatProvider):
         tools: Sequence[ToolSpec],
         history: Sequence[Message],
     ) -> Usage:
-        """Figures as a server with a prompt cache would give them."""
+        """Token figures as a server with a prompt cache would report them."""
         if answer.usage is not None:
             return Usage(answer.usage.input, answer.usage.output, answer.usage.cached)
         head = tokens.estimate_fixed(system, tools)
@@ -310,7 +310,7 @@ class ScriptedProvider(ChatProvider):
 
 
 class _Filler:
-    """Puts facts of the conversation in place of placeholders."""
+    """Replaces placeholders by facts of the conversation."""
 
     def __init__(self, history: Sequence[Message]) -> None:
         self._history = history

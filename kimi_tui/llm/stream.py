@@ -3,8 +3,8 @@
 In layers, bottom up: `SSEDecoder` (bytes split anywhere to server-sent events), `ThinkTags` (`<think>...</think>` split
 off the start of a text), `ToolCallMerger` (which piece belongs to which tool call), `ChunkDecoder` (events of every
 shape that compatible servers are known to send to `StreamItem`s), and `AnswerReader`, which reads one response. Errors
-in a stream become our own by `errors`. What a server leaves unsaid is found here too: a stream without an end, an
-overflow without a word, a prompt cut short.
+in a stream become our own by `errors`. Faults that a server does not report are detected here too: a stream without an
+end, an overflow without an error, a prompt that was cut.
 
 The decoder of our own costs a tenth of a typed stream's and sees what that hides: events and fields named `error`,
 events without data, a stream that stops in the middle of a line.
@@ -45,7 +45,7 @@ _DATA = b"data: "
 
 
 class EventTooLarge(ValueError):
-    """One event is larger than anything a model says."""
+    """One event is larger than `MAX_EVENT_BYTES`."""
 
 
 class SSEvent(NamedTuple):
@@ -69,7 +69,7 @@ class SSEDecoder:
     def feed(
         self, chunk: bytes, alike: Callable[[bytes], tuple[str, int]] = lambda _: ("", 0)
     ) -> list[SSEvent | str]:
-        """The events that are whole after this chunk.
+        """The events that are complete after this chunk.
 
         Args:
             chunk: what comes next.
@@ -157,11 +157,11 @@ class ThinkTags:
 
     def __init__(self) -> None:
         self.state: Literal["start", "thinking", "after", "text"] = "start"
-        """In `text` all that comes is text."""
+        """In the state `text` no tag is looked for any more."""
         self._held = ""
 
     def feed(self, content: str) -> list[StreamItem]:
-        """The pieces whose kind is certain now."""
+        """The pieces of text and reasoning whose kind is certain now."""
         if self.state == "text":
             return [TextDelta(content)] if content else []
         self._held += content
@@ -197,7 +197,7 @@ class ThinkTags:
         return pieces
 
     def finish(self) -> list[StreamItem]:
-        """What was held back, once nothing more comes."""
+        """The text that was held back, at the end of the stream."""
         held, self._held = self._held, ""
         if not held or self.state == "after":
             return []
@@ -353,9 +353,9 @@ _WORDS_ONLY = frozenset({"role", "content"})
 _BESIDE = ("usage", "x_groq", "error")
 _CONTENT = re.compile(rb'"content"[ \t]*:[ \t]*"')
 _NO_FRAME = (b"\r", b"\r")
-"""Around no data: a carriage return ends a line of them."""
+"""Matches no data: a carriage return ends a line of an event."""
 _FRAME_TRIES = 4
-"""So often in a row what stands around the words may be found to be something else; where it always is, nothing is gained."""
+"""How many times in a row the frame of a chunk may differ before frames are given up: where it always does, nothing is gained."""
 
 
 class ChunkDecoder:
@@ -627,9 +627,9 @@ def _only_words(value: Any) -> str:
 
 
 def _frame_of(data: bytes, words: str) -> tuple[bytes, bytes]:
-    """What stands before and behind the words in a chunk that holds nothing else, the quotes included.
+    """The bytes before and behind the text in a chunk that holds nothing else, the quotes included.
 
-    The next chunks of a stream differ in their words alone, so that nothing else of them need be parsed.
+    The next chunks of most streams differ in the text alone, so that nothing else of them need be parsed.
     """
     begin, plain = _CONTENT.search(data), words.encode()
     if begin is None or data.count(b'"content"') != 1 or b"\\" in data:
@@ -651,11 +651,11 @@ def _is_error(value: Any) -> bool:
 
 _LOOP_SHARE_S = 0.003
 _GATHERED_BYTES = 64 * 1024
-"""Of a body that are read in one go."""
+"""How much of a body is gathered before the reader takes it."""
 _SMALL_BYTES = 2_048
-"""What is shorter was all that had come, a dozen tokens at most."""
+"""A shorter piece was all that had arrived: a dozen tokens at most."""
 _TRICKLE = 4
-"""So many small pieces in a row are no beginning and no end of an answer: the next ones may wait for each other."""
+"""After more small pieces in a row than this the next ones are gathered: it is neither the beginning nor the end of an answer."""
 _TRICKLE_S = 0.02
 _AFTER_FINISH_S = 5.0
 _AFTER_DONE_S = 0.25
@@ -674,8 +674,8 @@ _SHARE_OF_OTHERS = 0.6
 class Arrivals:
     """The bytes of a response, joined as far as they have arrived: many servers send each token in a piece of its own.
 
-    Reading a token on its way through the HTTP library costs as much as drawing it. So where tokens trickle in, they are read a
-    few at a time, as often as anybody sees: several small pieces in a row have been all that was there.
+    Reading one token through the HTTP library costs as much as drawing it. So where tokens arrive one by one (several small
+    pieces in a row, each of which had to be waited for), they are read a few at a time, every `_TRICKLE_S` seconds.
 
     Args:
         source: the pieces.
@@ -733,7 +733,7 @@ class Arrivals:
         return data
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._gathering.cancel()
         await asyncio.gather(self._gathering, return_exceptions=True)
 
@@ -772,18 +772,18 @@ def joined(items: Iterable[StreamItem | str]) -> list[StreamItem]:
 
 
 class AnswerReader:
-    """Reads one response from its first byte to its end.
+    """Reads one response to its end.
 
     Args:
         response: with status 200, its body not read yet.
         context: of the response, for errors.
         network: makes errors of failures of the connection.
-        lessons: of this server and model; one is learned here.
+        quirks: what was learned of this server and model; one more may be learned here.
         estimated_tokens: of the messages of the request, without its tools.
         most_tokens: more than the whole request can be, whatever tokenizer the server has.
         window: of the model.
         window_is_known: the size comes from the server itself.
-        silence_s: after so long without an event the stream is given up, whatever bytes come.
+        silence_s: after so long without an event the stream is given up, even if other bytes come.
     """
 
     def __init__(
@@ -879,8 +879,8 @@ class AnswerReader:
     async def _next(self, arrivals: Arrivals, heard: float) -> bytes | None:
         """The next bytes, or None at the end.
 
-        Bytes alone are no sign of life: comments, or one byte a minute, would keep the stream open without end. What
-        counts is when the last event was `heard`.
+        Bytes alone do not extend the wait: comments, or one byte a minute, would keep the stream open without end. The
+        limit counts from `heard`, when the last event came.
 
         Once the answer is whole only figures and the end of the stream are waited for, and not for long; they are read
         so that the connection can be used again.
@@ -899,7 +899,7 @@ class AnswerReader:
             return None
 
     async def _whole(self) -> AsyncGenerator[StreamItem]:
-        """A server that does not stream, or an error that came with status 200."""
+        """The items of a response in one piece: of a server that does not stream, or an error with status 200."""
         pieces: list[bytes] = []
         size = 0
         try:
@@ -945,7 +945,7 @@ class AnswerReader:
             raise
 
     def _check_silent_overflow(self) -> None:
-        """Raise an overflow where the answer is empty and the request filled the window: some servers say no more."""
+        """Raise an overflow where the answer is empty and the request filled the window: some servers report it in no other way."""
         if self._estimated_tokens >= 0.8 * self._window:
             raise errors.overflow(
                 f"{self._context.host} said nothing; the request of about {self._estimated_tokens} "
@@ -956,10 +956,10 @@ class AnswerReader:
     def _marked(self, item: StreamItem) -> StreamItem:
         """The item; usage that shows that the server cut the prompt without saying so has `prompt_cut` set.
 
-        A cut prompt fills the window. Figures that are far smaller than what was sent and than the window come from
-        another way of counting, as do figures that never were nearer to our estimate; and one who read more than the
-        window cut nothing, but named a wrong window. What no prompt of this length can be is left out, as if unsaid, and an
-        answer that is longer than the window.
+        A cut prompt fills the window. Figures that are far smaller than what was sent and than the window come from another
+        way of counting, as do figures that never were nearer to our estimate; and a figure above the window means that the
+        size of the window was wrong, not that the prompt was cut. A figure that no prompt of this length can have is
+        removed, as is that of an answer that is longer than the window.
         """
         if not isinstance(item, Usage):
             return item

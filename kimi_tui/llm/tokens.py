@@ -1,4 +1,4 @@
-"""Estimates of token counts by one pattern, good to a tenth or two: no tokenizer is at hand.
+"""Estimates of token counts by one pattern, with an error of ten to twenty percent: there is no tokenizer.
 
 The session multiplies these by a correction factor of its own, learned from the figures of servers.
 """
@@ -34,7 +34,7 @@ _LONG_WORDS = re.compile(r"[A-Za-z]{8,}")
 _SAMPLE = 8_192
 _MESSAGE_OVERHEAD = 4
 _IMAGE_TOKENS = 1_000
-"""Of an image of unknown size."""
+"""The tokens of an image of unknown size."""
 
 
 def estimate(text: str) -> int:
@@ -67,7 +67,7 @@ def text_tokens(text: str) -> int:
 
 
 def stored_image_tokens(width: object, height: object) -> int:
-    """About how many tokens an image costs, by what a message says of its sides."""
+    """About how many tokens an image costs, by its width and height in a message."""
     if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
         return image_tokens(width, height)
     return _IMAGE_TOKENS

@@ -5,8 +5,8 @@ shown. `OpenAIClient` posts chat requests; the `openai` library does authenticat
 library would take from the environment into a request, or tell of this machine, is left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
-`preload`) half a second. Most of the latter are types of requests and answers, packages that `put_off` has run only when a
-name is first asked of them: `importlib.util.LazyLoader` would run them already where one of their modules is imported.
+`preload`) half a second. Most of the latter are types of requests and answers, packages that `deferred_imports` has executed only
+when an attribute is first read: `importlib.util.LazyLoader` would run them already where one of their modules is imported.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _SHAPES = (
     "openai.types",
     *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
 )
-"""What is sent and answered, as the library types it: an eighth of the memory, for what is JSON here."""
+"""The library's types of requests and answers: an eighth of the memory, and not used here."""
 _importing = threading.Lock()
 
 
@@ -134,7 +134,7 @@ class RestrictedClient(httpx2.AsyncClient):
 
 
 class _Slices(httpx2.AsyncByteStream):
-    """A long body (images) piece by piece: written at once, the event loop would move what is left of it again and again."""
+    """A long body (images) piece by piece: written at once, the event loop would copy the rest of it after every partial write."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -307,7 +307,7 @@ class OpenAIClient:
 
 
 def _request_headers(api_key: str) -> dict[str, str | Omit]:
-    """The headers of a request: what we take, and nothing about this machine or from its environment."""
+    """The headers of a request, without what the library adds about this machine or from its environment."""
     from openai import Omit
 
     # The library takes others out of the environment into every request.
@@ -326,8 +326,8 @@ def _request_headers(api_key: str) -> dict[str, str | Omit]:
 class ChunkedBody:
     """Reads one chunked body, all chunks that have come in one piece: servers send every token in a chunk of its own.
 
-    h11's `ChunkedReader` takes each of them through an event, a state machine and five generators, which costs more than
-    all that is done with the token afterwards. Whatever is not a whole plain chunk goes to it, as do all errors.
+    h11's `ChunkedReader` passes each of them through an event, a state machine and five generators, which costs more than
+    all the processing of the token afterwards. Whatever is not a whole plain chunk goes to it, as do all errors.
     """
 
     def __init__(self) -> None:
@@ -381,7 +381,7 @@ def preload() -> None:
         try:
             import tenacity
 
-            with put_off(*_SHAPES):
+            with deferred_imports(*_SHAPES):
                 from openai import AsyncOpenAI
         finally:
             root.removeHandler(silent)
@@ -390,10 +390,10 @@ def preload() -> None:
 
 
 @contextmanager
-def put_off(*names: str) -> Generator[None]:
-    """Packages of these names that are found in this context run when a name is first asked of them. What they hold is theirs
-    all along, and their modules are imported one by one, by who wants one."""
-    finder = _PutOffFinder(names)
+def deferred_imports(*names: str) -> Generator[None]:
+    """Packages of these names that are imported in this context are executed when an attribute is first read from them. Their
+    modules can be imported one by one before that."""
+    finder = _DeferredFinder(names)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -401,8 +401,8 @@ def put_off(*names: str) -> Generator[None]:
         sys.meta_path.remove(finder)
 
 
-class _PutOffFinder(MetaPathFinder):
-    """Finds packages as the path finder does, for `_PutOffLoader`."""
+class _DeferredFinder(MetaPathFinder):
+    """Finds packages as the path finder does, for `_DeferredLoader`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -410,29 +410,29 @@ class _PutOffFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The package, if it is one of those that wait."""
+        """The spec of the package, if it is one of those that are executed later."""
         found = PathFinder.find_spec(fullname, path) if fullname in self._names else None
         if found is not None and found.loader is not None:
-            found.loader = _PutOffLoader(found.loader)
+            found.loader = _DeferredLoader(found.loader)
         return found
 
 
-class _PutOffLoader(Loader):
-    """Makes a module whose own loader runs later."""
+class _DeferredLoader(Loader):
+    """Makes a module that its own loader executes later."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """One in which there is nothing yet."""
-        return _PutOff(spec.name, self._loader)
+        """An empty module."""
+        return _DeferredModule(spec.name, self._loader)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module is run when something of it is used."""
+        """Do nothing: the module is executed when an attribute of it is read."""
 
 
-class _PutOff(ModuleType):
-    """Runs when it is asked for a name that it does not have."""
+class _DeferredModule(ModuleType):
+    """A module that is executed when an attribute is read that it does not have."""
 
     def __init__(self, name: str, loader: Loader) -> None:
         super().__init__(name)

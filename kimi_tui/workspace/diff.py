@@ -133,10 +133,10 @@ def _common_tail(old: Sequence[str], new: Sequence[str], head: int) -> int:
 
 
 class StoredTexts:
-    """Blocking; in the one thread that uses the store.
+    """Reads texts from the store and compares them. Blocking; belongs in the one thread that uses the store.
 
     Args:
-        store: holds the contents.
+        store: has the contents.
     """
 
     def __init__(self, store: BlobStore) -> None:
@@ -180,7 +180,7 @@ class StoredTexts:
 
 @dataclass(frozen=True, slots=True)
 class SideChange:
-    """What one side made of a file, and who. `diff` is None where it is no text, or too large to show."""
+    """How a file differs from the fork on one side, and who changed it. `diff` is None where it is no text, or too large to show."""
 
     outcome: Outcome
     authors: Authors = "agent"
@@ -189,7 +189,7 @@ class SideChange:
 
 @dataclass(frozen=True, slots=True)
 class DivergedFile:
-    """A file that is on one of the sides not what it was at the fork. `alike` is true where it is the same on both."""
+    """A file that differs from the fork on one of the sides. `alike` is true where it is the same on both."""
 
     path: str
     left: SideChange
@@ -199,7 +199,7 @@ class DivergedFile:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """All such files in order. `reason` says why nothing is known; `remarks` are sentences for the user."""
+    """All diverged files in order. `reason` says why nothing is known; `remarks` are sentences for the user."""
 
     files: tuple[DivergedFile, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -274,7 +274,7 @@ def _side(
 
 
 def _authors(by: Sequence[By]) -> Authors:
-    """Who made a file what it is; what preceded a restore no longer counts."""
+    """Who changed a file since the last restore of it."""
     since = by[len(by) - by[::-1].index("restore") :] if "restore" in by else by
     if not since or FOREIGN.isdisjoint(since):
         return "agent"

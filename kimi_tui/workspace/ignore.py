@@ -1,9 +1,9 @@
 """Matches paths against `.gitignore` rules, as git would, without running git.
 
-The rules come from whoever wrote the repository, so matching takes bounded time whatever they say: a name or an ending is
-looked up, and only what has other wildcards becomes a regular expression, of atomic groups that never try a second way. Rules
-stand in the `.gitignore` files of the work folder, in those of the repository around it, and in the repository's own exclude
-file. Git itself is never asked: in a hostile repository even that runs programs.
+The rules are not trusted, so matching takes bounded time whatever they are: a name or an ending is looked up, and only what
+has other wildcards becomes a regular expression, of atomic groups, which do not backtrack. Rules are read from the
+`.gitignore` files of the work folder, in those of the repository around it, and in the repository's own exclude file. Git
+itself is not run: in a hostile repository it executes programs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ALWAYS = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that belong to a version control system: never scanned, never restored."""
 
 MOST_EXPRESSIONS = 300
-"""How many rules with wildcards inside count, for one path: each costs time on every path. Beyond that they say nothing, so
+"""How many rules with wildcards inside are used for one path: each costs time on every path. Further ones are ignored, so
 more files are kept, never fewer. The longest `.gitignore` files in use have some fifty."""
 _EXPRESSION_BYTES = 24 * 1024
 """How long all these rules of one file together may be: compiling them costs time too."""
 _AT_ONCE = 32
-"""How many of them are looked at in one go: meanwhile no other thread has its turn, and the longest paths take a while."""
+"""How many of them are looked at in one go: meanwhile no other thread runs, and the longest paths take a while."""
 _PATTERN_BYTES = 4096
 """No path is longer, so a pattern beyond that is none that anybody wrote for one."""
 
@@ -105,7 +105,7 @@ def _name(pattern: bytes) -> bytes:
 
 
 def _whole_path(pattern: bytes) -> bytes:
-    """The expression of a pattern with slashes: runs of names between `**`, each found at its first place for good.
+    """The expression of a pattern with slashes: runs of names between `**`, each matched at its first place, without backtracking.
 
     Each run has a fixed number of names, so whatever can match can match with every run as early as possible.
     """
@@ -132,7 +132,7 @@ def _whole_path(pattern: bytes) -> bytes:
 
 
 def _names(pattern: bytes) -> Iterator[bytes]:
-    """The names of a path pattern; a slash within `[...]` parts nothing, but then nothing matches it either."""
+    """The names of a path pattern; a slash within `[...]` is no separator, but then nothing matches it either."""
     start = place = 0
     while place < len(pattern):
         byte = pattern[place : place + 1]
@@ -150,7 +150,7 @@ def _names(pattern: bytes) -> Iterator[bytes]:
 
 
 def _segment(pattern: bytes) -> bytes:
-    """An expression for one whole name: each stretch between stars at its first place for good, the last one at the end."""
+    """An expression for one whole name: each stretch between stars matched at its first place, the last one at the end."""
     stretches: list[bytes] = [b""]
     place = 0
     while place < len(pattern):
@@ -401,7 +401,7 @@ def _without_final_blanks(line: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreStack:
-    """The rule files from the outermost down to one folder; the deepest that says something wins.
+    """The rule files from the outermost down to one folder; the deepest that has a matching rule wins.
 
     Each stands with how much of a path (relative to the work folder) its rules do not see, and what they see before it.
     """

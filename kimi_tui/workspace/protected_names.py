@@ -1,11 +1,14 @@
-"""Which files hold secrets, and which run later or steer what runs, by their names; the lists are `protected_names.toml`.
+"""Decides by name which files hold secrets, and which are executed later or configure what is executed.
+
+The lists are in `protected_names.toml`.
 
 Names are compared as file systems may: without case, composed, without characters that nobody sees and without blanks and
 dots at their end; a backup or copy of what holds a secret holds it too. `NameList` judges a path; `secret_places` are those
-that only count below the home folder or in the system; `run_values` finds in a file what a package manager would run.
+that only count below the home folder or in the system; `run_values` finds the commands in a file that a package manager
+would run.
 
 What a link under such a name leads to is guarded as the link is, whatever its own name is: where `.env` is a link to
-`conf/real.txt`, a tool that is given `conf/real.txt` meets no guarded name on the way. So the links are looked for
+`conf/real.txt`, a tool that is given `conf/real.txt` would find no guarded name in its path. So the links are looked for
 (`links_in`): at the top of the work folder, in the folders that are guarded themselves (hooks of git and its submodules,
 settings of editors) and, as far as `_MOST_LOOKED_AT` names go, in the upper folders; in the home folder at its top and in
 guarded folders there. What was found once, also by the sandbox, which looks further, counts as long as the program runs:
@@ -47,7 +50,7 @@ def folded(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NameList:
-    """Rules as `protected_names.toml` writes them.
+    """Rules of `protected_names.toml`.
 
     Attributes:
         folders: names that cover what is below them too.
@@ -149,7 +152,7 @@ def secrets() -> NameList:
 
 @cache
 def runs_later() -> NameList:
-    """Files that run later, or steer what runs."""
+    """Files that are executed later, or configure what is executed."""
     return _list("runs_later", copies=False)
 
 

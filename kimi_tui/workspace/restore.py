@@ -224,7 +224,7 @@ def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
 def _not_covered(
     path: str, before: Entry | None, after: Entry | None, then: Manifest, now: Manifest
 ) -> str | None:
-    """Why nothing can be done about a path: a reason to name, empty for one that nobody misses; None where it can."""
+    """Why a path cannot be restored: a reason to show, empty where it need not be shown; None where it can be restored."""
     remark = next((one for one in (after, before) if one is not None and not one.kept), None)
     if remark is None and after is not None and secrets().rule_in(path.split("/")):
         # Kept when the name was on no list, or by somebody else: once written, no scan would see what it holds.
@@ -246,7 +246,7 @@ def _would(before: Entry | None, after: Entry | None) -> Change:
 
 
 def as_file(entry: Entry | None) -> Entry | None:
-    """What a path holds as a file: an empty folder is none."""
+    """The entry of a path if it is a file: an empty folder is none."""
     return None if entry is None or entry.kind == "folder" else entry
 
 
@@ -272,12 +272,12 @@ class Intent:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What it touches."""
+        """The paths that it changes."""
         return tuple(one.path for one in self.changes)
 
     @property
     def created(self) -> frozenset[str]:
-        """What of it is not there yet."""
+        """Those of its paths that do not exist yet."""
         return frozenset(one.path for one in self.changes if one.now is None)
 
 
@@ -380,7 +380,7 @@ def _write(name: str, temporary: str, content: bytes, one: FileChange, folder: i
 
 
 def current(name: str, folder: int | None = None) -> Entry | None:
-    """The entry of a name in an open folder as it is at this moment, read anew; None where there is nothing.
+    """The entry of a name in an open folder, read anew; None where there is nothing.
 
     Raises:
         OSError: it cannot be read.
@@ -389,7 +389,7 @@ def current(name: str, folder: int | None = None) -> Entry | None:
 
 
 def current_content(name: str, folder: int | None = None) -> tuple[Entry | None, bytes]:
-    """The entry of a name as it is at this moment, and what it holds; nothing of what is too large to be kept.
+    """The entry of a name, read anew, and the contents; None for contents that are too large to be kept.
 
     Raises:
         OSError: it cannot be read.
@@ -460,7 +460,7 @@ def write_intent(path: Path, intent: Intent) -> None:
 
 
 def seal_of(intent: Intent, key: bytes, places: Sequence[str]) -> str:
-    """What nobody can write beside an intent who does not have the key.
+    """A message authentication code of an intent, which only the holder of the key can compute.
 
     Args:
         intent: which.

@@ -138,7 +138,7 @@ def _content(name: str, folder: int, stamp: Stamp) -> bytes:
 
 @dataclass(slots=True)
 class Folder:
-    """What is remembered of a folder, so that it need not be listed again.
+    """The known contents of a folder, so that it need not be listed again.
 
     `entries` are its files and what is said of what was left out in it, `stamps` those of them that can be trusted.
     """
@@ -183,7 +183,7 @@ class ScanPass:
     """Says so where files were passed over; what is followed already is kept all the same."""
 
     def trusts(self, *times_ns: int) -> bool:
-        """Whether something with these times was at rest before this scan began."""
+        """Whether a file with these times had not changed for a while before this scan began."""
         return max(times_ns) + _TRUST_AFTER_NS <= self.started_ns
 
 
@@ -199,13 +199,13 @@ def stamp_of(name: str, folder: int) -> Stamp | None:
 
 
 class Scanner:
-    """Scans one work folder again and again; in one thread.
+    """Scans one work folder repeatedly; belongs in one thread.
 
     Args:
         root: the work folder, absolute.
         store: where new contents go.
         limits: how much one snapshot may hold.
-        own: folders of the program itself, never looked into.
+        own: folders of the program itself, never listed.
         cancelled: asked between folders and in large ones; a scan that is no longer wanted ends early and is not complete.
     """
 
@@ -272,7 +272,7 @@ class Scanner:
         )
 
     def adopt(self, manifest: Mapping[str, Entry]) -> None:
-        """Take a stored manifest as what was there before, so that the next scan names only what changed since."""
+        """Take a stored manifest as the previous scan, so that the next one reports only what changed since."""
         self._folders = {}
         self._manifest = dict(manifest)
         self._adopted = True
@@ -404,7 +404,7 @@ class Scanner:
         )
 
     def _note(self, path: str, entry: Entry, folder: Folder, now: ScanPass) -> None:
-        """Say something of a folder itself; it is kept with the entries of the folder above."""
+        """Record an entry for a folder itself, among the entries of the folder above."""
         above, _, name = path.rpartition("/")
         now.folders[above].entries[name] = entry
 
@@ -501,7 +501,7 @@ class Scanner:
 
 
 def _in_order(names: list[str]) -> tuple[str, ...]:
-    """The names sorted, a part at a time: a million at once would hold up every other thread for a second."""
+    """The names sorted, a part at a time: a million at once would block every other thread for a second."""
     parts = [
         sorted(names[start : start + _SORTED_NAMES])
         for start in range(0, len(names), _SORTED_NAMES)

@@ -1,8 +1,9 @@
 """Snapshots of the working files: the values in them, and `SnapshotLog`, a session's list of them in `snapshots.jsonl`.
 
 An `Entry` says what stands under one path; a `Manifest` holds all of one scan, of which there may be fifty thousand. In the
-log the first record is complete, every other one has only the changes. A record says who made the change: the agent's tools, or others in between. Marks between the records say which checkpoint
-was made after which snapshot. The contents are in the store. Everything blocks and belongs in one thread.
+log the first record is complete, every other one has only the changes. A record says who made the change: the agent's tools,
+or others in between. Marks between the records say which checkpoint was made after which snapshot. The contents are in the
+store. Everything blocks and belongs in one thread.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ KEPT: frozenset[str] = frozenset({"file", "link"})
 
 
 REST = "."
-"""Under this name in a folder stands that not all files of the folder were looked at."""
+"""The name under which a manifest records for a folder that not all of its files were looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Entry:
 
     @property
     def is_known(self) -> bool:
-        """Whether all that there is to say of it is said: nothing was left out."""
+        """Whether its state is known completely: nothing was left out."""
         return self.kind in KEPT or self.kind == "folder"
 
 
@@ -120,7 +121,7 @@ By = Literal["first", "agent", "other", "job", "rescue", "restore"]
 a command of the agent ran in the background: it or someone else."""
 
 FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
-"""Not surely the agent nor a restore: what a rescue finds, someone else changed."""
+"""Changes that are not certainly the agent's nor a restore's: what a rescue finds, someone else changed."""
 
 _MAX_LOG_BYTES = 1 << 30
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -166,7 +167,7 @@ class SnapshotLog:
         self._latest: dict[str, Entry] = {}
         self._joins_line = False
         self.root = ""
-        """The folder that the snapshots are of; nothing is ever brought back into another."""
+        """The folder that the snapshots are of; nothing is ever restored into another."""
         self._read()
 
     def __len__(self) -> int:
@@ -188,7 +189,7 @@ class SnapshotLog:
         return None if index is None else self._snapshots[index]
 
     def begin(self, root: str) -> None:
-        """Say which folder the snapshots are of, once.
+        """Record which folder the snapshots are of, once.
 
         Raises:
             OSError: the disk refused.
@@ -209,7 +210,7 @@ class SnapshotLog:
     def at_checkpoint(self, uid: str) -> Snapshot | None:
         """How the files stood at a checkpoint: the last snapshot before the agent changed something after it.
 
-        What someone else changed in between belongs to it: there is no telling whether it was before or after.
+        What someone else changed in between is part of it: it is not known whether that was before or after.
         """
         position = self._marks.get(uid)
         if position is None:
@@ -229,8 +230,8 @@ class SnapshotLog:
     def after_checkpoint(self, uid: str) -> Snapshot | None:
         """How the files stood when the step of a checkpoint was done.
 
-        What the agent changed until the next checkpoint, whatever line that is on, was this one's doing. What someone else
-        changed after that, or a restore, was not.
+        What the agent changed until the next checkpoint, on whatever line that is, belongs to this step. What someone else
+        or a restore changed after that does not.
         """
         position = self._marks.get(uid)
         if position is None:
@@ -309,7 +310,7 @@ class SnapshotLog:
         return frozenset(found)
 
     def notes_at(self, snapshot: Snapshot) -> list[str]:
-        """Why what that snapshot says may not be whole: what was noted up to it."""
+        """The reasons why that snapshot may be incomplete: the notes up to it."""
         said = [one.note for one in self._snapshots[: self._position[snapshot.id] + 1] if one.note]
         return list(dict.fromkeys(said))
 
@@ -400,7 +401,7 @@ def entry_in(value: object) -> Entry:
 
 
 def path_in(value: object, *said: Entry | None) -> str:
-    """A stored path. Anybody may have written it, so it is checked like one from a model.
+    """A stored path. It is not trusted, so it is checked like one from a model.
 
     Args:
         value: what stands there.

@@ -1,8 +1,8 @@
 """A store of file contents by their SHA-256: written once, never changed, shared by all world lines of a session.
 
 What one scan finds new goes into one pack, so that a tree of fifty thousand files costs one file and one fsync. In a pack each
-body stands behind a head with its name and size, and an index of all of them stands at the end; a pack whose index is damaged
-is walked head by head, so damage costs no more than what it hit. Contents that a neighbouring session of the same folder has
+body follows a header with its name and size, and an index of all of them is at the end; a pack whose index is damaged is read
+header by header, so only the damaged bodies are lost. Contents that a neighbouring session of the same folder has
 are linked, not stored again.
 """
 
@@ -40,7 +40,7 @@ _COMPRESSED_FROM_BYTES = 160
 
 
 class PackPlace(NamedTuple):
-    """Where a body stands in a pack."""
+    """The place of a body in a pack."""
 
     offset: int
     size: int
@@ -99,7 +99,7 @@ class PackWriter:
         self.size_bytes += len(index) + len(foot)
 
     def drop(self) -> None:
-        """Leave no trace."""
+        """Delete the unfinished pack."""
         # Closing writes what is buffered, which a full disk refuses again.
         with contextlib.suppress(OSError):
             self._file.close()
@@ -178,7 +178,7 @@ class StoreFull(Exception):
 
 
 class BlobDamaged(Exception):
-    """A blob is missing or does not hold what its name says."""
+    """A blob is missing, or its contents do not have the hash that it is named by."""
 
 
 class BlobStore:
@@ -202,7 +202,7 @@ class BlobStore:
         self._lock = threading.RLock()
 
     def put(self, content: bytes, name: str = "") -> str:
-        """Keep these bytes; returns their name. On disk for good only after `flush`.
+        """Store these bytes; returns their name. They are durable only after `flush`.
 
         Args:
             content: the bytes.
@@ -223,7 +223,7 @@ class BlobStore:
             self._max_bytes = max_bytes
 
     def flush(self) -> None:
-        """Make all that was put safe.
+        """Make all that was put durable.
 
         Raises:
             OSError: the disk refused; what was put since the last flush does not exist.
@@ -259,7 +259,7 @@ class BlobStore:
         return content
 
     def has(self, name: str) -> bool:
-        """Whether these contents are kept; what a neighbour has is kept from now on."""
+        """Whether the store has these contents; those of a neighbour are linked into it."""
         with self._lock:
             return self._has(bytes.fromhex(name))
 
@@ -324,7 +324,7 @@ class BlobStore:
             self._used += path.stat().st_size
 
     def _link(self, pack: Path) -> bool:
-        """Make a neighbour's pack ours too; False where that cannot be."""
+        """Link a neighbour's pack into this store; False where that is not possible."""
         target = self._root / pack.name
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -66,8 +66,8 @@ class SnapshotScope:
     """The folders and limits beyond a session that its snapshots must respect.
 
     `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
-    program's own folders, `homes` further home folders. Under the key in the file `seal_key` intents are sealed; without one
-    none counts as this program's.
+    program's own folders, `homes` further home folders. Intents are signed with the key in the file `seal_key`; without one no
+    intent counts as this program's.
     """
 
     neighbours: Sequence[Path] = ()
@@ -114,7 +114,7 @@ class PreScanBackups:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def keep(self, root: Path, store: BlobStore, paths: Iterable[str]) -> None:
-        """Keep what these files hold now; the first time for each counts.
+        """Keep the present contents of these files; the first time for each counts.
 
         Raises:
             OSError: a file cannot be read, or the disk refused.
@@ -176,7 +176,7 @@ class Tracker:
     # -- scanning --------------------------------------------------------------------------------
 
     def first_scan(self) -> bool:
-        """Scan everything; False if it was cancelled. What changed since the last session someone else did.
+        """Scan everything; False if it was cancelled. Changes since the last session are recorded as someone else's.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -215,7 +215,7 @@ class Tracker:
         return True
 
     def back_up(self, paths: Iterable[str]) -> None:
-        """Keep what these files hold now, while the first scan is under way. May be called from any thread.
+        """Keep the present contents of these files, while the first scan is under way. May be called from any thread.
 
         Raises:
             OSError: a file cannot be read, or the disk refused.
@@ -234,7 +234,7 @@ class Tracker:
         Args:
             by: who is to have done it.
             paths: what alone they can have changed; everything else someone else did. None where that is not known.
-            others: who else is at work.
+            others: who else may have changed files.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -270,7 +270,7 @@ class Tracker:
     def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
         """Lines added and removed by a snapshot, and those of its files that cannot be brought back to what they were, sorted.
 
-        Lines are counted in its first hundred files, and of these in texts of bearable size.
+        Lines are counted in its first hundred files, and of these only in texts up to a limit.
         """
         then = self._log.manifest_before(snapshot, snapshot.changed)
         added = removed = 0
@@ -297,7 +297,7 @@ class Tracker:
         *,
         after: bool = False,
     ) -> RestorePlan:
-        """What it takes to have the files as they were at a checkpoint, after a fresh scan.
+        """The plan to restore the files as they were at a checkpoint, after a fresh scan.
 
         Args:
             uid: the checkpoint.
@@ -349,7 +349,7 @@ class Tracker:
         return RestorePlan(tuple(changes))
 
     def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
-        """What two lines made of the files since they diverged, after a fresh scan; see `find_divergence`.
+        """How the files of two lines differ since the lines diverged, after a fresh scan; see `find_divergence`.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
@@ -365,7 +365,7 @@ class Tracker:
         """Take the rescue snapshot and bring the intent to the disk; None where there is nothing to do.
 
         Args:
-            plan: what was shown.
+            plan: the plan that was shown.
             chosen: the paths to bring back, conflicts among them; None for all that are no conflicts.
 
         Raises:
@@ -402,7 +402,8 @@ class Tracker:
 
         Args:
             prepared: what is to be done.
-            unasked: nobody has agreed to it in this process: what runs later, steers tools or holds secrets stays as it is.
+            unasked: the user has not approved it in this process: files that are executed later, configure tools or hold secrets
+                are left alone.
 
         Raises:
             OSError: the outcome could not be recorded; the files are as the intent says, or still what they were.
@@ -433,7 +434,7 @@ class Tracker:
     def is_ours_alone(self, intent: Intent) -> bool:
         """Whether this program noted this intent, for this session and this work folder, and nobody else can have changed it.
 
-        That the account owns the files says little: it also owns what it unpacked or copied.
+        The owner of the files is no evidence: the account also owns what it unpacked or copied.
         """
         try:
             found = [

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kimi_tui.llm import transport
-from kimi_tui.llm.transport import ChunkedBody, put_off
+from kimi_tui.llm.transport import ChunkedBody, deferred_imports
 
 _CHUNK = st.one_of(
     st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data)),
@@ -77,7 +77,7 @@ def test_a_body_that_breaks_off_is_said_to() -> None:
         ChunkedBody().read_eof()
 
 
-PACKAGE = "package_put_off"
+PACKAGE = "package_deferred"
 
 
 @pytest.fixture
@@ -94,14 +94,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
-    with put_off(PACKAGE, f"{PACKAGE}.absent"):
-        from package_put_off.one import ONE  # pyright: ignore[reportMissingImports]
+    with deferred_imports(PACKAGE, f"{PACKAGE}.absent"):
+        from package_deferred.one import ONE  # pyright: ignore[reportMissingImports]
     assert ONE == 1
     assert f"{PACKAGE}.two" not in sys.modules
     module = sys.modules[PACKAGE]
     assert module.__file__ == str(package / "__init__.py")
 
-    from package_put_off import TWO  # pyright: ignore[reportMissingImports]
+    from package_deferred import TWO  # pyright: ignore[reportMissingImports]
 
     assert TWO == 2
     assert module.ONE == 1
@@ -110,9 +110,9 @@ def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
         _ = module.three
     # Behind the context packages run at once.
     del sys.modules[PACKAGE], sys.modules[f"{PACKAGE}.two"]
-    import package_put_off  # pyright: ignore[reportMissingImports]
+    import package_deferred  # pyright: ignore[reportMissingImports]
 
-    assert "TWO" in vars(package_put_off)
+    assert "TWO" in vars(package_deferred)
 
 
 CLIENT = """
