@@ -211,11 +211,9 @@ class Collector:
             calls.append(ToolCall(id=call.id, function=function, extras=call.extras or None))
         if not parts and not calls:
             return None
-        # As it is stored: then the session need not read what it has written.
-        words = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
         return Message(
             role="assistant",
-            content=parts if words is None else words,
+            content=parts,
             tool_calls=calls or None,
             interrupted=True if interrupted else None,
         )

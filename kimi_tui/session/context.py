@@ -649,9 +649,8 @@ class Context:
 
     def _settle_tail(self) -> None:
         """Salvage a torn end; where it could only be closed, the index takes it for an unreadable record."""
-        self._live.settle_tail()
-        if closed := self._live.size - self.index.size:
-            self.index.add([AddedLine(self._live.read(closed, self.index.size))])
+        if self._live.torn and (closed := self._live.settle_tail()):
+            self.index.add([AddedLine(closed)])
 
     def _holder(self, prefix: PrefixFile | None) -> int | None:
         """A world line that is known to begin with the whole live file."""

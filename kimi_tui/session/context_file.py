@@ -156,7 +156,7 @@ class ContextFile:
             return
         fd: int | None = None
         try:
-            fd = self._checked()
+            fd = self.check()
             # A copy: a view of it in a traceback would keep the bytearray from growing.
             self._attempted = self.size
             self.storage.write_all(fd, bytes(self._kept[self._written - self._kept_from :]))
@@ -248,16 +248,13 @@ class ContextFile:
         expected = self._written + len(self.torn)
         return not expected <= status.st_size <= max(expected, self._attempted)
 
-    def check(self) -> None:
-        """See that the file is as we left it.
+    def check(self) -> int:
+        """See that the file is as we left it; returns its descriptor.
 
         Raises:
             ChangedByOthers: It is not.
             OSError: There is no telling.
         """
-        self._checked()
-
-    def _checked(self) -> int:
         status = self.storage.stat(self.path)
         if self._identity != identity_of(status):
             raise ChangedByOthers
@@ -313,7 +310,7 @@ class ContextFile:
             return True
         beside = self.path.with_name(f"{self.path.name}.torn")
         try:
-            fd = self._checked()
+            fd = self.check()
             with self.storage.opened(beside, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as kept:
                 self.storage.append(kept, self.torn + b"\n", sync=True)
             self.storage.sync_folder(beside.parent)
@@ -323,15 +320,17 @@ class ContextFile:
         self.torn = b""
         return True
 
-    def settle_tail(self) -> None:
-        """Salvage a torn end; where that cannot be, close it by a line feed, so that it is merely an unreadable record."""
+    def settle_tail(self) -> bytes:
+        """Salvage a torn end. Where that cannot be, close it by a line feed, and return the unreadable record that it is then."""
         if not self.torn or self.salvage_tail():
-            return
+            return b""
+        closed = self.torn + b"\n"
         with self._memory:
-            self._kept += self.torn + b"\n"
+            self._kept += closed
             self._written += len(self.torn)
-            self.size += len(self.torn) + 1
+            self.size += len(closed)
         self.torn = b""
+        return closed
 
     def _failed(self, doing: str, error: OSError) -> StorageTrouble:
         if error.errno == errno.ENOENT:

@@ -229,11 +229,12 @@ def _message_line(message: Message) -> AddedLine:
         line = encode_exactly(record)
     except (ValueError, TypeError, RecursionError):
         return AddedLine(encode(record))
-    # What is stored in another form (a lone text part as a string) is another message when it is read.
-    is_same = isinstance(record["content"], str) == isinstance(message.content, str) and all(
-        call.function.arguments is not None for call in message.tool_calls or ()
-    )
-    return AddedLine(line, message, facts_of(record)) if is_same else AddedLine(line)
+    if any(call.function.arguments is None for call in message.tool_calls or ()):
+        return AddedLine(line)
+    if isinstance(record["content"], str) and not isinstance(message.content, str):
+        # A lone text part is stored, and read again, as a string; lines are compared by their messages.
+        message = message.model_copy(update={"content": record["content"]})
+    return AddedLine(line, message, facts_of(record))
 
 
 def added_lines(additions: Iterable[Addition], next_id: int) -> list[AddedLine]:
