@@ -37,7 +37,7 @@ from kimi_tui.soul.bookmarks import UserMarks, whole_groups
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import conversation_text, shortened
 from kimi_tui.soul.errors import BackToTheFuture, SoulError
-from kimi_tui.soul.file_restorer import FileRestorer
+from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.messages import (
     Author,
     dmail_message,

@@ -22,7 +22,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, CompactionSpan
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
-from kimi_tui.soul.file_restorer import FileRestorer
+from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.rewind_preview import (
     preview_of,
     preview_of_files,
