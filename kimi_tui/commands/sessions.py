@@ -47,8 +47,7 @@ from kimi_tui.session.store import (
 from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines, shown_timeline, tokens_now
 from kimi_tui.soul.conversation_text import as_markdown
-from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.runtime import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul, open_soul
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tui.formatting import (
     age,

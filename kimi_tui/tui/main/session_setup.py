@@ -132,8 +132,8 @@ async def open_session(
                 found(known._replace(end=end))
                 # What is imported now would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
-        await asyncio.to_thread(import_module, "kimi_tui.soul.runtime")
-        from kimi_tui.soul.runtime import open_soul
+        await asyncio.to_thread(import_module, "kimi_tui.soul.kimisoul")
+        from kimi_tui.soul.kimisoul import open_soul
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
         provider = stage.provider or await provider_of(launch, session.id)
