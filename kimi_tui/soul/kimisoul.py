@@ -42,7 +42,6 @@ from kimi_tui.soul.messages import Author, is_user_words
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
-from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind_values import (
     END,
     FilesChoice,
@@ -169,17 +168,8 @@ class KimiSoul:
             asks_for_keys,
             self._jobs,
         )
-        reminders = Reminders(
-            conversation,
-            self._approval,
-            session.work_dir,
-            self._jobs,
-            without_keys=asks_for_keys,
-        )
         self._seeing = seeing
-        self._attachments = Attachments(
-            conversation, session.work_dir, environ, without_keys=asks_for_keys, seeing=seeing
-        )
+        self._attachments = Attachments(self._tools, seeing)
         self._loop = AgentLoop(
             self._tools,
             self._orphans,
@@ -187,7 +177,6 @@ class KimiSoul:
             dmails,
             self._steering,
             self._attachments,
-            reminders,
         )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)

@@ -336,7 +336,7 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     provider = OpenAICompatible(
         provider="moonshot", base_url=server.base_url, api_key="k", model="m", window=WINDOW
     )
-    soul = await open_soul(session=stored, provider=provider)
+    soul = await kimisoul.open_soul(session=stored, provider=provider)
     if then in ("undo", "rewind"):
         # To a turn before the last one.
         await soul.rewind(Target(stored.context.n_checkpoints - 25))
