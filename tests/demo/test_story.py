@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from kimi_tui.demo.demo import Demo, prepare
+from kimi_tui.demo import Demo, prepare
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.kimisoul import KimiSoul, open_soul
 from kimi_tui.soul.rewind_values import Target

@@ -35,7 +35,7 @@ from kimi_tui.tui.transcript.transcript import import_for
 from kimi_tui.wire.events import EventRecord, TurnBegin
 
 if TYPE_CHECKING:
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.llm.openai_compatible import OpenAICompatible
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
@@ -205,7 +205,7 @@ def _end(session: Session) -> Sequence[EventRecord]:
 
 async def _stage(launch: Launch) -> _Stage:
     if launch.demo:
-        from kimi_tui.demo.demo import prepare
+        from kimi_tui.demo import prepare
 
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
         return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)
