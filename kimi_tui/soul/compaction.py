@@ -57,11 +57,13 @@ from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
 from kimi_tui.soul.messages import (
     answered_words,
+    checkpoint_created,
     internal_kind,
     is_user_words,
+    label_of_message,
+    segment_at,
     summary_message,
 )
-from kimi_tui.soul.segments import checkpoint_created, label_of_message, segment_at
 from kimi_tui.soul.tasks import Pace, let_go, shielded
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 

@@ -54,7 +54,7 @@ from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import Attention
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
