@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kimi_tui.foreign_text import one_line
 from kimi_tui.image_names import titled
 from kimi_tui.llm.message import Message, ToolCall
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import ContextIndex, MessageKind, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
