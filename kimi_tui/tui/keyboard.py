@@ -491,7 +491,7 @@ class SeenQuestion:
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before one counts; 0 for none, and where it is expected for what came before as well."""
+    """Seconds without a key before one counts that was not expected."""
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
@@ -521,8 +521,6 @@ class SeenQuestion:
 
     def accepts(self, at: float) -> bool:
         """Whether what was pressed counts, by the monotonic time at which it was read. What does not restarts the wait."""
-        if self._is_expected and not self.QUIET_S:
-            return True
         return self._quiet is not None and self._quiet.accepts(at)
 
     async def takes(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
@@ -565,9 +563,9 @@ class AskingScreen(AnswersOnce[ScreenResultType]):
 
     def on_mount(self) -> None:
         """Let nothing count that was pressed before this is on the terminal."""
-        self.woken()
+        self.ignore_early_keys()
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Restart the wait: this is to be on the screen, at first or again."""
         self.seen.ask(is_expected=self.IS_EXPECTED)
 
@@ -619,8 +617,8 @@ class TypeAhead:
         """Whether another session is about to take the place of this one, and what is typed is meant for that."""
         self._left: Widget | None = None
         """What had the focus when a key was pressed that leaves a field."""
-        self._void_at = 0.0
-        """When the newest key was read that was void."""
+        self._dropped_at = 0.0
+        """When the newest key was read that was dropped."""
 
     def takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key is held back, and must not be handed on now."""
@@ -628,9 +626,9 @@ class TypeAhead:
             if not self.screen.is_current:
                 return False
             key = event.key if isinstance(event, events.Key) else ""
-            is_of_burst = event.time - self._void_at < LEAVING_S and key not in PASSED
+            is_of_burst = event.time - self._dropped_at < LEAVING_S and key not in PASSED
             if is_of_burst and self.screen.focused is self._left:
-                self._void_at = event.time
+                self._dropped_at = event.time
                 return True
             if self._of_fields:
                 is_leaving = key in LEAVING and bool(self.screen.query(Input))
@@ -768,7 +766,7 @@ class TypeAhead:
         for limit in self._limits:
             limit.stop()
         if held and self._would_show():
-            self._void_at = held[-1].time
+            self._dropped_at = held[-1].time
             return
         for event in held:
             await self._hand_on(event)

@@ -168,7 +168,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     def _shown(self) -> None:
         self._waits_since = self._paint.seen_at
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Let nothing count that was typed before the dialog is on the terminal again."""
         self._waits_since = float("inf")
         self._paint.begin()

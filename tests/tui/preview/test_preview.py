@@ -382,7 +382,7 @@ async def test_a_key_right_behind_the_one_that_asked_for_a_word_is_no_word(key: 
 
 async def _press_twice(app: PreviewApp, key: str) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
-        while not app.shown.armed:
+        while not app.shown.accepts_keys:
             await pilot.pause(0.01)
         await pilot.press("f")
         while not any("f again" in row for row in app.rows):
@@ -391,7 +391,7 @@ async def _press_twice(app: PreviewApp, key: str) -> None:
         await pilot.pause()
         assert app.answers == []
         assert any("came too early" in row for row in app.rows)
-        while not app.shown.armed:
+        while not app.shown.accepts_keys:
             await pilot.pause(0.01)
         await pilot.press(key)
         while not app.answers:
@@ -403,10 +403,10 @@ async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
     app = PreviewApp(STORY)
     with keys_count(QUIET_S):
         async with app.run_test(size=(120, 40)) as pilot:
-            while not app.shown.armed:
+            while not app.shown.accepts_keys:
                 await pilot.pause(0.01)
             await pilot.press("2", "enter")
-            while not app.shown.armed:
+            while not app.shown.accepts_keys:
                 await pilot.pause(0.01)
             await pilot.press("enter")
             await pilot.pause()
