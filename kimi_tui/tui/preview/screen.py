@@ -322,7 +322,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         else:
             if files is not None:
                 files.focused = files.whole = False
-            state.details = not state.details and bool(state.preview.goes)
+            state.details = not state.details and bool(state.preview.dropped)
         self._show()
 
     def action_bring_back(self) -> None:
