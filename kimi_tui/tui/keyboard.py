@@ -36,7 +36,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.tui.hidden_keys import KeyCover, address_and_key
+from kimi_tui.tui.api_key_mask import ApiKeyMask, address_and_key
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
 
@@ -787,7 +787,7 @@ class LineField(Input):
 
     Textual's own takes letters at once, and runs what Ctrl+U or Enter is bound to only when that key has bubbled up.
 
-    Keys of servers are covered in it, as `hidden_keys` says.
+    API keys are masked in it, as `api_key_mask` says.
 
     Args:
         args: of Textual's.
@@ -815,7 +815,7 @@ class LineField(Input):
         self._is_address = is_address
         self.key_at = 0.0
         # Textual asks for what is shown as soon as there is a value.
-        self._key_cover = KeyCover(self, is_address=is_address)
+        self._key_mask = ApiKeyMask(self, is_address=is_address)
         super().__init__(*args, compact=True, **options)
         # Nothing blinks here.
         self.cursor_blink = False
@@ -825,22 +825,22 @@ class LineField(Input):
         """What stands here for all to see."""
         return "" if self.password else self.value
 
-    @on(KeyCover.BurstEnded)
-    def _burst_ended(self, event: KeyCover.BurstEnded) -> None:
-        self._key_cover.settle(event.typed_at, self._legible)
+    @on(ApiKeyMask.BurstEnded)
+    def _burst_ended(self, event: ApiKeyMask.BurstEnded) -> None:
+        self._key_mask.settle(event.typed_at, self._legible)
 
-    @on(KeyCover.Uncovered)
-    def _uncovered(self) -> None:
+    @on(ApiKeyMask.Unmasked)
+    def _unmasked(self) -> None:
         self.refresh()
 
-    @on(KeyCover.KeyFound)
-    def _key_found(self, event: KeyCover.KeyFound) -> None:
+    @on(ApiKeyMask.KeyFound)
+    def _key_found(self, event: ApiKeyMask.KeyFound) -> None:
         if not self.password:
             self.post_message(self.KeyEntered(self, event.key))
 
     def take_out(self, key: str) -> None:
         """Leave a key out that came in here; what it took the place of is back."""
-        self.value = self._key_cover.without(key, self.value)
+        self.value = self._key_mask.without(key, self.value)
         self.cursor_position = len(self.value)
 
     @property
@@ -848,7 +848,7 @@ class LineField(Input):
         """What is shown; overrides a private one of Textual's, the only place that says so."""
         if self.password:
             return super()._value
-        shown = self._key_cover.covered(self.value, self.cursor_position)
+        shown = self._key_mask.masked(self.value, self.cursor_position)
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
     def _on_paste(self, event: events.Paste) -> None:
@@ -856,11 +856,11 @@ class LineField(Input):
         words = event.text.split()
         address, key = address_and_key(event.text) if self._is_address else ("", "")
         if not self._is_address or words in ([], [address]):
-            self._key_cover.pasted(next(iter(event.text.splitlines()), ""), self._legible)
+            self._key_mask.pasted(next(iter(event.text.splitlines()), ""), self._legible)
             return
         event.stop()
         event.prevent_default()
-        self._key_cover.pasted(address, self._legible)
+        self._key_mask.pasted(address, self._legible)
         if address:
             self.replace(address, *self.selection)
         if key:
@@ -869,9 +869,9 @@ class LineField(Input):
     async def _on_key(self, event: events.Key) -> None:
         self.key_at = event.time
         if event.is_printable:
-            self._key_cover.typed(event.character or "", event.time, self._legible)
+            self._key_mask.typed(event.character or "", event.time, self._legible)
         else:
-            self._key_cover.ended(self._legible)
+            self._key_mask.ended(self._legible)
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
         # What it has no use for, as Down, its parents may have.
         if (
