@@ -31,7 +31,7 @@ from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
     from kimi_tui.config.settings import Config
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.images import Image
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.approval import Mode
