@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import ClassVar, Literal, TypeVar
 
 from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
-from kimi_tui.wire.display import DisplayBlock, ImageBlock
+from kimi_tui.wire.events import DisplayBlock, ImageBlock
 
 _NEAR = 16
 _WORTH_CHARS = 1_000

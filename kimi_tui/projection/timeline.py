@@ -25,12 +25,12 @@ from kimi_tui.projection.timeline_tree import (
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, LineEdit, WorldLines
-from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
+    DiffBlock,
     EventRecord,
     FilesChanged,
     LineChanged,

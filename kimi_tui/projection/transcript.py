@@ -34,7 +34,6 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
-from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     ApprovalRequest,
@@ -43,6 +42,7 @@ from kimi_tui.wire.events import (
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
+    DiffBlock,
     EventRecord,
     FailureKind,
     FilesAttached,

@@ -19,11 +19,11 @@ from kimi_tui.soul.tool_results import change_more_than, diffs_of
 from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.outcome import ToolProblem, ToolRejected
 from kimi_tui.tools.session_tools import MODE_AFTER, YES_AND
-from kimi_tui.wire.display import DisplayBlock
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     ApprovalRequest,
     ApprovalResolved,
+    DisplayBlock,
     ModeChanged,
     RequestKind,
 )

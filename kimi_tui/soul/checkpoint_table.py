@@ -22,8 +22,7 @@ from kimi_tui.soul.record import records_by_checkpoint
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import files_written
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.display import DiffBlock
-from kimi_tui.wire.events import CheckpointKind, EventRecord
+from kimi_tui.wire.events import CheckpointKind, DiffBlock, EventRecord
 
 
 @dataclass(frozen=True, slots=True)

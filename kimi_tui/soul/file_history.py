@@ -38,8 +38,7 @@ from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
-from kimi_tui.wire.display import DiffLine
-from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
+from kimi_tui.wire.events import DiffLine, FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import Divergence, LineDiff
 from kimi_tui.workspace.restore import (

@@ -57,11 +57,11 @@ from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox
-from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     EventRecord,
     FailureKind,
+    ImageBlock,
     JobsChanged,
     Notice,
     StatusUpdate,

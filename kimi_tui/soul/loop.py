@@ -54,9 +54,9 @@ from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.tools.credentials import find_keys, without_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
-from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     FilesAttached,
+    ImageBlock,
     Notice,
     SteerQueued,
     SteerTaken,

@@ -36,8 +36,8 @@ from kimi_tui.session.schema import (
     kind_by_start,
     summary_in,
 )
-from kimi_tui.wire.display import ImageBlock, decode_image, with_names
-from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
+from kimi_tui.wire.codec import decode_image
+from kimi_tui.wire.events import CheckpointCreated, CheckpointKind, ImageBlock, with_names
 
 Author = Literal["agent", "person"]
 """Who wrote a D-Mail; "person" is the word for the user on disk and on the wire."""

@@ -25,11 +25,12 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.tasks import Pace, run_to_completion
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
-from kimi_tui.wire.display import BriefBlock, DisplayBlock
 from kimi_tui.wire.events import (
+    BriefBlock,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
+    DisplayBlock,
     Event,
     EventRecord,
     JobsChanged,

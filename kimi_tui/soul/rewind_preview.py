@@ -39,8 +39,7 @@ from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Targ
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
-from kimi_tui.wire.display import ImageBlock
-from kimi_tui.wire.events import CheckpointKind
+from kimi_tui.wire.events import CheckpointKind, ImageBlock
 
 _LISTED = {MessageKind.SAID: 1, MessageKind.DMAIL: 1, MessageKind.SUMMARY: 1, MessageKind.WORDS: 1}
 

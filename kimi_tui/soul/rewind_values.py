@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
-    from kimi_tui.wire.display import DiffLine, ImageBlock
-    from kimi_tui.wire.events import LineChanged
+    from kimi_tui.wire.events import DiffLine, ImageBlock, LineChanged
 
 
 END = -1

@@ -24,7 +24,7 @@ from kimi_tui.session.images import image_part
 from kimi_tui.soul.messages import call_arguments
 from kimi_tui.soul.project_notes import brought_by
 from kimi_tui.tools.outcome import CommandRun, Effect, FileEdit, TodoChange, TodoEntry, ToolOutcome
-from kimi_tui.wire.display import (
+from kimi_tui.wire.events import (
     BriefBlock,
     DiffBlock,
     DiffLine,

@@ -26,7 +26,7 @@ from kimi_tui.projection.blocks import Block, ToolBlock, UserBlock
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.screens import app_of
-from kimi_tui.wire.display import ImageBlock
+from kimi_tui.wire.events import ImageBlock
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

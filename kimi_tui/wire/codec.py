@@ -1,30 +1,37 @@
-"""Events to the JSON of `wire.jsonl` and back.
+"""Events, with the display blocks in them, to the JSON of `wire.jsonl` and back.
 
 Where kimi-cli has a name for an event, its name and keys are used and what is ours stands beside them; the rest are
-types of our own, stored field by field, which it passes over. `encode` writes the `{"type", "payload"}` object of an
-event, `encode_record` a whole line. A `Decoder` reads both programs' events and trusts nothing: what is unknown or does
+types of our own, stored field by field, which it passes over. `encode_record` writes a whole line. A `Decoder` reads both programs' events and trusts nothing: what is unknown or does
 not fit gives None, never an error.
+
+A diff becomes one kimi-cli `diff` block for each run of neighbouring lines; `signs` beside it says which line is which, so that
+reading gives back exactly what was written. Blocks of another program are read as far as they can be understood.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import cache
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from pathlib import PurePosixPath
+from typing import Any, Literal, TypeGuard, cast, get_args, get_origin, get_type_hints
 
 from kimi_tui import lenient_json
+from kimi_tui.foreign_text import one_line
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.display import (
+from kimi_tui.wire.events import (
+    MAX_WORD,
+    BriefBlock,
+    DiffBlock,
+    DiffLine,
+    DisplayBlock,
+    Event,
+    EventRecord,
     ImageBlock,
-    decode_display,
-    encode_display,
-    images_of,
-    is_number,
-    is_whole,
-    seconds_of,
+    ShellBlock,
+    TodoBlock,
+    TodoItem,
 )
-from kimi_tui.wire.events import Event, EventRecord
 
 # By field: the first ten have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
@@ -63,6 +70,24 @@ _STATUS_FIELDS = tuple(name for name in ev.StatusUpdate._fields if name not in {
 
 
 Json = dict[str, Any]
+_MAX_FOREIGN_LINES = 400
+_SIGNS = frozenset(" -+")
+_MAX_COUNTED = 100
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number within ±2^53."""
+    return type(value) is int and -_MAX_WHOLE <= value <= _MAX_WHOLE
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether it is a number within ±2^53, and no NaN."""
+    return _is_whole(value) or (isinstance(value, float) and -_MAX_WHOLE <= value <= _MAX_WHOLE)
+
+
+def _seconds_of(value: object) -> float:
+    """A duration, or a time since 1970, in seconds; 0 where it is no number or one outside the calendar."""
+    return float(value) if _is_number(value) and 0 <= value <= _MAX_SECONDS else 0.0
 
 
 def _encode(event: Event) -> tuple[str, Json]:
@@ -130,7 +155,7 @@ def _encode(event: Event) -> tuple[str, Json]:
 
 
 def _with_images(payload: Json, images: Sequence[ImageBlock]) -> Json:
-    return {**payload, "images": encode_display(images)} if images else payload
+    return {**payload, "images": _encode_display(images)} if images else payload
 
 
 def encode_record(record: EventRecord) -> Json:
@@ -150,7 +175,7 @@ def _encode_result(event: ev.ToolResult) -> Json:
             "is_error": event.is_error,
             "output": event.output,
             "message": event.message,
-            "display": encode_display(event.display),
+            "display": _encode_display(event.display),
             "extras": None,
         },
         "key": event.key,
@@ -196,7 +221,7 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         "agent_id": None,
         "subagent_type": None,
         "source_description": None,
-        "display": encode_display(event.display),
+        "display": _encode_display(event.display),
         "where": event.where,
         "session_offer": event.session_offer,
     }
@@ -238,8 +263,8 @@ class Decoder:
             return None
         at, own_seq = line.get("timestamp"), line.get("seq")
         return EventRecord(
-            own_seq if is_whole(own_seq) else seq,
-            seconds_of(at),
+            own_seq if _is_whole(own_seq) else seq,
+            _seconds_of(at),
             event,
         )
 
@@ -312,8 +337,8 @@ class Decoder:
             is_error=result.get("is_error") is True,
             output=_joined_text(result.get("output")),
             message=_text(result, "message"),
-            display=decode_display(result.get("display")),
-            duration_s=seconds_of(duration_s),
+            display=_decode_display(result.get("display")),
+            duration_s=_seconds_of(duration_s),
             interrupted=data.get("interrupted") is True,
             rejected=data.get("rejected") is True,
             id="" if call_id == key else call_id,
@@ -338,7 +363,7 @@ class Decoder:
 def _figures_of_call(usage: Json, data: Json, last: ev.StatusUpdate) -> Json:
     """What kimi-cli tells of a call, under our names: it tells what each call took, and no totals."""
     sent = [usage.get("input_other"), usage.get("input_cache_read")]
-    step_input = sum(n for n in sent if is_whole(n))
+    step_input = sum(n for n in sent if _is_whole(n))
     figures: Json = {"step_input": step_input, "step_output": usage.get("output")}
     if "total_input" not in data:
         totals = {
@@ -346,7 +371,7 @@ def _figures_of_call(usage: Json, data: Json, last: ev.StatusUpdate) -> Json:
             "total_cached": (last.total_cached, usage.get("input_cache_read")),
             "total_output": (last.total_output, usage.get("output")),
         }
-        figures |= {name: old + new for name, (old, new) in totals.items() if is_whole(new)}
+        figures |= {name: old + new for name, (old, new) in totals.items() if _is_whole(new)}
     return figures
 
 
@@ -358,7 +383,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             return ev.TurnBegin(_joined_text(said), data.get("resumed") is True, images)
         case "StepBegin":
             n = data.get("n")
-            return ev.StepBegin(n) if is_whole(n) else None
+            return ev.StepBegin(n) if _is_whole(n) else None
         case "StepRetry":
             return _decode_retry(data)
         case "ContentPart":
@@ -373,7 +398,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
             return ev.ApprovalResolved(request_id, answer, _text(data, "feedback"))
         case "FilesAttached":
             number, files = data.get("number"), data.get("files")
-            if not (is_whole(number) and isinstance(files, list)):
+            if not (_is_whole(number) and isinstance(files, list)):
                 return None
             told = tuple(x for x in cast("list[object]", files) if isinstance(x, str))
             return ev.FilesAttached(number, told, images_of(data.get("images")))
@@ -388,7 +413,7 @@ def _decode_plain(name: str, data: Json) -> Event | None:
                 _text(data, "id"),
                 _joined_text(said),
                 name == "SteerWithdrawn",
-                number if is_whole(number := data.get("number")) else 0,
+                number if _is_whole(number := data.get("number")) else 0,
                 images_of(data.get("images", said)),
             )
         case _:
@@ -408,28 +433,28 @@ def _decode_approval(data: Json) -> Event | None:
         question=_text(data, "action"),
         detail=_text(data, "description"),
         where=_text(data, "where"),
-        display=decode_display(data.get("display")),
+        display=_decode_display(data.get("display")),
         session_offer=_text(data, "session_offer"),
         kind=cast(ev.RequestKind, kind) if kind in get_args(ev.RequestKind) else "tool",
         options=tuple(one for one in options if isinstance(one, str)),
         multi_select=data.get("multi_select") is True,
-        checkpoint_id=at if is_whole(at := data.get("checkpoint_id")) else -1,
+        checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
     )
 
 
 def _decode_retry(data: Json) -> Event | None:
     n, next_attempt, most = data.get("n"), data.get("next_attempt"), data.get("max_attempts")
     wait_s, status = data.get("wait_s"), data.get("status_code")
-    if not (is_whole(n) and is_whole(next_attempt) and is_whole(most)):
+    if not (_is_whole(n) and _is_whole(next_attempt) and _is_whole(most)):
         return None
     return ev.StepRetry(
         n=n,
         attempt=next_attempt,
         max_attempts=most,
-        wait_s=seconds_of(wait_s),
+        wait_s=_seconds_of(wait_s),
         reason=_text(data, "error_type"),
-        status=status if is_whole(status) else None,
-        left_s=seconds_of(data.get("left_s")),
+        status=status if _is_whole(status) else None,
+        left_s=_seconds_of(data.get("left_s")),
     )
 
 
@@ -481,7 +506,7 @@ def _fits(hint: Any) -> _Fits:
     if get_origin(hint) is Literal:
         choices = get_args(hint)
         return lambda value: isinstance(value, str) and value in choices
-    known: dict[Any, _Fits] = {int: is_whole, float: is_number, str: _is_text, bool: _is_flag}
+    known: dict[Any, _Fits] = {int: _is_whole, float: _is_number, str: _is_text, bool: _is_flag}
     return known.get(hint, lambda _: False)
 
 
@@ -504,7 +529,7 @@ def _status_fields() -> Iterator[tuple[str, _Fits, object]]:
     keys = {"used": "context_tokens", "limit": "max_context_tokens"}
     for name, fits, _ in _fields_of(ev.StatusUpdate):
         if name in ("step_input", "step_output"):
-            yield name, is_whole, None
+            yield name, _is_whole, None
         else:
             yield keys.get(name, name), fits, "" if name == "model" else _AS_IT_WAS
 
@@ -525,3 +550,270 @@ def _joined_text(value: object) -> str:
         return value
     parts = lenient_json.listing(value)
     return "".join(lenient_json.text(lenient_json.mapping(part).get("text")) for part in parts)
+
+
+# Display blocks.
+
+
+def _encode_display(blocks: Sequence[DisplayBlock]) -> list[Json]:
+    """The blocks as JSON objects."""
+    return [record for block in blocks for record in _encode_one(block)]
+
+
+def _decode_display(records: object) -> tuple[DisplayBlock, ...]:
+    """The blocks that these objects say; what cannot be read is passed over."""
+    if not isinstance(records, list):
+        return ()
+    blocks: list[DisplayBlock] = []
+    for record in cast("list[object]", records):
+        block = _decode_one(cast("Mapping[str, object]", record)) if _is_object(record) else None
+        if block is None:
+            continue
+        before = blocks[-1] if blocks else None
+        if (
+            isinstance(block, DiffBlock)
+            and isinstance(before, DiffBlock)
+            and before.path == block.path
+            and _continues(record)
+        ):
+            blocks[-1] = DiffBlock(
+                before.path,
+                before.added + block.added,
+                before.removed + block.removed,
+                before.lines + block.lines,
+                before.created,
+            )
+        else:
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _continues(record: object) -> bool:
+    return cast("Mapping[str, object]", record).get("first") is not True
+
+
+def _encode_one(block: DisplayBlock) -> Iterator[Json]:
+    match block:
+        case BriefBlock(text):
+            yield {"type": "brief", "text": text}
+        case ShellBlock(command, exit_code, duration_s):
+            yield {
+                "type": "shell",
+                "language": "bash",
+                "command": command,
+                "exit_code": exit_code,
+                "duration_s": duration_s,
+            }
+        case TodoBlock(items):
+            rows = [{"title": item.title, "status": item.status} for item in items]
+            yield {"type": "todo", "items": rows}
+        case ImageBlock():
+            yield {"type": "image", **asdict(block)}
+        case DiffBlock():
+            yield from _encode_diff(block)
+
+
+def _encode_diff(block: DiffBlock) -> Iterator[Json]:
+    for position, run in enumerate(_runs(block.lines) or [()]):
+        old = [line for line in run if line.sign != "+"]
+        new = [line for line in run if line.sign != "-"]
+        record: Json = {
+            "type": "diff",
+            "path": block.path,
+            "old_text": "\n".join(line.text for line in old),
+            "new_text": "\n".join(line.text for line in new),
+            "old_start": next((line.number for line in run if line.sign == "-"), 1),
+            "new_start": next((line.number for line in run if line.sign != "-"), 1),
+            "is_summary": False,
+            "signs": "".join(line.sign for line in run),
+            # The whole count stands with the first run: lines may have been left out.
+            "added": block.added if position == 0 else 0,
+            "removed": block.removed if position == 0 else 0,
+        }
+        if position == 0:
+            record["first"] = True
+            record["created"] = block.created
+        yield record
+
+
+def _runs(lines: Sequence[DiffLine]) -> list[tuple[DiffLine, ...]]:
+    """The lines cut wherever a number does not follow from the one before on its side."""
+    runs: list[tuple[DiffLine, ...]] = []
+    current: list[DiffLine] = []
+    next_old: int | None = None
+    next_new: int | None = None
+    for line in lines:
+        expected = next_old if line.sign == "-" else next_new
+        # A newline within a text (never made by us) would shift all that follows: alone in a run it does no harm.
+        if current and expected is not None and line.number != expected:
+            runs.append(tuple(current))
+            current, next_old, next_new = [], None, None
+        current.append(line)
+        if line.sign == "-":
+            next_old = line.number + 1
+        else:
+            next_new = line.number + 1
+            # Old numbers of lines that did not change are not stored; they only go up by one.
+            if line.sign == " " and next_old is not None:
+                next_old += 1
+    if current:
+        runs.append(tuple(current))
+    return runs
+
+
+def _decode_one(record: Mapping[str, object]) -> DisplayBlock | None:
+    match record.get("type"):
+        case "brief":
+            text = record.get("text")
+            return BriefBlock(text) if isinstance(text, str) else None
+        case "shell":
+            return _decode_shell(record)
+        case "todo":
+            return _decode_todo(record)
+        case "diff":
+            return _decode_diff(record)
+        case "image":
+            return decode_image(record)
+        case _:
+            return None
+
+
+def _decode_shell(record: Mapping[str, object]) -> ShellBlock | None:
+    command = record.get("command")
+    if not isinstance(command, str):
+        return None
+    exit_code = record.get("exit_code")
+    duration_s = record.get("duration_s")
+    return ShellBlock(
+        command,
+        exit_code if _is_whole(exit_code) else None,
+        _seconds_of(duration_s),
+    )
+
+
+def _decode_todo(record: Mapping[str, object]) -> TodoBlock | None:
+    items = record.get("items")
+    if not isinstance(items, list):
+        return None
+    found: list[TodoItem] = []
+    for item in cast("list[object]", items):
+        if not isinstance(item, dict):
+            continue
+        row = cast("dict[str, object]", item)
+        title, status = row.get("title"), row.get("status")
+        if isinstance(title, str) and status in ("pending", "in_progress", "done"):
+            found.append(TodoItem(title, status))
+    return TodoBlock(tuple(found))
+
+
+def decode_image(record: Mapping[str, object]) -> ImageBlock:
+    """The facts of an image as a record says them, bounded."""
+    name, media_type, sha256 = (
+        value[:MAX_WORD] if isinstance(value := record.get(key), str) else ""
+        for key in ("name", "media_type", "sha256")
+    )
+    return ImageBlock(
+        one_line(name),
+        one_line(media_type),
+        _count(record, "width"),
+        _count(record, "height"),
+        _count(record, "n_bytes"),
+        sha256,
+    )
+
+
+def images_of(value: object) -> tuple[ImageBlock, ...]:
+    """The images in a record: their facts, or content parts; for a bare count so many blocks without facts."""
+    if _is_whole(value):
+        return (ImageBlock(),) * min(max(0, value), _MAX_COUNTED)
+    found: list[ImageBlock] = []
+    for one in lenient_json.listing(value):
+        record = lenient_json.mapping(one)
+        if record.get("type") == "image":
+            found.append(decode_image(record))
+        elif record.get("type") == "image_url":
+            # A content part: of one that is stored, its name says the hash.
+            facts = lenient_json.mapping(record.get("image_url"))
+            url = facts.get("url")
+            stored = PurePosixPath(url) if isinstance(url, str) and len(url) < MAX_WORD else None
+            hashed = stored.stem if stored is not None and stored.parent.name == "images" else ""
+            found.append(decode_image({**facts, "sha256": hashed}))
+    return tuple(found)
+
+
+def _decode_diff(record: Mapping[str, object]) -> DiffBlock | None:
+    path, old, new = record.get("path"), record.get("old_text"), record.get("new_text")
+    if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):
+        return None
+    old_start, new_start = _positive(record, "old_start"), _positive(record, "new_start")
+    signs = record.get("signs")
+    if isinstance(signs, str) and set(signs) <= _SIGNS:
+        lines = _lines_by_signs(signs, old, new, old_start, new_start)
+        added, removed = _count(record, "added"), _count(record, "removed")
+        return DiffBlock(path, added, removed, lines, record.get("created") is True)
+    return _foreign_diff(path, old, new, old_start, new_start)
+
+
+def _lines_by_signs(
+    signs: str, old: str, new: str, old_start: int, new_start: int
+) -> tuple[DiffLine, ...]:
+    olds, news = old.split("\n"), new.split("\n")
+    at_old = at_new = 0
+    number_old, number_new = old_start, new_start
+    seen_removed = False
+    lines: list[DiffLine] = []
+    for sign in signs:
+        if sign == "-":
+            text = olds[at_old] if at_old < len(olds) else ""
+            lines.append(DiffLine("-", number_old, text))
+            at_old += 1
+            number_old += 1
+            seen_removed = True
+        else:
+            text = news[at_new] if at_new < len(news) else ""
+            lines.append(DiffLine(" " if sign == " " else "+", number_new, text))
+            at_new += 1
+            number_new += 1
+            if sign == " ":
+                at_old += 1
+                if seen_removed:
+                    number_old += 1
+    return tuple(lines)
+
+
+def _foreign_diff(path: str, old: str, new: str, old_start: int, new_start: int) -> DiffBlock:
+    """kimi-cli's own block: the two texts are the changed place with a few lines around it."""
+    olds = old.split("\n") if old else []
+    news = new.split("\n") if new else []
+    head = 0
+    while head < min(len(olds), len(news)) and olds[head] == news[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(olds), len(news)) - head and olds[-1 - tail] == news[-1 - tail]:
+        tail += 1
+    lines = [DiffLine(" ", new_start + i, news[i]) for i in range(head)]
+    lines += [DiffLine("-", old_start + i, olds[i]) for i in range(head, len(olds) - tail)]
+    lines += [DiffLine("+", new_start + i, news[i]) for i in range(head, len(news) - tail)]
+    lines += [DiffLine(" ", new_start + i, news[i]) for i in range(len(news) - tail, len(news))]
+    added, removed = len(news) - head - tail, len(olds) - head - tail
+    return DiffBlock(path, added, removed, tuple(lines[:_MAX_FOREIGN_LINES]), not olds)
+
+
+def _positive(record: Mapping[str, object], key: str) -> int:
+    value = record.get(key)
+    return value if _is_whole(value) and value > 0 else 1
+
+
+def _count(record: Mapping[str, object], key: str) -> int:
+    value = record.get(key)
+    return value if _is_whole(value) and value >= 0 else 0
+
+
+# JSON knows no limit for its numbers: one that no float can hold breaks whoever divides by it.
+_MAX_WHOLE = 1 << 53
+# The year 5138. Some calendars end at 9999, and a time zone moves by a day.
+_MAX_SECONDS = 1e11

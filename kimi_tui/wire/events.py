@@ -1,4 +1,4 @@
-"""All events that the soul publishes and views reduce.
+"""All events that the soul publishes and views reduce, and the display blocks of tool results in them (diffs, commands, images).
 
 Frozen dataclasses of plain values, so that they can be compared, stored and replayed; named tuples where there are so many
 that making them would be felt (a tuple is made ten times as fast as a frozen dataclass). A checkpoint is named by its
@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kimi_tui.wire.display import DisplayBlock, ImageBlock
+from kimi_tui.foreign_text import one_line
+
+if TYPE_CHECKING:
+    from kimi_tui.images import Image
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
@@ -25,6 +28,107 @@ SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
 """The operations that put another world line in the place of the live one."""
 SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
 """The checkpoints behind which the summary of a compaction stands: of all that was before, or of a part."""
+
+MAX_WORD = 200
+"""Characters of the name and of the type of an image that are kept."""
+
+
+# Display blocks.
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One row of a diff. `number` is the line's number on its own side, counted from 1."""
+
+    sign: Literal[" ", "-", "+"]
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiffBlock:
+    """A change of one file. `lines` may be cut; `added` and `removed` always count the whole change."""
+
+    path: str
+    added: int
+    removed: int
+    lines: tuple[DiffLine, ...]
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShellBlock:
+    """A command that ran. `exit_code` is None where it was stopped or never ended."""
+
+    command: str
+    exit_code: int | None
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TodoItem:
+    """One entry of the agent's list."""
+
+    title: str
+    status: Literal["pending", "in_progress", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class TodoBlock:
+    """The whole list as it is after the call."""
+
+    items: tuple[TodoItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BriefBlock:
+    """A fact in a few words for the right side of a card: `184 lines`, `6 files`, `no such file`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBlock:
+    """An image that went to the model, by its facts: what it shows is stored once, in the session, under its hash.
+
+    Attributes:
+        name: what the user knows it by, one clean line; empty where an older record only counts.
+        media_type: `image/png` or the like.
+        width, height: in pixels, as it was sent.
+        n_bytes: its size.
+        sha256: its hash in hexadecimal.
+    """
+
+    name: str = ""
+    media_type: str = ""
+    width: int = 0
+    height: int = 0
+    n_bytes: int = 0
+    sha256: str = ""
+
+    @classmethod
+    def of(cls, image: Image) -> ImageBlock:
+        """The facts of an image, as they are read again where they were written."""
+        name, n_bytes = one_line(image.name[:MAX_WORD]), len(image.data)
+        return cls(name, image.media_type, image.width, image.height, n_bytes, image.sha256)
+
+    @property
+    def label(self) -> str:
+        """It in a few words: `image shot.png 640x480`."""
+        size = f"{self.width}x{self.height}" if self.width else ""
+        return " ".join(word for word in ("image", self.name, size) if word)
+
+
+def with_names(text: str, images: Sequence[ImageBlock]) -> str:
+    """A text with the images that go with it by name, each on a line of its own."""
+    names = [f"[{image.label}]" for image in images]
+    return "\n".join([text, *names] if text.strip() else names or [text])
+
+
+DisplayBlock = DiffBlock | ShellBlock | TodoBlock | BriefBlock | ImageBlock
+
+
+# Events.
 
 
 @dataclass(frozen=True, slots=True)

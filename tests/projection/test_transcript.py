@@ -25,10 +25,10 @@ from kimi_tui.projection.blocks import (
 from kimi_tui.projection.tool_calls import NAMED, changed_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.transcript.tool_card import title_text
-from kimi_tui.wire.display import BriefBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
+    BriefBlock,
     CheckpointCreated,
     CompactionBegin,
     CompactionEnd,

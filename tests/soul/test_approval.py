@@ -13,8 +13,7 @@ from kimi_tui.soul import approval as approvals
 from kimi_tui.soul.approval import Approval, Mode, QuestionNotShown
 from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.outcome import FileEdit, ToolProblem, ToolRejected
-from kimi_tui.wire.display import DisplayBlock
-from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved, DisplayBlock
 from kimi_tui.wire.queue import Subscription, Wire
 
 RUN = ApprovalQuestion("run command", "Run this command?", "make test")

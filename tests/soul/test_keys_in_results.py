@@ -11,7 +11,7 @@ from support.soul import next_event, stage
 
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.display import BriefBlock
+from kimi_tui.wire.events import BriefBlock
 
 KEY = "sk-proj-abcdefgh12345678abcd"
 

@@ -22,7 +22,7 @@ from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.display import BriefBlock
+from kimi_tui.wire.events import BriefBlock
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -21,7 +21,7 @@ from kimi_tui.soul.tool_results import (
 )
 from kimi_tui.tools.outcome import CommandRun, FileEdit, TodoChange, TodoEntry, ToolOutcome
 from kimi_tui.tools.shell import command_that_ran
-from kimi_tui.wire import display as d
+from kimi_tui.wire import events as ev
 
 TEXTS = st.lists(st.sampled_from("abcd "), max_size=12).map("\n".join) | st.text(
     "ab\n", max_size=20
@@ -100,11 +100,11 @@ async def test_effects_become_blocks() -> None:
         "1 line",
     )
     assert blocks == (
-        d.BriefBlock("1 line"),
-        d.DiffBlock("a.py", 1, 0, (d.DiffLine("+", 1, "x"),), created=True),
-        d.ShellBlock("ls", 0, 0.5),
-        d.TodoBlock((d.TodoItem("one", "done"),)),
+        ev.BriefBlock("1 line"),
+        ev.DiffBlock("a.py", 1, 0, (ev.DiffLine("+", 1, "x"),), created=True),
+        ev.ShellBlock("ls", 0, 0.5),
+        ev.TodoBlock((ev.TodoItem("one", "done"),)),
     )
     (block,) = await diffs_of([FileEdit("a", "x\n" * 9_000, "y\n" * 3)])
-    assert isinstance(block, d.DiffBlock)
+    assert isinstance(block, ev.DiffBlock)
     assert len(block.lines) == 9_003

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kimi_tui.projection.replay import Replay, ReplayState
-from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
+    DiffBlock,
     Event,
     EventRecord,
     LineChanged,

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session import schema
-from kimi_tui.wire import display as d
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 
@@ -30,25 +29,25 @@ def encode(event: ev.Event) -> dict[str, Any]:
 
 
 @st.composite
-def diff_blocks(draw: st.DrawFn) -> d.DiffBlock:
-    lines: list[d.DiffLine] = []
+def diff_blocks(draw: st.DrawFn) -> ev.DiffBlock:
+    lines: list[ev.DiffLine] = []
     old = new = 1
     for _ in range(draw(st.integers(0, 3))):
         old += draw(st.integers(0, 50))
         new += draw(st.integers(0, 50))
         for sign in draw(
-            st.lists(st.sampled_from(get_args(get_type_hints(d.DiffLine)["sign"])), max_size=8)
+            st.lists(st.sampled_from(get_args(get_type_hints(ev.DiffLine)["sign"])), max_size=8)
         ):
-            lines.append(d.DiffLine(sign, old if sign == "-" else new, draw(LINE)))
+            lines.append(ev.DiffLine(sign, old if sign == "-" else new, draw(LINE)))
             old += sign != "+"
             new += sign != "-"
-    return d.DiffBlock(
+    return ev.DiffBlock(
         draw(TEXT), draw(COUNT), draw(COUNT), tuple(lines), created=draw(st.booleans())
     )
 
 
 IMAGES = st.builds(
-    d.ImageBlock,
+    ev.ImageBlock,
     st.text("ab .png", max_size=9).map(one_line),
     TEXT.map(one_line),
     COUNT,
@@ -58,17 +57,17 @@ IMAGES = st.builds(
 )
 BLOCKS = st.one_of(
     IMAGES,
-    st.builds(d.BriefBlock, TEXT),
+    st.builds(ev.BriefBlock, TEXT),
     st.builds(
-        d.ShellBlock,
+        ev.ShellBlock,
         TEXT,
         st.none() | st.integers(-255, 255),
         st.floats(0, 1e6).map(lambda x: round(x, 3)),
     ),
     st.builds(
-        d.TodoBlock,
+        ev.TodoBlock,
         st.lists(
-            st.builds(d.TodoItem, TEXT, st.sampled_from(["pending", "in_progress", "done"])),
+            st.builds(ev.TodoItem, TEXT, st.sampled_from(["pending", "in_progress", "done"])),
             max_size=3,
         ).map(tuple),
     ),
@@ -286,15 +285,15 @@ def test_a_diff_of_kimi_cli_is_shown_as_one() -> None:
     event = Decoder().decode({"type": "ToolResult", "payload": call})
     assert isinstance(event, ev.ToolResult)
     (block,) = event.display
-    assert block == d.DiffBlock(
+    assert block == ev.DiffBlock(
         "/w/a.py",
         1,
         1,
         (
-            d.DiffLine(" ", 4, "a"),
-            d.DiffLine("-", 5, "b"),
-            d.DiffLine("+", 5, "B"),
-            d.DiffLine(" ", 6, "c"),
+            ev.DiffLine(" ", 4, "a"),
+            ev.DiffLine("-", 5, "b"),
+            ev.DiffLine("+", 5, "B"),
+            ev.DiffLine(" ", 6, "c"),
         ),
     )
 

@@ -18,8 +18,7 @@ from rich.cells import cell_len, chop_cells
 from kimi_tui import foreign_text
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import iter_ranges, ranges
-from kimi_tui.wire.display import DiffBlock
-from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, DiffBlock
 
 TAB = 4
 PART_CHARS = 4_096

@@ -22,7 +22,7 @@ from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.pictures import CellRow
 from kimi_tui.tui.rows import LayoutRoom, Line, Span, image_rows, plain_rows, style_parts
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
-from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
+from kimi_tui.wire.events import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage

@@ -39,7 +39,7 @@ from kimi_tui.tui.screens import AnswersOnce, sheets
 
 if TYPE_CHECKING:
     from kimi_tui.tui.terminal_input import Graphics
-    from kimi_tui.wire.display import ImageBlock
+    from kimi_tui.wire.events import ImageBlock
 
 _numbers = count(4_711)
 """The ids of drawings, under which the terminal (kitty) keeps them."""

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.tui.main.session_setup import EarlierSession, Opened
-    from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
+    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ImageBlock, Notice
 
 
 OPENING = "opening"

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
-    from kimi_tui.wire.display import ImageBlock
+    from kimi_tui.wire.events import ImageBlock
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02

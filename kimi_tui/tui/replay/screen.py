@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.wire.display import ImageBlock
+    from kimi_tui.wire.events import ImageBlock
 
 
 OPEN_DELAY_S = 0.05

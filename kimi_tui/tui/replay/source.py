@@ -26,10 +26,10 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.state import title_from
-from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
     CheckpointCreated,
     EventRecord,
+    ImageBlock,
     StatusUpdate,
     StepBegin,
     TextPart,

@@ -31,7 +31,7 @@ from kimi_tui.tui.transcript.layout import follows_closely, rows_in_slices
 from kimi_tui.tui.transcript.text_position import TextPosition, extent_of, is_code, line_around
 from kimi_tui.tui.transcript.tool_card import presented
 from kimi_tui.tui.transcript.viewport import Flow, View
-from kimi_tui.wire.display import DiffBlock
+from kimi_tui.wire.events import DiffBlock
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -60,7 +60,7 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.tool_card import DIFF_ROWS, tool_card
-from kimi_tui.wire.display import DiffBlock, ImageBlock, TodoBlock
+from kimi_tui.wire.events import DiffBlock, ImageBlock, TodoBlock
 
 USER_ROWS = 12
 ATTACHED_ROWS = 3

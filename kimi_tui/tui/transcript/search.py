@@ -51,7 +51,7 @@ from kimi_tui.tui.transcript.layout import rows_in_slices
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.text_position import gutter_of
 from kimi_tui.tui.transcript.tool_card import presented, title_text
-from kimi_tui.wire.display import DiffBlock
+from kimi_tui.wire.events import DiffBlock
 
 ROWS_AT_ONCE = 40
 """Rows of a line that are looked through before others may have a turn: it may be of megabytes."""

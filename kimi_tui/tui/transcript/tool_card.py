@@ -50,7 +50,7 @@ from kimi_tui.tui.rows import (
     title_row,
     wrap,
 )
-from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
+from kimi_tui.wire.events import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
 TAIL_ROWS = 3
 DIFF_ROWS = 12

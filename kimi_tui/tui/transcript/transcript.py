@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.search import Search, SearchCount
     from kimi_tui.tui.transcript.viewport import Flow, Place, RevertAnimation, View, Viewport
-    from kimi_tui.wire.display import ImageBlock
-    from kimi_tui.wire.events import EventRecord
+    from kimi_tui.wire.events import EventRecord, ImageBlock
 
 LOW_ROWS = 30
 LOWEST_ROWS = 24

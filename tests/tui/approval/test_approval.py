@@ -33,8 +33,7 @@ from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
-from kimi_tui.wire.display import DiffBlock, DiffLine
-from kimi_tui.wire.events import ApprovalRequest, RequestKind
+from kimi_tui.wire.events import ApprovalRequest, DiffBlock, DiffLine, RequestKind
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,15 @@ from kimi_tui.tui.dialogs.picture import PictureView
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.pictures import USUAL_CELL
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.wire.display import BriefBlock, ImageBlock
-from kimi_tui.wire.events import ToolCall, ToolResult, ToolStarted, TurnBegin, TurnEnd
+from kimi_tui.wire.events import (
+    BriefBlock,
+    ImageBlock,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+    TurnBegin,
+    TurnEnd,
+)
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 

@@ -31,8 +31,7 @@ from kimi_tui.tui.main.commands.session import JOBS_USE
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import Notices
 from kimi_tui.tui.theme import KIMI_LIGHT
-from kimi_tui.wire.display import DiffBlock, DiffLine
-from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
+from kimi_tui.wire.events import ApprovalRequest, DiffBlock, DiffLine, EventRecord, StepRetry
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 EDGES = [pytest.param(SIZES[0], id="wide"), pytest.param(SIZES[2], id="narrow")]

@@ -42,8 +42,7 @@ from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, co
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.theme import KIMI_LIGHT
-from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock
-from kimi_tui.wire.events import ApprovalRequest
+from kimi_tui.wire.events import ApprovalRequest, BriefBlock, DiffBlock, DiffLine, ShellBlock
 
 SIZES = [(120, 40), (80, 24)]
 

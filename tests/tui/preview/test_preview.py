@@ -36,7 +36,7 @@ from kimi_tui.tui.preview.layout import (
 from kimi_tui.tui.preview.screen import PreviewSheet, RewindScreen
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
-from kimi_tui.wire.display import DiffLine
+from kimi_tui.wire.events import DiffLine
 
 GOES = (
     DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),

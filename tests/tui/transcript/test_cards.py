@@ -11,7 +11,7 @@ from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tui.rows import LayoutRoom, cells
 from kimi_tui.tui.transcript.layout import user_message
 from kimi_tui.tui.transcript.tool_card import tool_card
-from kimi_tui.wire.display import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
+from kimi_tui.wire.events import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
 
 WIDE = LayoutRoom(81)
 

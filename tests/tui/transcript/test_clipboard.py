@@ -25,8 +25,7 @@ from kimi_tui.tui.transcript.clipboard import RowPosition, code_of, part_of, sou
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.selection import extent_of
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.wire.display import DiffBlock, DiffLine
-from kimi_tui.wire.events import TextPart, ToolOutput, ToolStarted
+from kimi_tui.wire.events import DiffBlock, DiffLine, TextPart, ToolOutput, ToolStarted
 
 SIZE = (81, 37)
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"

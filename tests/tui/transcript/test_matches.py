@@ -36,7 +36,7 @@ from kimi_tui.tui.transcript.search import (
     pattern_of,
     unfolded_rows,
 )
-from kimi_tui.wire.display import TodoBlock, TodoItem
+from kimi_tui.wire.events import TodoBlock, TodoItem
 
 ROOM = LayoutRoom(60)
 START = Origin()

@@ -11,11 +11,12 @@ from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fi
 from syrupy.assertion import SnapshotAssertion
 
 from kimi_tui.tui.glyphs import ASCII
-from kimi_tui.wire.display import BriefBlock, ShellBlock
 from kimi_tui.wire.events import (
+    BriefBlock,
     CheckpointCreated,
     CompactionBegin,
     CompactionEnd,
+    ShellBlock,
     SteerQueued,
     StepRetry,
     ToolOutput,
