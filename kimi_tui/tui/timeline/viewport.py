@@ -243,7 +243,7 @@ class Viewport:
         self.curve: Sequence[Column] = ()
         self._paint = strip
         self._strips: dict[object, Strip] = {}
-        self._curve_lines: list[Strip] = []
+        self._curve_spans: list[list[StyledText]] = []
         self._curve_made_for: tuple[object, ...] = ()
         self._past: list[Checkpoint] = []
         self._past_of: Checkpoint | None = None
@@ -253,6 +253,7 @@ class Viewport:
         self.listing = Listing(model)
         self.selected = self.hovered = None
         self.filtering = self.shows_keys = self.looking = False
+        self._curve_made_for = ()
         self.clear()
 
     @property
@@ -327,12 +328,13 @@ class Viewport:
     def clear(self) -> None:
         """Forget every strip: colours or widths have changed."""
         self._strips.clear()
-        self._curve_made_for = ()
 
     def lines(self, start: int, end: int) -> list[Strip]:
         """The lines of the widget from `start` to before `end`."""
         areas, columns = self.areas, self.columns
         first, last = areas.header, areas.header + areas.list_height
+        if areas.curve and start < first:
+            self._update_curve(areas.curve, columns.curve_width)
         strips = [self._header_line(y, areas, columns) for y in range(start, min(end, first))]
         in_list = range(max(0, start - first), min(end, last) - first)
         if self.shows_keys or not len(self.listing):
@@ -519,20 +521,20 @@ class Viewport:
             return self._line([(" ", "quiet"), *spans])
         first = areas.header - areas.curve - 2
         if areas.curve and first <= y < areas.header - 1:
-            self._make_curve(areas.curve, width)
-            return self._curve_lines[y - first]
+            return self._line([(" ", "quiet"), *self._curve_spans[y - first]])
         return self._line([])
 
-    def _make_curve(self, rows: int, width: int) -> None:
+    def _update_curve(self, rows: int, width: int) -> None:
+        """Make the spans of the token curve of so many rows and cells, unless they are those of this state already."""
         model = self.listing.model
-        made_for = (model.revision, width, rows, self.future)
+        made_for = (model.revision, width, rows, self.future, self.glyphs)
         if self._curve_made_for == made_for:
             return
         first = model.tree.live[0] if model.tree.live else None
         if first is not self._past_of:
             self._past_of, self._past = first, model.tree.before_now()
         self.curve = columns_of(self._past, model.tree.live, width, self.future)
-        lines = curve_spans(
+        self._curve_spans = curve_spans(
             self.curve,
             width=width,
             rows=rows,
@@ -542,8 +544,8 @@ class Viewport:
         )
         if self.future is None:
             words = forecast(model.used, model.trigger, model.per_step)
-            lines[-1] = with_forecast(lines[-1], words, len(self.curve), width, self.glyphs)
-        self._curve_lines = [self._line([(" ", "quiet"), *spans]) for spans in lines]
+            marks = with_forecast(self._curve_spans[-1], words, len(self.curve), width, self.glyphs)
+            self._curve_spans[-1] = marks
         self._curve_made_for = made_for
 
     def details(self, key: Key | None) -> list[list[StyledText]]:

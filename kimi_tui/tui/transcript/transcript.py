@@ -575,8 +575,7 @@ class Transcript(ScrollView, can_focus=True):
         selected = self.selected_positions
         self.show_model(model, flow)
         self._current = keys.get(current) if current is not None else None
-        _, viewport = self._model_and_viewport()
-        whole = viewport.flow
+        whole = self._loaded_viewport().flow
         place = len(whole.views) - below
         if not follows and place >= 0:
             whole.lay_out(place)
@@ -596,9 +595,9 @@ class Transcript(ScrollView, can_focus=True):
             self._model = TranscriptModel(work_dir=self._work_dir)
         return self._model
 
-    def _model_and_viewport(self) -> tuple[TranscriptModel, Viewport]:
-        """The reducer and the rows on view, imported with the first block."""
-        return self._loaded_model(), self._viewport or self._show_flow(None)
+    def _loaded_viewport(self) -> Viewport:
+        """The rows on view, whose layout is imported with the first block."""
+        return self._viewport or self._show_flow(None)
 
     def _show_flow(self, flow: Flow | None) -> Viewport:
         from kimi_tui.tui.transcript.viewport import Flow, Viewport
@@ -680,11 +679,13 @@ class Transcript(ScrollView, can_focus=True):
         if self._frame is not None:
             self._frame.cancel()
             self._frame = None
-        if not self.is_ready or self._changed_from is None or self.is_moving:
+        model = self._model
+        if model is None or self._changed_from is None or self._motion is not None:
             return
-        model, _ = self._model_and_viewport()
-        viewport = self._ready_viewport()
-        assert viewport is not None
+        if self._viewport is None and self.is_ready:
+            self._show_flow(None)
+        if (viewport := self._ready_viewport()) is None:
+            return
         first, self._changed_from = self._changed_from, None
         self._empty = None
         top = self.top
@@ -807,9 +808,10 @@ class Transcript(ScrollView, can_focus=True):
 
     def _update_dropped(self) -> None:
         checkpoint = -1 if self._dropped_from is None else self._dropped_from
-        known = self._model is not None and checkpoint >= 0
         self._dropped_blocks = (
-            self._model_and_viewport()[0].dropped_by(checkpoint) if known else range(0)
+            self._model.dropped_by(checkpoint)
+            if self._model is not None and checkpoint >= 0
+            else range(0)
         )
 
     def _show_first_dropped(self, viewport: Viewport) -> None:
@@ -1297,12 +1299,12 @@ class Transcript(ScrollView, can_focus=True):
 
     def toggle_fold(self, block: Block) -> None:
         """Fold or unfold a block; its first row stays where it is, or comes into view."""
-        model, viewport = self._model_and_viewport()
+        model = self._loaded_model()
         self.finish_motion()
         change = model.toggle(block)
         if change.first is None:
             return
-        viewport = self._ready_viewport() or viewport
+        viewport = self._ready_viewport() or self._loaded_viewport()
         viewport.toggled(model.blocks, change.first)
         self._mark_changed(change.first)
         self._draw()

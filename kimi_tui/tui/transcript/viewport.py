@@ -145,6 +145,8 @@ class View:
 
 Place = tuple[View | None, int, Line]
 """A row: the view, the index among its lines (-1: its gap), and the line."""
+_NOWHERE: Place = (None, -1, BLANK)
+"""A row above or below all blocks."""
 
 
 class Flow:
@@ -194,13 +196,19 @@ class Flow:
     @property
     def height(self) -> int:
         """All rows, as far as known."""
-        self._sum_heights(len(self.views))
-        return self._starts[len(self.views)]
+        return self.start(len(self.views))
 
     def start(self, index: int) -> int:
-        """The first row of a view, its gap included."""
-        self._sum_heights(index)
-        return self._starts[index]
+        """The first row of a view, its gap included; of the index behind the last view the height of all."""
+        starts, views = self._starts, self.views
+        if len(starts) != len(views) + 1:
+            del starts[len(views) + 1 :]
+            starts.extend([0] * (len(views) + 1 - len(starts)))
+            self._known = min(self._known, len(views))
+        for at in range(self._known, index):
+            starts[at + 1] = starts[at] + views[at].gap + views[at].height
+        self._known = max(self._known, index)
+        return starts[index]
 
     def turn_row(self, row: int, step: int) -> int:
         """The row of the user's message before (-1) or after (1) a row; where there is none, the first row or the height."""
@@ -215,9 +223,10 @@ class Flow:
 
     def find(self, row: int) -> tuple[int, int]:
         """Which view a row belongs to, and which of its rows it is (the gap counts)."""
-        self._sum_heights(len(self.views))
-        index = bisect_right(self._starts, row, 0, len(self.views)) - 1
-        return max(0, index), row - self._starts[max(0, index)]
+        n_views = len(self.views)
+        self.start(n_views)  # the starts of all before it are right then
+        index = max(0, bisect_right(self._starts, row, 0, n_views) - 1)
+        return index, row - self._starts[index]
 
     def index_of(self, mark: TextPosition) -> int | None:
         """Which view a mark stands in; None where its block is gone."""
@@ -256,18 +265,6 @@ class Flow:
         at = offset - view.gap
         column = extent_of(view.lines[at]).start if 0 <= at < len(view.lines) else 0
         return TextPosition(view.block.key, at, column, hint=index)
-
-    def _sum_heights(self, upto: int) -> None:
-        """Bring the starts of the views up to this index up to date."""
-        starts, views = self._starts, self.views
-        if len(starts) != len(views) + 1:
-            del starts[len(views) + 1 :]
-            starts.extend([0] * (len(views) + 1 - len(starts)))
-            self._known = min(self._known, len(views))
-        for index in range(self._known, upto):
-            view = views[index]
-            starts[index + 1] = starts[index] + view.gap + view.height
-        self._known = max(self._known, upto)
 
     def _forget_starts(self, index: int) -> None:
         """Forget where the views behind one start, whose height changed."""
@@ -405,9 +402,8 @@ class Flow:
         view = self.views[index]
         if view.laid and view.version == view.block.version:
             return 0
-        before = view.rows
         following = self.views[index + 1] if index + 1 < len(self.views) else None
-        gap_before = following.gap if following is not None else 0
+        before = view.rows + (following.gap if following is not None else 0)
         count = len(view.lines)
         marks = [mark for mark in self.positions if mark.key == view.block.key]
         if marks and view.marked is None:
@@ -430,11 +426,9 @@ class Flow:
         if height != view.height:
             view.height = height
             self._forget_starts(index)
-        self._regap(index)
         if following is not None:
             self._regap(index + 1)
-            return view.rows - before + following.gap - gap_before
-        return view.rows - before
+        return view.rows + (following.gap if following is not None else 0) - before
 
     def lay_out_whole(self, index: int) -> int:
         """Lay out all rows, also those of an answer that were never shown."""
@@ -514,12 +508,16 @@ class Flow:
         if view.strips is _NOT_LAID:
             view.lines, view.strips, view.coming = [], [], []
         try:
-            if view.is_broken:
-                self._lay_plain(view)
-            elif isinstance(block, (AgentBlock, ThoughtBlock)) and self._is_fed(view, block):
-                first = self._lay_answer(view, block)
-            else:
-                self._lay_rows(view)
+            match block:
+                case _ if view.is_broken:
+                    self._lay_plain(view)
+                case ThoughtBlock() if block.open and block.unfolded:
+                    first = self._lay_answer(view, block)
+                # A very long one, too: a slice at a time.
+                case AgentBlock() if block.open or view.answer or block.stream.size > SLICE:
+                    first = self._lay_answer(view, block)
+                case _:
+                    self._lay_rows(view)
         except Exception:
             # Not a reason to stop: the block is plain text from now on, and all others are as they should be.
             log_fault(f"laying out {type(block).__name__}")
@@ -528,12 +526,6 @@ class Flow:
             self._lay_plain(view)
         view.laid = True
         return first
-
-    def _is_fed(self, view: View, block: AgentBlock | ThoughtBlock) -> bool:
-        """Whether its text is laid out as it comes, or because it is very long a slice at a time."""
-        if isinstance(block, ThoughtBlock):
-            return block.open and block.unfolded
-        return block.open or view.answer is not None or block.stream.size > SLICE
 
     def _lay_plain(self, view: View) -> None:
         view.lines = plain_block(view.block, self.room)
@@ -635,11 +627,8 @@ class Flow:
 
         A view that was never laid out is now; one that has changed since, or is `behind`, is drawn as it was until `lay_out`.
         """
-        found: list[Place] = []
-        while (row := start + len(found)) < end:
-            if not 0 <= row < self.height:
-                found.append((None, -1, BLANK))
-                continue
+        found: list[Place] = [_NOWHERE] * (min(0, end) - start)
+        while (row := start + len(found)) < min(end, self.height):
             index, offset = self.find(row)
             view = self.views[index]
             if not view.laid:
@@ -658,7 +647,7 @@ class Flow:
                     found.append((view, at, line))
                 else:
                     found.append((view, -1, BLANK))
-        return found
+        return found + [_NOWHERE] * (end - start - len(found))
 
     def evict(self, first_row: int, last_row: int) -> None:
         """Forget rows far from the screen where too many are kept."""
