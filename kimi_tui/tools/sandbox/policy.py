@@ -68,7 +68,7 @@ _GIT_OWN = (
     "refs/heads",
     "packed-refs",
 )
-_USER_SETTINGS = (".gitconfig", ".config/git/config", "/etc/gitconfig")
+_SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
@@ -833,6 +833,18 @@ def _has_own_settings(git: str) -> bool:
     )
 
 
+def git_settings(home: str, config_home: str) -> list[str]:
+    """The files with the settings of git that count in every repository: the user's, then the system's.
+
+    Args:
+        home: the home folder; empty where it is not known.
+        config_home: the folder of the user's configurations; empty likewise.
+    """
+    places = [os.path.join(home, ".gitconfig")] if home else []
+    places += [os.path.join(config_home, "git/config")] if config_home else []
+    return [*places, _SYSTEM_GIT_SETTINGS]
+
+
 def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True) -> set[str]:
     """The files and folders that a repository's settings name: included settings, hooks, programs such as filters.
 
@@ -851,7 +863,9 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
     found: set[str] = set()
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
-    for links, end in [links_to(os.path.join(home, name)) for name in _USER_SETTINGS if home]:
+    for links, end in map(
+        links_to, git_settings(home, os.path.join(home, ".config")) if home else ()
+    ):
         waiting.append(end)
         found |= {*links, end}
     read: set[str] = set()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kimi_tui.app_paths import home_of, own_places
 from kimi_tui.filesystem import read_regular
-from kimi_tui.tools.sandbox.policy import outermost, secrets_outside
+from kimi_tui.tools.sandbox.policy import git_settings, outermost, secrets_outside
 from kimi_tui.tools.sandbox.sandbox import Sandbox, literals, quoted
 
 _BEGIN = """import os, sys
@@ -191,13 +191,11 @@ def rules_everywhere(environ: Mapping[str, str]) -> bytes:
     They are in the file that the first of git's settings names that names one, else in the usual one.
     """
     home = home_of(environ)
-    settings = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
-    places = [os.path.join(home, ".gitconfig")] if home else []
-    places += [os.path.join(settings, "git", "config")] if settings else []
-    for place in (*places, "/etc/gitconfig"):
+    config_home = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
+    for place in git_settings(home, config_home):
         if named := _named_in(_text(place)):
             return _text(named.replace("~", home))
-    return _text(os.path.join(settings, "git", "ignore")) if settings else b""
+    return _text(os.path.join(config_home, "git/ignore")) if config_home else b""
 
 
 def _named_in(text: bytes) -> str:
