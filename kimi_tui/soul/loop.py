@@ -543,7 +543,7 @@ class AgentLoop:
             completion = await conversation.model.ask(
                 provider,
                 conversation.system,
-                conversation.toolset.specs(),
+                conversation.toolset.specs,
                 conversation.sent,
                 on_item=answer.publish,
                 on_retry=answer.restart,
