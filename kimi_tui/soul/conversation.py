@@ -100,7 +100,7 @@ class Conversation:
         self.wire = wire
         self.model = model
         self.all_tools = tools
-        self._adapt(uses_tools=True)
+        self._set_tools(True)
         self.files = files
         self.images = images
         self.limits = limits
@@ -223,17 +223,19 @@ class Conversation:
 
     def use_tools(self, on: bool) -> None:
         """Switch the tools on or off for the model, from the next call on."""
-        self._adapt(uses_tools=on)
+        self._set_tools(on)
         self.meter.set_fixed(self.system, self.toolset.specs)
         self.publish_status()
 
-    def _adapt(self, *, uses_tools: bool) -> None:
-        """Set what requests carry beside the messages: the tools, and the system prompt with or without what it says of them."""
-        self.uses_tools = uses_tools
-        self.toolset = self.all_tools if uses_tools else _NO_TOOLS
+    def _set_tools(self, on: bool) -> None:
+        self.uses_tools = on
+        self.toolset = self.all_tools if on else _NO_TOOLS
         self.marks_checkpoints = self.toolset.get(DMAIL_TOOL) is not None
+        self._adapt_prompt()
+
+    def _adapt_prompt(self) -> None:
         self.system = adapted_prompt(
-            self.context.system_prompt or "", tools=uses_tools, dmail=self.marks_checkpoints
+            self.context.system_prompt or "", tools=self.uses_tools, dmail=self.marks_checkpoints
         )
 
     # -- growing ---------------------------------------------------------------------------------
@@ -295,7 +297,7 @@ class Conversation:
         """
         index = self.context.index
         self.n_changes += 1
-        self._adapt(uses_tools=self.uses_tools)
+        self._adapt_prompt()
         self.memory.forget()
         await self.meter.recount(kept)
         usage, estimated = index.usage_before(index.size), index.is_estimated_before(index.size)
