@@ -15,14 +15,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import RetryPolicy, complete
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
@@ -72,7 +71,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Wire
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import WorldLineMessage
+    from kimi_tui.projection.world_lines import WorldLineMessage
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineReader
 
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import Collector
+from kimi_tui.llm.completion import Collector, RetryNotice
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
@@ -27,7 +27,6 @@ from kimi_tui.llm.provider import (
     ToolCallDelta,
     Usage,
 )
-from kimi_tui.llm.retry import RetryNotice
 from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kimi_tui import lenient_json
+from kimi_tui.display_names import short_name, titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.llm.message import (
     ContentPart,
     ImagePart,
@@ -24,7 +24,7 @@ from kimi_tui.llm.message import (
     TextPart,
     ToolCall,
 )
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START, prompt
 from kimi_tui.session.context_index import ContextIndex, MessageKind, WorldLineContent
 from kimi_tui.session.images import hash_of
@@ -35,7 +35,6 @@ from kimi_tui.session.schema import (
     kind_by_start,
     summary_in,
 )
-from kimi_tui.tool_names import short_name
 from kimi_tui.wire.display import ImageBlock, decode_image, with_names
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
