@@ -1029,7 +1029,8 @@ async def open_soul(
         await session.open()
     confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
     try:
-        if _is_new(session.context):
+        context = session.context
+        if context.system_prompt is None and not context.checkpoints and not context.messages:
             text = await asyncio.to_thread(
                 build_system_prompt,
                 session.work_dir,
@@ -1040,20 +1041,20 @@ async def open_soul(
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
-            await session.context.append([SystemPrompt(text)])
+            await context.append([SystemPrompt(text)])
         stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)
         session.notes.extend(remarks)
         if half is not None:
             # The user sees it, so the model has to know it, as after Esc.
-            await session.context.append([half])
+            await context.append([half])
         # A history made anew has numbers of its own; what is added to the record must still rise.
         newest = max((record.seq for record in (*stored[-1:], *shown[-1:])), default=0)
         wire = Wire(first_seq=newest + 1)
-        _publish_disk_troubles(session.context, wire)
+        _publish_disk_troubles(context, wire)
         around = await asyncio.to_thread(snapshot_scope, session, environ)
         files = FileHistory(session, wire, file_limits or Limits(), around)
         conversation = Conversation(
-            session.context, wire, model, tools, files, session.images, limits, prices
+            context, wire, model, tools, files, session.images, limits, prices
         )
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.
@@ -1099,10 +1100,6 @@ async def _sandbox(
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
     return found, ""
-
-
-def _is_new(context: Context) -> bool:
-    return context.system_prompt is None and not context.checkpoints and not context.messages
 
 
 def _publish_disk_troubles(context: Context, wire: Wire) -> None:

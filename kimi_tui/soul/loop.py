@@ -222,7 +222,7 @@ class StreamedAnswer:
 
 
 class Reminders:
-    """Reminders: `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
+    """Makes `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
 
     They are not in the system prompt, which stays the same to the byte for the provider's cache. They are appended before the
     next step, behind the user's message or the last results, and only where this world line does not have them yet: after a
