@@ -70,11 +70,11 @@ def shared_segment(held: ExitStack, mode: int) -> int:
     return key
 
 
-def sleeping(held: ExitStack, user: int, token: str) -> subprocess.Popen[bytes]:
-    """A process of a user with a variable that nobody else may read."""
+def sleeping(held: ExitStack, user: int, token: str) -> int:
+    """The number of a process of a user with a variable that nobody else may read."""
     process = subprocess.Popen(
         ["/bin/sleep", "600"], env={"TOKEN": token}, start_new_session=True, **run_as(user)
     )
     held.callback(process.wait)
     held.callback(process.kill)
-    return process
+    return process.pid

@@ -139,7 +139,7 @@ class World:
             "tmp_file": str(tmp_file),
             "segment": shared_segment(held, 0o666),
             "tty": os.ttyname(other),
-            "victim": sleeping(held, user, name).pid,
+            "victim": sleeping(held, user, name),
             "abstract": name,
             "port": port_at(held),
             "udp": port_at(held, socket.SOCK_DGRAM),

@@ -90,7 +90,7 @@ class World:
             "home": str(self.home),
             "shm": str(shm),
             "tmp": str(base / "tmp"),
-            "victim": victim.pid,
+            "victim": victim,
             "port": port_at(held),
             "rules": self.rules,
             "segment": key,
