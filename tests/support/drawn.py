@@ -12,6 +12,7 @@ from textual.app import App, ScreenStackError
 from textual.geometry import Region
 from textual.message_pump import MessagePump
 from textual.pilot import Pilot, WaitForScreenTimeout
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -25,7 +26,8 @@ def wait_for_it() -> None:
     """Begin: `Pilot.pause()` ends when no widget has a message and the screen has nothing left to lay out or to draw.
 
     By itself it waits until the process seems to be idle, which it also seems to be while others have the processor, and
-    draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later.
+    draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later. Nothing is
+    drawn while a widget has a message, as the program's own timer does not: its tasks go first in each turn of the loop.
     """
     pause = Pilot.pause
 
@@ -34,13 +36,17 @@ def wait_for_it() -> None:
         await pause(self, delay)
         n_quiet = 0
         for _ in range(N_ROUNDS):
-            if _is_at_rest(self.app):
+            if (screen := _screen(self.app)) is None:
+                return
+            if _has_messages(screen):
+                n_quiet = 0
+            elif _is_to_be_drawn(screen):
+                n_quiet = 0
+                screen._on_timer_update()
+            else:
                 n_quiet += 1
                 if n_quiet > 1:
                     return
-            else:
-                n_quiet = 0
-                self.app.screen._on_timer_update()
             await asyncio.sleep(0)
 
     Pilot.pause = paused
@@ -55,9 +61,7 @@ def ask_the_busy() -> None:
 
     async def waited(self: Pilot[Any], timeout: float = 30.0) -> bool:
         await asyncio.sleep(0)
-        try:
-            screen = self.app.screen
-        except ScreenStackError:
+        if (screen := _screen(self.app)) is None:
             return False
         n_asked, all_answered = 0, asyncio.Event()
 
@@ -170,11 +174,19 @@ def _is_waiting(pump: MessagePump) -> bool:
     return not come.is_set() and bool(come._waiters)
 
 
-def _is_at_rest(app: App[Any]) -> bool:
+def _screen(app: App[Any]) -> Screen[Any] | None:
     try:
-        screen = app.screen
+        return app.screen
     except ScreenStackError:
-        return True
+        return None
+
+
+def _has_messages(screen: Screen[Any]) -> bool:
+    pumps = (screen.app, screen, *screen.walk_children())
+    return any(pump.message_queue_size for pump in pumps)
+
+
+def _is_to_be_drawn(screen: Screen[Any]) -> bool:
     pending = (
         screen._layout_required,
         screen._scroll_required,
@@ -182,6 +194,4 @@ def _is_at_rest(app: App[Any]) -> bool:
         screen._dirty_widgets,
         screen._callbacks,
     )
-    return not any(pending) and not any(
-        pump.message_queue_size for pump in (app, screen, *screen.walk_children())
-    )
+    return any(pending)
