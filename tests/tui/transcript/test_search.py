@@ -28,15 +28,15 @@ def talk(turns: int = 12) -> Conversation:
 
 def words_of(app: ChatApp) -> str:
     """What the bar says of the search."""
-    found = app.transcript.found
-    return found.words if found is not None else "no search"
+    search = app.transcript._search
+    return search.found.words if search is not None else "no search"
 
 
 async def until(app: ChatApp, pilot: Pilot[None], words: str, query: str = "") -> None:
     """Wait until the search says so, and of the whole query where one is given."""
     for _ in range(2_000):
-        found = app.transcript.found
-        if words_of(app) == words and (not query or (found and found.query == query)):
+        search = app.transcript._search
+        if words_of(app) == words and (not query or (search and search.found.query == query)):
             await pilot.pause()
             return
         await pilot.pause(0.005)
