@@ -20,7 +20,7 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tools.process import LiveText
 from kimi_tui.tui.rows import HardWrapper, Line, Span, chop, iter_ranges, wrap
 from kimi_tui.tui.transcript.code import CodeStream, colour
-from kimi_tui.tui.transcript.markdown_splitter import Splitter
+from kimi_tui.tui.transcript.markdown_stream import Splitter
 from kimi_tui.tui.transcript.search import matches, pattern_of
 from kimi_tui.wire.events import (
     EventRecord,

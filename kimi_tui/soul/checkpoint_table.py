@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history

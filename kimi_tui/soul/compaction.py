@@ -33,7 +33,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import estimate, message_tokens, text_tokens
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.errors import StorageTrouble

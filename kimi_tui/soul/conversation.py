@@ -15,7 +15,7 @@ from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import Usage
-from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, TokenFigure
+from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint

@@ -71,7 +71,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Wire
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import WorldLineMessage
+    from kimi_tui.projection.world_lines import WorldLineMessage
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineReader
 
 

@@ -24,7 +24,7 @@ from kimi_tui.llm.message import (
     TextPart,
     ToolCall,
 )
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.prompts import CHECKPOINT_MARKER, COMPACTION_START, prompt
 from kimi_tui.session.context_index import ContextIndex, MessageKind, WorldLineContent
 from kimi_tui.session.images import hash_of

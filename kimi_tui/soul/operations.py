@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
 from kimi_tui.session.context_index import WorldLineContent

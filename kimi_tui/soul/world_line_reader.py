@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
-from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, DMailCuts, saved_by
-from kimi_tui.projection.comparison import MessageKind, WorldLineMessage
+from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts, saved_by
+from kimi_tui.projection.world_lines import MessageKind, WorldLineMessage
 from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint

@@ -23,8 +23,8 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
-from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.prompts import CHECKPOINT_MARKER
 from kimi_tui.session.store import SessionStore

@@ -25,7 +25,7 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import Comparison, Side, WorldLineMessage
+    from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage
     from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 
 TEXT_ROWS = 4

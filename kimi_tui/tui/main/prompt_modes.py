@@ -1,6 +1,6 @@
 """The prompt's other uses: shell commands of the user (`!`), notes for AGENTS.md (`#`), and writing in an editor.
 
-Also the rows above the prompt, which name the mode and list waiting messages. Imported when the first of these is used.
+Also the rows above the prompt, which name the mode and list waiting messages.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class PromptModes:
 
     # --- commands and notes
 
-    def woken(self) -> None:
-        """Forget what was asked about: nobody may have seen that."""
+    def forget_note(self) -> None:
+        """Forget which note was asked about: nobody may have seen that."""
         self._to_note = ""
 
     def takes(self, text: str) -> bool:
