@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.chat_app import ChatApp, is_drawn
+from support.chat_app import ChatApp, feed
 from support.conversation import Conversation
 from textual.pilot import Pilot
 
@@ -45,9 +45,7 @@ async def until(app: ChatApp, pilot: Pilot[None], words: str, query: str = "") -
 
 async def searching(app: ChatApp, pilot: Pilot[None], query: str, words: str) -> None:
     """The chat with a search."""
-    app.transcript.apply(talk().take())
-    while not is_drawn(app.transcript):
-        await pilot.pause()
+    await feed(app, pilot, talk())
     app.transcript.begin_search()
     await pilot.pause()
     await pilot.press(*query)
