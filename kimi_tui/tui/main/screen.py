@@ -21,14 +21,12 @@ from kimi_tui.image_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
-from kimi_tui.tui.main.approval_slot import ApprovalSlot
-from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
+from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
-from kimi_tui.tui.main.parts import MainParts
 from kimi_tui.tui.main.prompt_modes import PromptModes
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
 from kimi_tui.tui.main.workbench import READING, Workbench
@@ -48,7 +46,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MainState
+from kimi_tui.tui.state import MainState, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
+    from kimi_tui.wire.events import ApprovalRequest
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
@@ -144,7 +143,6 @@ class MainScreen(Screen[None]):
         self.viewer = WorldLineViewer(bench, self.conversation)
         self.keystrokes = Keystrokes(bench, self.viewer)
         self._prompt_modes = PromptModes(bench, self.conversation)
-        self._approvals = ApprovalSlot(bench, self.conversation, self.viewer, self.keystrokes)
         self._demo = DemoPlayer(bench, launch)
         self.quitting = QuitConfirmation(bench, self.conversation)
         self.parts = MainParts(
@@ -160,6 +158,8 @@ class MainScreen(Screen[None]):
         """Whether the branch is being looked at."""
         self._offered = SeenQuestion(self)
         """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
+        self._shows_dmail = False
+        """Whether chat and gauge show what the D-Mail would take that waits for an answer."""
         self._says_above = False
         """Whether something was ever said over the prompt."""
         self._escaped_at = 0.0
@@ -336,7 +336,7 @@ class MainScreen(Screen[None]):
         if new.can_resume and not old.can_resume:
             self._offered.ask(is_expected=True)
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals)
+            self._show_approvals(new.approvals)
             if not new.approvals:
                 self.bench.solved(BEHIND)
         if new.has_messages and not old.has_messages:
@@ -670,14 +670,14 @@ class MainScreen(Screen[None]):
         is_now = event.transcript is self.transcript
         point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:
-            self.bench.start(compaction.read_summary(self.parts, point.uid), opens=True)
+            self.bench.start(rewind.read_summary(self.parts, point.uid), opens=True)
         else:
             target = Target(event.id, 0 if is_now else self.viewer.shown_line, event.said)
             self.bench.start(rewind.preview(self.parts, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
         """Pin a message of the chat, or no longer."""
-        self.bench.start(bookmarks.pin_message(self.parts, event.uid, event.number))
+        self.bench.start(world_lines.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
@@ -749,15 +749,15 @@ class MainScreen(Screen[None]):
                 world_lines.open_line(self.parts, target.world_line, target.id), opens=True
             )
         elif event.action == "bookmark" and target.id < 0 and uid:
-            self.bench.start(bookmarks.name_line(self.parts, target.world_line), opens=True)
+            self.bench.start(world_lines.name_line(self.parts, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
             self.bench.tell("That needs a step.", advice="Space unfolds the line.")
         elif event.action == "bookmark":
-            self.bench.start(bookmarks.name_checkpoint(self.parts, target, uid), opens=True)
+            self.bench.start(world_lines.name_checkpoint(self.parts, target, uid), opens=True)
         elif event.action == "pin":
-            self.bench.start(bookmarks.pin_message(self.parts, uid))
+            self.bench.start(world_lines.pin_message(self.parts, uid))
         elif event.action == "summary":
-            self.bench.start(compaction.read_summary(self.parts, uid), opens=True)
+            self.bench.start(rewind.read_summary(self.parts, uid), opens=True)
 
     def on_timeline_left(self) -> None:
         """The user is done with the timeline."""
@@ -847,6 +847,75 @@ class MainScreen(Screen[None]):
         """The footer lists the keys of what has the focus; notices leave the row of a search free."""
         self.bench.chat_pane.set_class(self.bench.on_view.is_searched, "-searched")
         self.bench.update_footer()
+
+    # --- approvals, in place of the prompt
+
+    def _show_approvals(self, requests: tuple[ApprovalRequest, ...]) -> None:
+        """Show the oldest of the waiting requests in place of the prompt, which keeps its draft; the prompt where there is none.
+
+        Args:
+            requests: all that wait, oldest first.
+        """
+        from kimi_tui.tui.approval.panel import ApprovalPanel
+
+        bench, prompt = self.bench, self.prompt
+        shown, oldest = bench.question, requests[0] if requests else None
+        if shown is not None and oldest is not None and shown.request.id == oldest.id:
+            shown.waiting = len(requests)
+            return
+        bench.question = None
+        if self._shows_dmail:
+            self._shows_dmail = False
+            self.viewer.show_prospect(None)
+        if oldest is not None:
+            # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
+            going = shown or prompt
+            takes_keys = self.focused is None or going.has_focus_within
+            if takes_keys:
+                # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
+                self.set_focus(None)
+            panel = bench.question = ApprovalPanel(
+                oldest,
+                bench.last_key_at(),
+                bench.keys,
+                takes_keys=takes_keys,
+                write=self.keystrokes.write_on,
+                typed_at=self.keystrokes.written_at,
+            )
+            panel.waiting = len(requests)
+            prompt.display = False
+            self.mount(panel, after=prompt)
+            if oldest.checkpoint_id >= 0:
+                bench.start(self._preview_dmail(panel))
+        elif shown is not None:
+            prompt.display = True
+            if shown.has_focus_within:
+                bench.focus_prompt()
+        if shown is not None:
+            shown.remove()
+
+    async def _preview_dmail(self, panel: ApprovalPanel) -> None:
+        """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
+        from kimi_tui.soul.rewind_values import Target
+        from kimi_tui.tui.preview.layout import consequence_rows
+
+        bench, request = self.bench, panel.request
+        soul = await self.conversation.opened()
+        try:
+            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        except KeyError:
+            # The line became another one meanwhile, and the question went with it.
+            if bench.question is panel:
+                words = f"There is no #{request.checkpoint_id} here for this D-Mail."
+                bench.tell(words, level="warning")
+            return
+        if bench.question is not panel:
+            return
+        panel.toll = partial(consequence_rows, found)
+        if not bench.timeline_pane.has_keys:
+            self._shows_dmail = True
+            target, left = Target(request.checkpoint_id), found.tokens_after
+            self.viewer.show_prospect(Prospect(target, left, found.estimated, words_stay=True))
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Pass an answer on."""
