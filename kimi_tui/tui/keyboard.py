@@ -119,8 +119,8 @@ _KEY_NAMES = {
 
 @cache
 def key_name(key: str) -> str:
-    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
-    first = key.split(",")[0].strip()
+    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first; empty for none."""
+    first = next(filter(None, map(str.strip, key.split(","))), "")
     if len(first) == 1:
         return first  # a letter alone; J is another key than j
     parts = first.split("+")
@@ -148,8 +148,7 @@ def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
 
 def key_of(name: str, keys: Mapping[str, str]) -> str:
     """The first key of an action as it is now, for people; empty where it has none. See `keys_of`."""
-    found = keys_of(name, keys)
-    return key_name(found[0]) if found else ""
+    return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
 def line_break_key(keys: Mapping[str, str]) -> str:

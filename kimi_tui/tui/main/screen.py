@@ -272,7 +272,7 @@ class MainScreen(Screen[None]):
         """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
             self._refused = ""
-            self.bench.solved(REFUSED)
+            self.bench.chat_pane.solve(REFUSED)
             self.transcript.reading = READING
             self._open()
 
@@ -338,7 +338,7 @@ class MainScreen(Screen[None]):
         if old.approvals != new.approvals:
             self._show_approvals(new.approvals)
             if not new.approvals:
-                self.bench.solved(BEHIND)
+                self.bench.chat_pane.solve(BEHIND)
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -557,7 +557,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
         """Update completions and hints, which depend on the cursor's place."""
-        self.prompt.area.keep_up()
+        self.prompt.area.offer(anew=False)
         self._show_above()
 
     @on(PromptArea.MenuMade)

@@ -257,10 +257,6 @@ class Workbench:
         there.solve()
         self.notices.append(here.tell(text, **details))
 
-    def solved(self, topic: str) -> None:
-        """Take the notice of a topic away."""
-        self.chat_pane.solve(topic)
-
     # --- tasks, questions, and another session
 
     def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> asyncio.Task[None]:

@@ -815,10 +815,9 @@ class PromptArea(TextArea):
         """What stands here, for what may be offered for it."""
         from kimi_tui.tui.prompt.completion import Written
 
-        sent = self.past.entries if self.is_searching and self.past is not None else ()
-        return Written(
-            self.text, self.typed, self.selection, self.is_recalled, self.is_searching, sent
-        )
+        past, is_search = self.past, self._before_search is not None
+        sent = past.entries if is_search and past is not None else ()
+        return Written(self.text, self.typed, self.selection, self.is_recalled, is_search, sent)
 
     @property
     def is_searching(self) -> bool:
@@ -828,29 +827,29 @@ class PromptArea(TextArea):
     @property
     def offered(self) -> Offered:
         """What Enter, Tab, Esc and the arrows act on while the completion menu is shown."""
-        return self.completion.offered(self.written) if self.completion is not None else ""
+        return self.completion.offered if self.completion is not None else ""
 
     @property
     def _is_choosing(self) -> bool:
         return self.completion is not None and self.completion.is_choosing
 
-    def offer(self) -> None:
-        """Update the completion menu for the present text."""
-        offered = self.completion
-        if offered is not None and offered.follow(self.written) and offered.menu is not None:
-            self.post_message(self.MenuMade(offered.menu))
-        self.mode_changed()
-
-    def keep_up(self) -> None:
-        """Update the completion menu where it does not fit the present text.
+    def offer(self, *, anew: bool = True) -> None:
+        """Update the completion menu for the present text.
 
         Called before a key acts on the menu, too: the message about the last change may not have been handled yet.
+
+        Args:
+            anew: also where the menu has followed that text already: what there is to offer may have changed.
         """
-        if self.completion is not None and self.completion.is_behind(self.written):
-            self.offer()
+        completion, written = self.completion, self.written
+        if completion is None or not (anew or completion.followed != written):
+            return
+        if completion.follow(written) and completion.menu is not None:
+            self.post_message(self.MenuMade(completion.menu))
+        self.mode_changed()
 
     def _choose(self, step: int) -> bool:
-        self.keep_up()
+        self.offer(anew=False)
         is_chosen = self.completion is not None and self.completion.choose(step)
         if is_chosen:
             self.mode_changed()
@@ -860,8 +859,8 @@ class PromptArea(TextArea):
         """Put the chosen file or sent message into the field; False where it is there already, or none is chosen."""
         if self.completion is None:
             return False
-        self.keep_up()
-        offer = self.completion.taken(self.written)
+        self.offer(anew=False)
+        offer = self.completion.taken
         if offer is not None:
             self._put_offer(offer)
         return offer is not None
@@ -885,7 +884,7 @@ class PromptArea(TextArea):
             self.put(offer.text)
 
     def take_clicked(self) -> str:
-        """The row of the menu under the pointer was chosen: the name of the command to run, which stands here no more, or empty."""
+        """Take the entry of the menu that was clicked; returns the name of the command to run, empty for an offer."""
         offered = self.completion
         if offered is not None and offered.offer is not None:
             self._put_offer(offered.offer)
