@@ -612,8 +612,9 @@ class MainScreen(Screen[None]):
             self.conversation.follow_up(area.take())
 
     @on(PromptArea.ModeChanged)
-    def _mode_changed(self) -> None:
-        """The footer names what keys mean now."""
+    @on(Transcript.CopyModeChanged)
+    def _keys_changed(self) -> None:
+        """Update the footer: keys of the prompt, or of the cursor in the chat, have another meaning now."""
         self.bench.update_footer()
 
     @on(PromptArea.PathPasted)
@@ -700,11 +701,6 @@ class MainScreen(Screen[None]):
     def _nothing_copied(self, event: Transcript.NothingCopied) -> None:
         event.stop()
         self.bench.tell(event.words)
-
-    @on(Transcript.CopyModeChanged)
-    def _copy_mode_changed(self) -> None:
-        """The footer lists the keys of the cursor."""
-        self.bench.update_footer()
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
