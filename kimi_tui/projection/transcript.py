@@ -31,7 +31,7 @@ from kimi_tui.projection.blocks import (
     both,
     copied,
 )
-from kimi_tui.projection.checkpoint_tokens import Changed, CheckpointTokens
+from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.display import DiffBlock

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.messages import Segment, label_of, label_of_message, segments
 from kimi_tui.soul.record import records_by_checkpoint
-from kimi_tui.soul.segments import Segment, label_of, label_of_message, segments
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import files_written
 from kimi_tui.wire import events as ev

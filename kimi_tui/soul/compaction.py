@@ -33,7 +33,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import estimate, message_tokens, text_tokens
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.prompts import prompt
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.errors import StorageTrouble
@@ -57,11 +57,13 @@ from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.errors import CompactionFailed, NothingToCompact, SoulError, UnknownCompaction
 from kimi_tui.soul.messages import (
     answered_words,
+    checkpoint_created,
     internal_kind,
     is_user_words,
+    label_of_message,
+    segment_at,
     summary_message,
 )
-from kimi_tui.soul.segments import checkpoint_created, label_of_message, segment_at
 from kimi_tui.soul.tasks import Pace, let_go, shielded
 from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
 

@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Literal
 
 from kimi_tui.config.settings import ModelPrices
+from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import Usage
-from kimi_tui.llm.retry import RetryNotice
-from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, TokenFigure
+from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import MessageKind, WorldLineContent
 from kimi_tui.session.errors import UnknownCheckpoint
@@ -23,9 +23,8 @@ from kimi_tui.session.images import ImageStore
 from kimi_tui.session.schema import Checkpoint, TokenCount
 from kimi_tui.soul.denwarenji import DenwaRenji, DMail
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.messages import ends_open
+from kimi_tui.soul.messages import checkpoint_created, ends_open, kind_of, kinds_behind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
-from kimi_tui.soul.segments import checkpoint_created, kind_of, kinds_behind
 from kimi_tui.soul.system_prompt import adapted_prompt
 from kimi_tui.soul.tasks import Pace, shielded
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens

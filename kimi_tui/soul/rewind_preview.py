@@ -23,22 +23,20 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.messages import (
+    Segment,
+    call_target,
     command_report,
     dmail_text,
     image_blocks,
     is_user_words,
-    summary_text,
-)
-from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
-from kimi_tui.soul.segments import (
-    Segment,
-    call_target,
     kind_of,
     label_of,
     label_of_message,
     place_of,
     segment_at,
+    summary_text,
 )
+from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, DMailCuts, saved_by
+from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint

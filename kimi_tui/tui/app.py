@@ -101,7 +101,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft

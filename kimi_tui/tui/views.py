@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.faults import Report, each, report_of
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.gauge import GaugeModel
     from kimi_tui.projection.timeline import TimelineModel
     from kimi_tui.projection.timeline_tree import Checkpoint
+    from kimi_tui.projection.tokens import GaugeModel
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.tui.state import Prospect
     from kimi_tui.tui.transcript.transcript import Transcript
@@ -33,8 +33,8 @@ class Models:
     """
 
     def __init__(self, transcript: Transcript) -> None:
-        from kimi_tui.projection.gauge import GaugeModel
         from kimi_tui.projection.timeline import TimelineModel
+        from kimi_tui.projection.tokens import GaugeModel
         from kimi_tui.projection.transcript import TranscriptModel
 
         self.chat = TranscriptModel(work_dir=transcript.work_dir)

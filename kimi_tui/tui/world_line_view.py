@@ -32,8 +32,7 @@ from kimi_tui.tui.timeline.layout import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import WorldLineMessage
-    from kimi_tui.projection.world_lines import LiveLineActivity
+    from kimi_tui.projection.world_lines import LiveLineActivity, WorldLineMessage
     from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.wire.events import EventRecord
 

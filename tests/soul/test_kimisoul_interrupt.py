@@ -24,7 +24,7 @@ from support.chat_server import (
 from support.chat_server import Stall as Stalled
 from support.soul import Stage, Tool, next_event, stage
 
-from kimi_tui.llm.retry import RetryPolicy
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.prompts import NOT_BEGUN
 from kimi_tui.soul.history import fits, session_history
 from kimi_tui.soul.rewind_values import Target

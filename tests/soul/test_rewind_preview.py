@@ -18,11 +18,19 @@ from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import Checkpoint, message_line
 from kimi_tui.soul import dmail, tasks, token_meter
+from kimi_tui.soul import messages as messages_module
 from kimi_tui.soul import rewind_preview as preview_module
-from kimi_tui.soul import segments as segments_module
-from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
+from kimi_tui.soul.messages import (
+    call_target,
+    dmail_text,
+    internal_kind,
+    is_user_words,
+    kind_of,
+    label_of,
+    segments,
+    summary_text,
+)
 from kimi_tui.soul.rewind_values import DroppedMessage, Target
-from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 
@@ -316,17 +324,17 @@ async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
 async def test_the_label_of_a_step_reads_as_many_calls_as_it_has_room_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    targets = counted(monkeypatch, segments_module, "call_target")
+    targets = counted(monkeypatch, messages_module, "call_target")
     made = [
         ToolCall(id=f"c{n}", function=FunctionCall(name="Glob", arguments='{"pattern": "*"}'))
-        for n in range(9 * segments_module.MAX_LABEL)
+        for n in range(9 * messages_module.MAX_LABEL)
     ]
     answer = Message(role="assistant", content=[], tool_calls=made)
-    step = segments_module.Segment(Checkpoint(0, "u", "", 0, 0), (answer,))
+    step = messages_module.Segment(Checkpoint(0, "u", "", 0, 0), (answer,))
     label = step.label
-    assert len(label) == segments_module.MAX_LABEL
+    assert len(label) == messages_module.MAX_LABEL
     assert label.startswith("Glob *, Glob *, ")
-    assert len(targets) <= segments_module.MAX_LABEL
+    assert len(targets) <= messages_module.MAX_LABEL
 
 
 async def test_what_was_spent_is_counted_in_slices_when_a_session_is_opened(

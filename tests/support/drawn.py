@@ -11,6 +11,7 @@ from textual._context import visible_screen_stack
 from textual.app import App, ScreenStackError
 from textual.geometry import Region
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 N_ROUNDS = 200
 """What still changes after so many is something that moves, as a blinking cursor."""
@@ -20,7 +21,8 @@ def wait_for_it() -> None:
     """Begin: `Pilot.pause()` ends when no widget has a message and the screen has nothing left to lay out or to draw.
 
     By itself it waits until the process seems to be idle, which it also seems to be while others have the processor, and
-    draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later.
+    draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later. Nothing is
+    drawn while a widget has a message, as the program's own timer does not: its tasks go first in each turn of the loop.
     """
     pause = Pilot.pause
 
@@ -29,13 +31,17 @@ def wait_for_it() -> None:
         await pause(self, delay)
         n_quiet = 0
         for _ in range(N_ROUNDS):
-            if _is_at_rest(self.app):
+            if (screen := _screen(self.app)) is None:
+                return
+            if _has_messages(screen):
+                n_quiet = 0
+            elif _is_to_be_drawn(screen):
+                n_quiet = 0
+                screen._on_timer_update()
+            else:
                 n_quiet += 1
                 if n_quiet > 1:
                     return
-            else:
-                n_quiet = 0
-                self.app.screen._on_timer_update()
             await asyncio.sleep(0)
 
     Pilot.pause = paused
@@ -63,11 +69,19 @@ def write_nothing() -> None:
     Compositor.render_update = drawn  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _is_at_rest(app: App[Any]) -> bool:
+def _screen(app: App[Any]) -> Screen[Any] | None:
     try:
-        screen = app.screen
+        return app.screen
     except ScreenStackError:
-        return True
+        return None
+
+
+def _has_messages(screen: Screen[Any]) -> bool:
+    pumps = (screen.app, screen, *screen.walk_children())
+    return any(pump.message_queue_size for pump in pumps)
+
+
+def _is_to_be_drawn(screen: Screen[Any]) -> bool:
     pending = (
         screen._layout_required,
         screen._scroll_required,
@@ -75,6 +89,4 @@ def _is_at_rest(app: App[Any]) -> bool:
         screen._dirty_widgets,
         screen._callbacks,
     )
-    return not any(pending) and not any(
-        pump.message_queue_size for pump in (app, screen, *screen.walk_children())
-    )
+    return any(pending)

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from kimi_tui.display_names import short_name
 from kimi_tui.projection.blocks import (
     AgentBlock,
     Block,
@@ -19,7 +20,6 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.rewind_values import RewindPreview
-from kimi_tui.tool_names import short_name
 from support.stored_lines import (
     Line,
     Place,

@@ -12,7 +12,7 @@ from support.still_screen import still_screen
 from support.story import whole_story
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ToolBlock, UserBlock
-from kimi_tui.projection.comparison import WorldLineMessage
+from kimi_tui.projection.world_lines import WorldLineMessage
 from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.world_line_view import (
     WorldLineTranscript,

@@ -1,7 +1,7 @@
 """The sandbox policy of a command: what it may read and write, from the settings and the content of the work folder.
 
 Writable are the work folder, the caches of package managers and what the settings name; but within the work folder neither
-files that decide what git runs, nor files at its top that run later. Readable is everything but secrets and this program's
+files that decide what git runs, nor files at its top that run later, and nowhere the code of this program. Readable is everything but secrets and this program's
 own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
 afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
 """
@@ -9,6 +9,7 @@ afterwards (`WatchedFiles`). `refused` finds in the output of a failed command w
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import stat
@@ -20,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
-from kimi_tui.tools.sandbox.own_code import package_folder, program_places
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -278,9 +279,9 @@ def policy_for(
             raise NoSandbox(
                 f"commands could make {end}, from which this program reads its settings"
             )
-    if _under(work, (package_folder(),)):
+    if _under(work, (_package_folder(),)):
         raise NoSandbox("the work folder is part of this program")
-    kept |= links | program_places(roots, work)
+    kept |= links | _program_places(roots, work)
     kept_paths = sorted(kept - hidden)
     if len(kept_paths) + len(hidden) + len(sockets) > _MOST_GUARDED:
         raise NoSandbox(f"more than {_MOST_GUARDED} files would have to be kept from commands")
@@ -1069,3 +1070,94 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
                 f"renaming {held} (a folder there is held still, for what is in it; a copy works)"
             ]
     return []
+
+
+# -- this program's own code -------------------------------------------------------------------------
+
+_PACKAGES = ("site-packages", "dist-packages")
+_DESCRIPTION = ".dist-info"
+_UNPACKED = "archive-v"
+"""So begin the names of the folders in which `uv` keeps what it links into environments."""
+
+
+def _program_places(roots: Sequence[str], work: str) -> set[str]:
+    """What of the program's code is below these folders, and links on the way to it.
+
+    Each command has a supervisor, which runs outside the sandbox: a command that changed its code would be outside with the
+    next command. So package, interpreter and what both import are read-only where a command may otherwise write: in a work folder in
+    which the program is installed or developed, in a cache from which a package manager runs it, and in a cache whose files are hard
+    links of the installed ones (`uv`).
+
+    Args:
+        roots: real paths of what commands may write.
+        work: the work folder; what holds all of it is left out, so that the program can be developed in it.
+    """
+    found: set[str] = set()
+    for place in {*_own_places(), *_linked_places(roots)}:
+        links, end = links_to(place)
+        if not os.path.lexists(end):
+            # It could be made.
+            end = os.path.dirname(end)
+        if not _under(work, (end,)):
+            found |= {one for one in (*links, end) if _under(one, roots)}
+    return {one for one in found if os.path.lexists(one)}
+
+
+def _package_folder() -> str:
+    """The real path of the folder of this program's package."""
+    return os.path.realpath(os.path.dirname(kimi_tui.__file__))
+
+
+@functools.cache
+def _own_places() -> frozenset[str]:
+    prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    # Where the folder of an environment is the work folder, what counts in it does.
+    settings = {os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes}
+    programs = {os.path.dirname(path) for path in (sys.executable, sys.argv[0])}
+    return frozenset(
+        path
+        for path in {_package_folder(), *prefixes, *settings, *programs, *sys.path}
+        if os.path.isabs(path)
+    )
+
+
+def _linked_places(roots: Sequence[str]) -> Iterator[str]:
+    """The folders of a cache that share files with what is installed for this program."""
+    own = _linked_descriptions()
+    for root in roots if own else ():
+        with contextlib.suppress(OSError):
+            for name in os.listdir(root):
+                archive = os.path.join(root, name)
+                if name.startswith(_UNPACKED):
+                    yield from _sharing(archive, os.stat(archive).st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _sharing(archive: str, _changed: int) -> tuple[str, ...]:
+    """As long as the same folders are in it."""
+    own = _linked_descriptions()
+    with contextlib.suppress(OSError):
+        entries = [os.path.join(archive, name) for name in os.listdir(archive)]
+        return tuple(entry for entry in entries if not own.isdisjoint(_descriptions(entry)))
+    return ()
+
+
+@functools.cache
+def _linked_descriptions() -> frozenset[tuple[int, int]]:
+    """Of the packages that are installed for this program, those whose files have a second name somewhere."""
+    places = [path for path in sys.path if os.path.basename(path) in _PACKAGES]
+    return frozenset(
+        which for place in places for which, n_names in _descriptions(place).items() if n_names > 1
+    )
+
+
+def _descriptions(folder: str) -> dict[tuple[int, int], int]:
+    """The files that describe the packages in a folder, by device and number, and how many names each has."""
+    found: dict[tuple[int, int], int] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.endswith(_DESCRIPTION):
+                with contextlib.suppress(OSError):
+                    status = os.stat(os.path.join(folder, name, "METADATA"))
+                    found[status.st_dev, status.st_ino] = status.st_nlink
+    return found

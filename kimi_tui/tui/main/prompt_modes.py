@@ -19,9 +19,9 @@ from typing import TypeVar
 from textual.app import App, SuspendNotSupported
 
 from kimi_tui.app_paths import short
+from kimi_tui.display_names import BEGINS
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import BEGINS
 from kimi_tui.tui.faults import start_detached
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.conversation import Conversation

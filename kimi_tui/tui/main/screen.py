@@ -17,7 +17,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.app_paths import data_dir, short
-from kimi_tui.image_names import BEGINS
+from kimi_tui.display_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
@@ -52,7 +52,7 @@ from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import Attention
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints

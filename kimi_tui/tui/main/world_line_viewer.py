@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.worker import Worker
 
-    from kimi_tui.projection.comparison import WorldLineMessage
-    from kimi_tui.projection.world_lines import LiveLineActivity
+    from kimi_tui.projection.world_lines import LiveLineActivity, WorldLineMessage
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.tui.world_line_view import WorldLineView

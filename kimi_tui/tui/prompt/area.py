@@ -589,7 +589,7 @@ class PromptArea(TextArea):
         Returns:
             whether the piece was found.
         """
-        from kimi_tui.image_names import BEGINS
+        from kimi_tui.display_names import BEGINS
 
         self._clippings.discard(written)
         for row in range(self.document.line_count):

@@ -13,8 +13,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.projection.playback import PlaybackClock, streamed_text
-from kimi_tui.projection.replay import ChangedFile
+from kimi_tui.projection.replay import ChangedFile, PlaybackClock, streamed_text
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import report_of, reported
 from kimi_tui.tui.formatting import counted, tokens

@@ -123,7 +123,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._mount_views(recorded)
 
     def _mount_views(self, recorded: RecordedSession) -> None:
-        from kimi_tui.projection.playback import PlaybackClock
+        from kimi_tui.projection.replay import PlaybackClock
         from kimi_tui.tui.replay.player import Player, ReplayFiles
         from kimi_tui.tui.replay.scrubber import Scrubber
 

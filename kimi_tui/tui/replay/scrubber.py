@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kimi_tui.projection.playback import Marker, PlaybackClock, Recording
+from kimi_tui.projection.replay import Marker, PlaybackClock, Recording
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, spans_width

@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
-    from kimi_tui.tui.transcript.revert_animation import RevertAnimation
     from kimi_tui.tui.transcript.search import Search, SearchCount
-    from kimi_tui.tui.transcript.viewport import Flow, Place, View, Viewport
+    from kimi_tui.tui.transcript.viewport import Flow, Place, RevertAnimation, View, Viewport
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
 
@@ -859,7 +858,7 @@ class Transcript(ScrollView, can_focus=True):
             first: the first block that is gone; the rows still show it.
             blocks: what is there now.
         """
-        from kimi_tui.tui.transcript.revert_animation import revert_animation_of
+        from kimi_tui.tui.transcript.viewport import revert_animation_of
 
         flow = self.flow
         if first is None or flow is None or not self.is_ready or not self.is_on_screen:
@@ -1795,11 +1794,11 @@ class Transcript(ScrollView, can_focus=True):
 
 def import_for_answers() -> None:
     """Import what the first answer will need, whatever it says."""
-    from kimi_tui.tui.transcript import code, revert_animation, viewport
+    from kimi_tui.tui.transcript import code, viewport
 
     _import_markdown()
     code.warm_up()
-    del revert_animation, viewport
+    del viewport
 
 
 def import_for(records: Iterable[EventRecord]) -> None:
@@ -1807,7 +1806,7 @@ def import_for(records: Iterable[EventRecord]) -> None:
     from kimi_tui.projection import transcript
     from kimi_tui.tui.transcript import viewport
     from kimi_tui.tui.transcript.code import lexer_for
-    from kimi_tui.tui.transcript.markdown_splitter import INFO_LIMIT, fence_of
+    from kimi_tui.tui.transcript.markdown_stream import INFO_LIMIT, fence_of
     from kimi_tui.wire.events import TextPart
 
     del transcript, viewport

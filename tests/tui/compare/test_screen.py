@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.still_screen import still_screen
 
-from kimi_tui.projection.comparison import WorldLineMessage
+from kimi_tui.projection.world_lines import WorldLineMessage
 from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison, WorldLineInfo
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides

@@ -18,7 +18,7 @@ from textual.screen import Screen
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.projection.comparison import WorldLineMessage
+from kimi_tui.projection.world_lines import WorldLineMessage
 from kimi_tui.soul.rewind_values import (
     END,
     DroppedMessage,

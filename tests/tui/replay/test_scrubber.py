@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.story import until_arrived, whole_story
 
-from kimi_tui.projection.playback import PlaybackClock, Recording
+from kimi_tui.projection.replay import PlaybackClock, Recording
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.replay.scrubber import (
     column_of,

@@ -12,7 +12,7 @@ from kimi_tui.tui.main.commands.session import tell_no_number
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import WorldLineMessage
+    from kimi_tui.projection.world_lines import WorldLineMessage
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.main.commands import MainParts
@@ -80,7 +80,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         KeyError: there is no such line; the text is for the user.
         SoulBusy: the agent works.
     """
-    from kimi_tui.projection.comparison import Comparison
+    from kimi_tui.projection.world_lines import Comparison
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.frame import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
@@ -152,8 +152,8 @@ async def _send_to_now(
     if message is None:
         main.bench.tell(f"World line {world_line} has nothing to send that is not here.")
         return
+    from kimi_tui.display_names import titled
     from kimi_tui.foreign_text import one_line
-    from kimi_tui.image_names import titled
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
     from kimi_tui.wire.display import ImageBlock
 
