@@ -130,7 +130,7 @@ class MainScreen(Screen[None]):
         self._attention = attention
         self.commands = CommandTable(*COMMANDS)
         self._learned = asyncio.Event()
-        """Whether the commands of files are among them."""
+        """Set once the custom commands are in the table."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
         bench = self.bench = Workbench(
             self, launch, size, images, self.commands, self.transcript, last_key_at
@@ -153,28 +153,28 @@ class MainScreen(Screen[None]):
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
-        """What was sent and the menu is not ordered by yet."""
+        """Sent texts that the order of the menu does not count yet."""
         self._is_looking = False
-        """Whether the branch is being looked at."""
+        """Whether the branch is being read."""
         self._offered = SeenQuestion(self)
-        """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
+        """Whether the hint that Enter in an empty prompt lets the agent go on was painted."""
         self._shows_dmail = False
-        """Whether chat and gauge show what the D-Mail would take that waits for an answer."""
+        """Whether chat and gauge show the prospect of the D-Mail that waits for an answer."""
         self._says_above = False
-        """Whether something was ever said over the prompt."""
+        """Whether rows above the prompt were ever shown."""
         self._escaped_at = 0.0
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
 
     def compose(self) -> ComposeResult:
-        """The parts, from the top."""
+        """The widgets, from the top."""
         yield from self.bench.frame.compose()
         yield self.prompt
         yield self.bench.footer
 
     def on_mount(self) -> None:
-        """Prepare the prompt; the rest comes when the first picture stands."""
+        """Prepare the prompt; the session is opened after the first frame."""
         self.transcript.load_image = self.conversation.load_image
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
@@ -322,7 +322,7 @@ class MainScreen(Screen[None]):
         self.viewer.apply(shown.records)
 
     def ignore_early_keys(self) -> None:
-        """Discount keys after a suspension: they may have been pressed before the screen was seen."""
+        """Have keys that were pressed before the screen is painted again answer or confirm nothing."""
         self._prompt_modes.forget_note()
         self.quitting.ignore_early_keys()
         self._offered.ask(is_expected=True)
@@ -507,7 +507,7 @@ class MainScreen(Screen[None]):
         self._run_written(self.commands[name], argument, f"/{chosen}")
 
     def _learn_uses(self, sent: Iterable[str]) -> None:
-        """Order the menu by these as well; not while it is chosen from: no row moves under the cursor."""
+        """Count sent texts for the order of the menu; while the menu is open, later: no row must move under the cursor."""
         self._uses += sent
         if not self.prompt.area.text.startswith("/"):
             self.commands.learn_uses(self._uses)
@@ -677,7 +677,7 @@ class MainScreen(Screen[None]):
             self.bench.start(rewind.preview(self.parts, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
-        """Pin a message of the chat, or no longer."""
+        """Pin a message of the chat, or unpin it."""
         self.bench.start(world_lines.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
@@ -756,7 +756,7 @@ class MainScreen(Screen[None]):
             self.bench.start(rewind.read_summary(self.parts, uid), opens=True)
 
     def on_timeline_left(self) -> None:
-        """The user is done with the timeline."""
+        """Return the focus from the timeline."""
         self.bench.leave_timeline()
 
     def on_timeline_filter_changed(self) -> None:

@@ -72,7 +72,7 @@ class ReturnedMessages:
         self._done: list[_Returned] = []
         self._undone: list[_Returned] = []
         self._early: _Returned | None = None
-        """Of an operation that ended, but was not heard of yet."""
+        """The message of an operation that has ended, and whose event has not come yet."""
 
     def gave(self, change: LineChanged, text: str) -> None:
         """Note that an operation that has just ended put a message into the prompt.
@@ -108,22 +108,22 @@ class ReturnedMessages:
         for operation in self._done:
             operation.text = ""
 
-    def changed(self, change: LineChanged, stands: str) -> str | None:
+    def changed(self, change: LineChanged, written: str) -> str | None:
         """The text that the prompt should have after an operation; None for the one that it has.
 
         Args:
             change: the event of the operation.
-            stands: the text of the prompt, as it would be sent.
+            written: the text of the prompt, as it would be sent.
         """
         if change.op == "undo":
             undone = self._done.pop() if self._done else _Returned(change)
             self._undone.append(undone)
-            return "" if undone.text and stands == undone.text else None
+            return "" if undone.text and written == undone.text else None
         if change.op == "redo":
             given = {operation.text for operation in self._done}
             again = self._undone.pop() if self._undone else _Returned(change)
             self._done.append(again)
-            is_free = not stands or stands in given
+            is_free = not written or written in given
             return again.text if again.text and is_free else None
         self._undone.clear()
         early, self._early = self._early, None
@@ -183,7 +183,7 @@ class Workbench:
         transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
         self.opening = OPENING if launch.resume is not None else ""
-        """What stands for the title until it is known."""
+        """The text in place of the title until that is known."""
         heading = heading_of(launch)._replace(title=self.opening)
         self.frame = SessionFrame(screen, launch, size, heading, transcript)
         self.header = self.frame.header
@@ -202,11 +202,11 @@ class Workbench:
         self.is_left = False
         self.is_whole = True
         self._timeline_from: Widget | None = None
-        """What had the keys before the timeline."""
+        """The widget that had the focus before the timeline."""
         self._chat_from: Widget | None = None
-        """What had the keys before the chat, and gets them back; None for the prompt."""
+        """The widget that had the focus before the chat, and gets it back; None for the prompt."""
         self._search_from: Widget | None = None
-        """What had the keys before the search."""
+        """The widget that had the focus before the search."""
         self._of_line: AnswersOnce[Any] | None = None
         """The question of `ask_of_line`; None while there is none."""
 

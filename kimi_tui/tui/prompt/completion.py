@@ -195,14 +195,14 @@ class Completion:
         self.files = files
         self.menu: CommandMenu | None = None
         self._finds = False
-        """Whether anything that was sent has what is looked for."""
+        """Whether the search of the history found any message."""
         self._others: Sequence[str] = ()
-        """What was sent in other folders."""
+        """The messages sent in other folders."""
         self._mention_at: int | None = None
-        """Where the path begins that is being typed; None while none is."""
+        """The index in the line at which the typed path begins; None for none."""
         self._closed_for: str | None = None
         self._listed_for = ""
-        """The text for which the menu lists what it does."""
+        """The text that the listed entries belong to."""
         self.followed: Written | None = None
 
     @property
@@ -217,7 +217,7 @@ class Completion:
 
     @property
     def offer(self) -> MenuOffer | None:
-        """The file, or what was sent before, that is chosen in the menu; None where there is none."""
+        """The file or sent message that is chosen in the menu; None where there is none."""
         return self.menu.offer if self.menu is not None else None
 
     @property
@@ -341,7 +341,7 @@ class Completion:
     # --- the search of what was sent
 
     def open(self) -> None:
-        """Offer again what was closed."""
+        """Offer again for the text for which the menu was closed."""
         self._closed_for = None
 
     def search_also(self, others: Sequence[str]) -> None:
