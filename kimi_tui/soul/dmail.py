@@ -652,7 +652,7 @@ class UserDMails:
         async with journaled_append(conversation.context, "dmail", whole):
             point = await self._append(source, whole, images)
         conversation.publish_line_changed("dmail", 0, 0, point.uid)
-        return RewindOutcome(point.id, 0, 0, before, conversation.meter.used, "")
+        return RewindOutcome(point.id, 0, before, conversation.meter.used, "")
 
     async def _append(self, source: str, whole: str, images: Sequence[ImagePart]) -> Checkpoint:
         """Put a message at the end of the live world line, published as a D-Mail that undoes nothing."""
