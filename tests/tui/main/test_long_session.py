@@ -290,7 +290,7 @@ async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: Ch
         )
         await one.say("And the log?")
         await one.sees("D-Mail")
-        await one.until(lambda: bool(one.screen.conversation.state.approvals))
+        await one.until(lambda: one.screen.bench.question is not None)
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         # A key counts only once the question has been painted and nothing was pressed for half a second.
