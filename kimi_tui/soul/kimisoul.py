@@ -643,8 +643,6 @@ class KimiSoul:
         text: str,
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
-        *,
-        go_on: bool = False,
     ) -> RewindOutcome:
         """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
 
@@ -656,7 +654,6 @@ class KimiSoul:
             target: the checkpoint whose place the D-Mail takes.
             text: what it says.
             files: whether the files of that time come back with it; `chosen` as for `rewind`.
-            go_on: let the agent go on with it at once, as `resume` does; returns when that turn has ended.
 
         Raises:
             KeyError: no such checkpoint.
@@ -664,10 +661,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._run_alone(self._user_dmails.send(target, text, files, chosen))
-        if go_on:
-            await self.resume()
-        return outcome
+        return await self._run_alone(self._user_dmails.send(target, text, files, chosen))
 
     async def draft_dmail(self, target: Target) -> str:
         """Have the model draft a D-Mail to a checkpoint about what followed it; nothing of that is stored.
