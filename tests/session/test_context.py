@@ -374,8 +374,10 @@ async def test_a_message_is_in_memory_what_its_line_says(context: Context, value
     part = ThinkPart(think="x", field="reasoning_details", details=[{"value": value}])
     call = ToolCall(id="a", function=FunctionCall(name="f", arguments="{}"), extras={"v": value})
     bare = ToolCall(id="a", function=FunctionCall(name="f"))
-    said = [TextPart(text="one"), TextPart(text="note", attached="a file")]
-    await context.append([Message(role="user", content=said), NewCheckpoint(marker=True)])
+    said = Message(
+        role="user", content=[TextPart(text="one"), TextPart(text="note", attached="a file")]
+    )
+    await context.append([said, NewCheckpoint(marker=True)])
     await context.append([Message(role="assistant", content=[TextPart(text="alone")])])
     await context.append([Message(role="assistant", content=[part], tool_calls=[call])])
     await context.append([Message(role="assistant", tool_calls=[bare])])

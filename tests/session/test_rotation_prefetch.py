@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from kimi_tui.session import context as contexts
 from kimi_tui.session import rotation
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.errors import StorageTrouble
-from kimi_tui.session.schema import NewCheckpoint
+from kimi_tui.session.schema import AddedLine, NewCheckpoint
 from kimi_tui.session.session import Session
 
 _AHEAD = ".context_0.jsonl.tmp"
@@ -227,10 +228,10 @@ async def test_a_preview_while_another_copy_is_waited_for(
     planned = asyncio.Event()
     loop, add = asyncio.get_running_loop(), ContextIndex.add
 
-    def watched(self: ContextIndex, data: bytes) -> None:
+    def watched(self: ContextIndex, lines: Iterable[AddedLine]) -> None:
         # The index of the new line is made while the operation is planned, in a thread.
         loop.call_soon_threadsafe(planned.set)
-        add(self, data)
+        add(self, lines)
 
     monkeypatch.setattr(ContextIndex, "add", watched)
     rewind = asyncio.create_task(session.context.revert_to(3, reason="rewind"))
