@@ -20,7 +20,7 @@ from textual.reactive import reactive
 from textual.selection import Selection
 from textual.widget import Widget
 
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.terminal_input import PaintWatch
@@ -72,7 +72,7 @@ class Notice(NamedTuple):
         return cls(
             one_line(text),
             details.get("level", "info"),
-            " ".join(clean(details.get("advice", "")).split()),
+            one_line(details.get("advice", "")),
             topic,
             more,
             at=time.time(),

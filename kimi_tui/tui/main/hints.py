@@ -7,6 +7,7 @@ from typing import Literal
 
 from textual.binding import Binding
 
+from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key
@@ -167,7 +168,7 @@ def _in_prompt(state: MainState, keys: Mapping[str, str], now: float) -> tuple[H
     stop = (key_of("escape", keys), "stop")
     jobs: tuple[Hint, ...] = ()
     if state.jobs:
-        jobs = ((f"{state.jobs} {'job' if state.jobs == 1 else 'jobs'}", "/jobs"),)
+        jobs = ((counted(state.jobs, "job"), "/jobs"),)
     if state.running:
         first: tuple[Hint, ...] = (
             (send, "send after it" if state.waits_for_own else "steer"),

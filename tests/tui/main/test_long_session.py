@@ -113,12 +113,12 @@ async def test_chat_and_timeline(one: Desk, pictures: Pictures) -> None:
     # Keys: by turns and steps; a space folds a turn and unfolds it.
     await one.pilot.press("ctrl+t", "right_square_bracket", "left_square_bracket")
     timeline = one.screen.bench.views.timeline
-    before = timeline.selected
+    before = timeline._view.selected
     await one.pilot.press("space")
     folded = rows(one)
     await one.pilot.press("space")
     await one.until(lambda: rows(one) != folded)
-    assert timeline.selected == before
+    assert timeline._view.selected == before
     # A click unfolds a world line between the row where it parted and the one where it ended.
     timeline.select(("line", 5))
     await click(one, "5   ")
