@@ -85,10 +85,10 @@ class RowCompositor(Compositor):
 
         Textual draws the whole window whenever a widget of such a screen has changed, also one that cannot be seen.
         """
-        root = self.root
+        root = cast("Screen[Any] | None", self.root)
         stack = cast("App[Any]", _app(root)).screen_stack if root is not None else []
-        above = stack[stack.index(root) + 1 :] if root in stack else []
-        if not above:
+        above = stack[stack.index(root) + 1 :] if root is not None and root in stack else []
+        if root is None or not above:
             super().update_widgets(widgets)
             return
         # Behind a change Textual names the screen in the place of the widgets that have changed. Where all of it is styled

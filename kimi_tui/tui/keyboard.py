@@ -120,7 +120,7 @@ _KEY_NAMES = {
 @cache
 def key_name(key: str) -> str:
     """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first; empty for none."""
-    first = next(filter(None, map(str.strip, key.split(","))), "")
+    first = next((name for one in key.split(",") if (name := one.strip())), "")
     if len(first) == 1:
         return first  # a letter alone; J is another key than j
     parts = first.split("+")

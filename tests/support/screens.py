@@ -27,6 +27,7 @@ from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.terminal_input import PaintWatch
 from support.chat_server import ChatServer, Request, say
 from support.drawn import text_of
 
@@ -132,10 +133,29 @@ def _accepts_at_once(seen: SeenQuestion, at: float) -> bool:
     return (seen._is_expected and not seen.QUIET_S) or _accepts(seen, at)  # pyright: ignore[reportPrivateUsage]
 
 
+class _Painted(PaintWatch):
+    """Takes what it watches for painted before any key was pressed."""
+
+    def begin(self) -> None:
+        self.seen_at = float("-inf")
+        self._painted()
+
+
+_comes_early = WorldLineViewer.comes_early
+
+
 @contextmanager
 def keys_count(after_s: float = 0.0) -> Iterator[None]:
-    """Let a preview and a world line take keys once the keyboard was quiet for so long; 0: at once."""
+    """Let a preview and a world line take keys once the keyboard was quiet for so long; 0: at once, also before they are drawn."""
+    paint = PaintWatch if after_s else _Painted
     with (
+        patch("kimi_tui.tui.preview.screen.PaintWatch", paint),
+        patch("kimi_tui.tui.dialogs.text_dialog.PaintWatch", paint),
+        patch.object(
+            WorldLineViewer,
+            "comes_early",
+            lambda viewer, event: bool(after_s) and _comes_early(viewer, event),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        ),
         patch.object(RewindScreen, "QUIET_S", after_s),
         patch.object(LetterRun, "SETTLE_S", after_s and max(after_s, LetterRun.SETTLE_S)),
         patch.object(WorldLineViewer, "QUIET_S", after_s),

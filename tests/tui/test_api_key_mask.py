@@ -25,7 +25,7 @@ RANDOM = "9f8e7d6c5b4a39281706f5e4d3c2b1a0"
 MODEL = "deepseek-r1-distill-qwen-32b"
 
 
-def can_be_seen(running: App[object]) -> bool:
+def can_be_seen(running: App[None]) -> bool:
     """Whether the screen that asks for a key is on the terminal."""
     return isinstance(running.screen, KeyScreen) and running.screen.seen.is_open
 

@@ -108,8 +108,8 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds in which what is written may be the rest of prose whose letter opened this, and Enter was not meant for it; 0
-    for none."""
+    """Seconds in which what is written may be the rest of prose whose letter opened this, and Enter was not
+    meant for it."""
     CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="dmail.cancel", show=False),
@@ -176,7 +176,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     @property
     def _comes_early(self) -> bool:
         """Whether the newest key was read before anyone could have read what it is about; time travel alone waits so."""
-        if not (self.QUIET_S and self._question.kind):
+        if not self._question.kind:
             return False
         return self.area.key_at - self._waits_since < self.QUIET_S
 

@@ -46,7 +46,7 @@ class WorldLineViewer:
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before a key acts on the line; 0 for none."""
+    """Seconds without a key before a key acts on the line."""
 
     def __init__(self, bench: Workbench, conversation: Conversation) -> None:
         self._bench = bench
@@ -80,7 +80,7 @@ class WorldLineViewer:
 
     def comes_early(self, event: events.Key) -> bool:
         """Whether a key was typed before the line was visible, and so was meant for the prompt."""
-        return bool(self.QUIET_S) and self.has_keys and not self._quiet.accepts(event.time)
+        return self.has_keys and not self._quiet.accepts(event.time)
 
     def _focus(self) -> None:
         """Focus the line on view."""

@@ -187,7 +187,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before Enter counts, and a letter where nobody asked for this; 0 for none."""
+    """Seconds without a key before Enter counts, and a letter in a preview that the user did not open."""
     HELP_TITLE = "Preview of a rewind"
     CSS_PATH = [*sheets("preview")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -269,7 +269,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def _comes_early(self, event: events.Key, letter: str | None) -> bool:
         """Whether Enter, or a letter in a preview that the user did not open, is too early to be an answer."""
-        if not self.QUIET_S or self._is_looked_at:
+        if self._is_looked_at:
             return False
         if event.key != "enter" and (letter is None or self._is_asked_for):
             return False
@@ -423,7 +423,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         index = next((i for i, one in enumerate(self._state.actions) if one.key == letter), None)
         letters, moves = self._letters, letter in _MOVES and index is None
         is_held = self._has_early_letter and letters.follows(at)
-        self._has_early_letter = is_held or (bool(self.QUIET_S) and at < self._paint.seen_at)
+        self._has_early_letter = is_held or at < self._paint.seen_at
         row = None if index is not None else row_of_digit(letter, len(self._state.actions))
         act: Act | None = None
         if row is not None:

@@ -16,6 +16,7 @@ from kimi_tui.tui.dialogs.text_dialog import (
     dialog_keys,
     text_with_draft,
 )
+from kimi_tui.tui.terminal_input import PaintWatch
 
 QUESTION = TextQuestion("D-Mail", "What?", "It goes back.")
 
@@ -74,6 +75,7 @@ async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
     question = QUESTION._replace(kind="compaction", may_be_empty=True, low=True)
     async with still_screen(tmp_path) as one:
         answers: list[str | None] = []
+        monkeypatch.setattr("kimi_tui.tui.dialogs.text_dialog.PaintWatch", PaintWatch)
         monkeypatch.setattr(TextDialog, "QUIET_S", 600.0)
         page = TextDialog(question)
         one.app.push_screen(page, answers.append)

@@ -375,9 +375,8 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
 
 @pytest.mark.parametrize("key", ["enter", "f"])
 async def test_a_key_right_behind_the_one_that_asked_for_a_word_is_no_word(key: str) -> None:
-    app = PreviewApp(replace(STORY, files=FOREIGN))
     with keys_count(QUIET_S):
-        await _press_twice(app, key)
+        await _press_twice(PreviewApp(replace(STORY, files=FOREIGN)), key)
 
 
 async def _press_twice(app: PreviewApp, key: str) -> None:
@@ -400,8 +399,8 @@ async def _press_twice(app: PreviewApp, key: str) -> None:
 
 
 async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
-    app = PreviewApp(STORY)
     with keys_count(QUIET_S):
+        app = PreviewApp(STORY)
         async with app.run_test(size=(120, 40)) as pilot:
             while not app.shown.accepts_keys:
                 await pilot.pause(0.01)
