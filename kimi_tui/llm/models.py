@@ -93,7 +93,7 @@ class _JsonClient:
                 advice="Check the base URL and the network.",
             ) from error
         except httpx2.ConnectError as error:
-            from kimi_tui.llm.http_client import tls_error
+            from kimi_tui.llm.transport import tls_error
 
             if (refused := tls_error(self._host, error)) is not None:
                 raise refused from error
@@ -157,7 +157,7 @@ async def _json_client(
     host = check_origin(base_url, api_key, headers)
 
     def make() -> httpx2.AsyncClient:
-        from kimi_tui.llm.http_client import RestrictedClient
+        from kimi_tui.llm.transport import RestrictedClient
 
         return RestrictedClient(base_url, headers, connect_s=timeout_s, read_s=timeout_s)
 

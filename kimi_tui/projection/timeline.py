@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
+from kimi_tui.display_names import short_name, titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -25,7 +25,6 @@ from kimi_tui.projection.timeline_tree import (
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, LineEdit, WorldLines
-from kimi_tui.tool_names import short_name
 from kimi_tui.wire.display import DiffBlock
 from kimi_tui.wire.events import (
     ApprovalRequest,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.wire.events import SUMMARIES
 
 if TYPE_CHECKING:

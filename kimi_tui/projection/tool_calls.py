@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import cast
 
+from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
-from kimi_tui.tool_names import short_name
 from kimi_tui.wire.events import (
     ApprovalResolved,
     FilesChanged,

@@ -22,7 +22,8 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, CompactionSpan
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
-from kimi_tui.soul.file_restorer import FileRestorer
+from kimi_tui.soul.file_history import FileRestorer
+from kimi_tui.soul.messages import segment_at
 from kimi_tui.soul.rewind_preview import (
     preview_of,
     preview_of_files,
@@ -39,7 +40,6 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.segments import segment_at
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan

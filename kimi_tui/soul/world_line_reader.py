@@ -20,15 +20,17 @@ from kimi_tui.soul.conversation_text import as_markdown
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import (
+    Segment,
+    call_target,
     dmail_text,
     image_blocks,
     internal_kind,
+    segments,
     summary_text,
 )
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind_values import Target
-from kimi_tui.soul.segments import Segment, call_target, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock

@@ -21,9 +21,9 @@ from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.kimisoul import open_soul
 from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind_values import Target
-from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset

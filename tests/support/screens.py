@@ -123,11 +123,19 @@ class Desk:
 
         def is_asking() -> bool:
             screen = self.app.screen
-            return isinstance(screen, RewindScreen) and screen.armed
+            return isinstance(screen, RewindScreen) and screen.accepts_keys
 
         await self.until(is_asking)
         await self.sees(words)
         await self.pilot.press(key)
+
+
+_accepts = SeenQuestion.accepts
+
+
+def _accepts_at_once(seen: SeenQuestion, at: float) -> bool:
+    """As `SeenQuestion.accepts`, but what the user has opened need not have been drawn where no quiet is asked for."""
+    return (seen._is_expected and not seen.QUIET_S) or _accepts(seen, at)  # pyright: ignore[reportPrivateUsage]
 
 
 @contextmanager
@@ -139,6 +147,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
         patch.object(WorldLineViewer, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
         patch.object(SeenQuestion, "QUIET_S", after_s),
+        patch.object(SeenQuestion, "accepts", _accepts_at_once),
     ):
         yield
 

@@ -73,7 +73,7 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "markdown_stream._QUOTE": (markdown_stream._QUOTE.match, [of(" "), of(">")]),
     "completion._TYPED_PATH": (completion.typed_mention, [of("(@", "#"), of('(@"', '"'), of("@"), of(" @a"), "@" + of("a", "#")]),
     "completion._PLAIN_PATH": (completion.mention, [of("a", "#"), of("a "), of("\\")]),
-    "image_names.CHIP": (
+    "display_names.CHIP": (
         image_chips.in_text,
         [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
     ),
@@ -140,7 +140,7 @@ def test_every_pattern_is_tried() -> None:
         "tool_calls.number",
         "timeline_tree._TARGET",
         "timeline_tree.re.compile",
-    } == set(CASES) - {"markdown_stream.by hand", "image_names.CHIP"}
+    } == set(CASES) - {"markdown_stream.by hand", "display_names.CHIP"}
 
 
 def _attempts(work: Callable[[str], object], texts: Iterable[str]) -> Attempts:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import clean, one_line, shown_name
-from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import log_fault

@@ -31,7 +31,7 @@ from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
     from kimi_tui.config.settings import Config
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.images import Image
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.approval import Mode
@@ -248,13 +248,10 @@ class Conversation:
         self._bench.prompt.area.post_message(PromptArea.OffersChanged())
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
-        """Probe the server for facts about the model; the size of the window may change by that."""
-        from kimi_tui.llm.openai_client import preload
+        """Import what requests need and probe the server for facts about the model; the size of the window may change by that."""
         from kimi_tui.llm.openai_compatible import OpenAICompatible
 
         if isinstance(provider, OpenAICompatible):
-            # Half a second of importing that the first message would wait for.
-            await asyncio.to_thread(preload)
             for words in await provider.prepare():
                 self._bench.tell(words, level="warning")
             soul.publish_status()

@@ -19,9 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kimi_tui.display_names import CHIP
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import clean, clean_pasted
-from kimi_tui.image_names import CHIP
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import Draft, chip_of
 

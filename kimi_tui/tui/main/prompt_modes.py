@@ -1,6 +1,6 @@
 """The prompt's other uses: shell commands of the user (`!`), notes for AGENTS.md (`#`), and writing in an editor.
 
-Also the rows above the prompt, which name the mode and list waiting messages. Imported when the first of these is used.
+Also the rows above the prompt, which name the mode and list waiting messages.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TypeVar
 from textual.app import App, SuspendNotSupported
 
 from kimi_tui.app_paths import short
+from kimi_tui.display_names import BEGINS
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import BEGINS
 from kimi_tui.tui.faults import start_detached
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.conversation import Conversation
@@ -102,8 +102,8 @@ class PromptModes:
 
     # --- commands and notes
 
-    def woken(self) -> None:
-        """Forget what was asked about: nobody may have seen that."""
+    def forget_note(self) -> None:
+        """Forget which note was asked about: nobody may have seen that."""
         self._to_note = ""
 
     def takes(self, text: str) -> bool:

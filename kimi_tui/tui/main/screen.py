@@ -17,7 +17,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.app_paths import data_dir, short
-from kimi_tui.image_names import BEGINS
+from kimi_tui.display_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
@@ -30,9 +30,10 @@ from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.parts import MainParts
 from kimi_tui.tui.main.prompt_modes import PromptModes
+from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
 from kimi_tui.tui.main.workbench import READING, Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
-from kimi_tui.tui.notices import STAYS_S, NoticeDetails
+from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles
@@ -44,7 +45,6 @@ from kimi_tui.tui.screens import (
     ModelMissing,
     NoModelNamed,
     OpeningFailed,
-    QuitChosen,
     app_of,
     sheets,
 )
@@ -54,7 +54,7 @@ from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import Attention
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
@@ -69,16 +69,9 @@ RESUME_DELAY_S = 0.02
 NOT_OPEN = "The session is not open"
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
-WARNED_S = 10.0
-"""Seconds in which leaving a second time is an answer to the warning about what would be lost."""
-MOST_WARNINGS = 3
-"""How many such warnings in a row keep the user, where none of them could be drawn."""
 TWICE_S = 1.0
 OFFERED = 50
 """The most checkpoints, or world lines, that are offered as the argument of a command."""
-QUIT = "quit"
-"""Topic of the notice that pressing the key again quits."""
-QUITTING = ("ctrl+c", "ctrl+d")
 AS_MESSAGE = "A blank before the slash sends it as a message."
 
 
@@ -98,6 +91,7 @@ class MainScreen(Screen[None]):
         conversation: the session.
         viewer: shows a world line in place of the chat, and the prospect of a rewind.
         keystrokes: routes typed keys and pastes.
+        quitting: asks before the session is left.
         commands: all commands of this session.
         first_time_hints: the hints at first occasions; None before the session is open, and in the demo.
     """
@@ -152,6 +146,7 @@ class MainScreen(Screen[None]):
         self._prompt_modes = PromptModes(bench, self.conversation)
         self._approvals = ApprovalSlot(bench, self.conversation, self.viewer, self.keystrokes)
         self._demo = DemoPlayer(bench, launch)
+        self.quitting = QuitConfirmation(bench, self.conversation)
         self.parts = MainParts(
             bench, self.conversation, self.viewer, self.keystrokes, self._prompt_modes
         )
@@ -163,13 +158,6 @@ class MainScreen(Screen[None]):
         """What was sent and the menu is not ordered by yet."""
         self._is_looking = False
         """Whether the branch is being looked at."""
-        self._warned_at = -WARNED_S
-        self._warned = SeenQuestion(self)
-        """Whether the warning could be seen."""
-        self._n_warned = 0
-        """How often it was given in succession."""
-        self._told_of_jobs_at = -WARNED_S
-        """When the first press of a key that quits told of commands in the background."""
         self._offered = SeenQuestion(self)
         """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
         self._says_above = False
@@ -178,8 +166,6 @@ class MainScreen(Screen[None]):
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
-        self._quits_at: float | None = None
-        """When it was said that the key quits if it is pressed again; None when it does not."""
 
     def compose(self) -> ComposeResult:
         """The parts, from the top."""
@@ -290,56 +276,6 @@ class MainScreen(Screen[None]):
             self.transcript.reading = READING
             self._open()
 
-    async def may_end(self) -> bool:
-        """Save the session; returns whether leaving loses nothing.
-
-        Where something would be lost, a notice says so once, and a second call within `WARNED_S` returns True.
-        """
-        soul = self.conversation.soul
-        words = "" if soul is None else await soul.save()
-        now, jobs = time.monotonic(), self.conversation.state.jobs
-        if now - self._told_of_jobs_at < WARNED_S:
-            jobs = 0
-        is_again = now - self._warned_at < WARNED_S
-        is_known = is_again and self._warned.accepts(self.bench.last_key_at())
-        self._n_warned = self._n_warned + 1 if is_again else 1
-        # Over a line on which nothing arrives any more one can leave, too.
-        if not (words or jobs) or is_known or self._n_warned > MOST_WARNINGS:
-            return True
-        self._warned_at = now
-        self._warned.ask(is_expected=True)
-        if words:
-            self.bench.tell(
-                words, level="error", advice="Do it again to leave without what is not saved."
-            )
-        else:
-            self.bench.tell(
-                f"{self._jobs_run()} in the background and would end with this session.",
-                level="warning",
-                advice="Do it again to end it all; /jobs lists them.",
-            )
-        return False
-
-    def quits_again(self, key: str) -> str:
-        """The notice that a key quits at its second press, with what would be lost then; `may_end` warns of that no more.
-
-        Args:
-            key: its name, as shown.
-        """
-        state = self.conversation.state
-        self._told_of_jobs_at = time.monotonic()
-        if state.unsaved:
-            self._warned_at, self._n_warned = self._told_of_jobs_at, 1
-            self._warned.ask(is_expected=True)
-            return f"{key} again quits without what is not saved."
-        if state.jobs:
-            return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
-        return f"{key} again quits."
-
-    def _jobs_run(self) -> str:
-        jobs = self.conversation.state.jobs
-        return "1 command runs" if jobs == 1 else f"{jobs} commands run"
-
     # --- commands
 
     def action_command(self, name: str, argument: str = "") -> None:
@@ -385,16 +321,13 @@ class MainScreen(Screen[None]):
                     pass
         self.viewer.apply(shown.records)
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Discount keys after a suspension: they may have been pressed before the screen was seen."""
-        self._prompt_modes.woken()
-        if self._warned.is_open:
-            self._warned_at = -WARNED_S
-        else:
-            self._warned.ask(is_expected=True)  # it was given behind the suspension
+        self._prompt_modes.forget_note()
+        self.quitting.ignore_early_keys()
         self._offered.ask(is_expected=True)
         if (panel := self.bench.question) is not None:
-            panel.woken()
+            panel.ignore_early_keys()
 
     @on(Conversation.StateChanged)
     def _state_changed(self, event: Conversation.StateChanged) -> None:
@@ -720,20 +653,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.ExitPressed)
     def _exit_pressed(self, event: PromptArea.ExitPressed) -> None:
         """Ctrl+C stops what runs, else empties the prompt. Ctrl+C or Ctrl+D again, while the notice says so, quits."""
-        if self._quits_at is not None:
-            self.post_message(QuitChosen())
-            return
-        if event.stops and not self.conversation.stop() and self.prompt.area.text:
-            self.bench.add_to_history(self.prompt.area.take())
-        self._quits_at = time.monotonic()
-        self.bench.tell(self.quits_again(event.key), topic=QUIT)
-        self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
-
-    def _quit_no_more(self, since: float | None = None) -> None:
-        """Forget the first press of a key that quits at the second one: another key or some time came between."""
-        if self._quits_at is not None and since in (None, self._quits_at):
-            self._quits_at = None
-            self.bench.solved(QUIT)
+        self.quitting.key_pressed(event.key, stops=event.stops)
 
     def take_draft(self) -> Draft:
         """Remove the draft from the prompt and return it, to be moved to another session."""
@@ -853,7 +773,7 @@ class MainScreen(Screen[None]):
     async def takes_early(self, event: events.Key | events.Paste) -> bool:
         """Whether a key or paste was handled, or is held back; the app asks before it passes it to the focused widget."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
-            self._quit_no_more()
+            self.quitting.cancel()
         if self.first_time_hints is not None:
             self.first_time_hints.key_pressed()
         return await self.keystrokes.takes(event)
@@ -862,7 +782,7 @@ class MainScreen(Screen[None]):
         """The screen above this one is closed: end the prospect that a click on the timeline showed."""
         self.transcript.uncovered()
         self.viewer.hide_prospect()
-        self.woken()
+        self.ignore_early_keys()
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""

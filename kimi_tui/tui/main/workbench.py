@@ -231,7 +231,7 @@ class Workbench:
         self.n_changes += 1
         question = self._of_line
         if question is not None and question.is_current:
-            if question.armed:
+            if question.accepts_keys:
                 self.tell("The conversation is another one now.", advice="Choose again.")
             question.dismiss(None)
 

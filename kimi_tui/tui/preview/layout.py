@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.cells import cell_len
 
+from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import one_line, shown_name
-from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import StyledText, cost_words, fitted, sides, spans_width
@@ -653,7 +653,7 @@ def _keys(
     elif state.details:
         return [(arrows, "scroll"), ("Tab", "choices"), ("Esc", "cancel")]
     else:
-        tab = [("Tab", "messages" if width > 60 else "details")] if state.preview.goes else []
+        tab = [("Tab", "messages" if width > 60 else "details")] if state.preview.dropped else []
         if state.files is not None and state.files.can_focus:
             tab = [("Tab", "files")]
     if len(state.actions) == 1:
@@ -775,20 +775,20 @@ def _action_rows(
 
 def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
     """The list of what goes with a heading, as much as has room."""
-    goes = state.preview.goes
-    if not goes:
+    dropped = state.preview.dropped
+    if not dropped:
         return PreviewRows([Row(_nothing_dropped_row(state.preview))])
     made = PreviewRows([Row(_dropped_heading(state.preview, width, state.pending))])
     space = max(1, room - 1)
-    made.can_scroll = len(goes) > space
+    made.can_scroll = len(dropped) > space
     if made.can_scroll:
         made.page = space - 1
-    n_shown = made.page if made.can_scroll else len(goes)
-    state.scroll = max(0, min(state.scroll, len(goes) - n_shown))
-    shown = goes[state.scroll : state.scroll + n_shown]
+    n_shown = made.page if made.can_scroll else len(dropped)
+    state.scroll = max(0, min(state.scroll, len(dropped) - n_shown))
+    shown = dropped[state.scroll : state.scroll + n_shown]
     made.rows += [Row(dropped_row(message, width, glyphs)) for message in shown]
     if made.can_scroll:
-        above, below = state.scroll, len(goes) - state.scroll - n_shown
+        above, below = state.scroll, len(dropped) - state.scroll - n_shown
         made.rows.append(Row([(f"  {_hidden_words(above, below, glyphs)}", "quiet")]))
     return made
 
@@ -927,7 +927,7 @@ def _nothing_lost_rows(
     elif preview.is_there:
         said = "Nothing is lost: u takes it back."
     elif preview.target.world_line:
-        said = _NOTHING_LOST_BY_JUMP if preview.goes else _NOTHING_LEFT
+        said = _NOTHING_LOST_BY_JUMP if preview.dropped else _NOTHING_LEFT
     rows: list[list[StyledText]] = []
     place = 0
     for line in formatting.wrap_words(said, width):

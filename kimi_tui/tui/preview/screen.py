@@ -122,7 +122,7 @@ class PreviewSheet(Widget):
             self.lay_out()
         return len(self.sheet.rows)
 
-    def voids(self, event: events.MouseUp) -> bool:
+    def refuses_click(self, event: events.MouseUp) -> bool:
         """Whether a click was read before this stood there."""
         return event.time < self.painted_at
 
@@ -255,7 +255,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if self._letters.waits:
             self._letters.wait(self._letters.SETTLE_S)
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Let no key or click count before the preview is on the terminal again, and half a second after that."""
         self._letters.drop()
         self._quiet, self._is_asked_for, self._is_looked_at = None, False, False
@@ -263,7 +263,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._paint.begin()
 
     @property
-    def armed(self) -> bool:
+    def accepts_keys(self) -> bool:
         """Whether Enter would count now."""
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
@@ -322,7 +322,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         else:
             if files is not None:
                 files.focused = files.whole = False
-            state.details = not state.details and bool(state.preview.goes)
+            state.details = not state.details and bool(state.preview.dropped)
         self._show()
 
     def action_bring_back(self) -> None:
@@ -360,7 +360,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def _ask_anew(self) -> None:
         """Another question stands here from now on: what is pressed right behind the answer to the one before is none to it."""
         self._is_second = True
-        self.woken()
+        self.ignore_early_keys()
         self._show()
 
     def _wait_for_files(self, pending: PreviewAction) -> None:

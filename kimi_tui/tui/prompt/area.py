@@ -22,8 +22,8 @@ from textual.visual import Visual
 from textual.widget import Widget
 from textual.widgets import TextArea
 
+from kimi_tui.tui.api_key_mask import ApiKeyMask
 from kimi_tui.tui.formatting import counted
-from kimi_tui.tui.hidden_keys import KeyCover
 from kimi_tui.tui.keyboard import CHORDS
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.transcript.transcript import copy_selection
@@ -100,7 +100,7 @@ class PromptArea(TextArea):
         placeholder: the text shown while the field is empty.
         is_answer: whether it is the field of a question: a long paste is shown in full, and Enter leaves the text in the
             field until the question is closed.
-        covers_keys: whether API keys are masked in any text, and not only in the argument of a command.
+        masks_keys: whether API keys are masked in any text, and not only in the argument of a command.
 
     Attributes:
         past: the history of sent messages; None until it is loaded.
@@ -212,12 +212,12 @@ class PromptArea(TextArea):
         """Keys mean something else now: those of vim, or of what is offered."""
 
     def __init__(
-        self, *, placeholder: str = "", is_answer: bool = False, covers_keys: bool = False
+        self, *, placeholder: str = "", is_answer: bool = False, masks_keys: bool = False
     ) -> None:
-        self._covers_keys = covers_keys
+        self._masks_keys = masks_keys
         self._is_answer = is_answer
         # Textual asks for what is shown as soon as there is a text.
-        self._key_cover = KeyCover(self)
+        self._key_mask = ApiKeyMask(self)
         self._styled: TextAreaTheme | None = None
         """What the style sheet was asked for."""
         # Asked for as soon as there is any text, which a text area has from its beginning.
@@ -302,7 +302,7 @@ class PromptArea(TextArea):
     @property
     def _hides_keys(self) -> bool:
         """Whether API keys are masked in the present text: in commands, but not in messages."""
-        return self._covers_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
+        return self._masks_keys or (not self._is_answer and self.document.get_line(0)[:1] == "/")
 
     def get_line(self, line_index: int) -> Text:
         """A line of the text as it is drawn."""
@@ -310,18 +310,18 @@ class PromptArea(TextArea):
         if not self._hides_keys:
             return line
         # The word of a command is none.
-        words = 0 if self._covers_keys or line_index else line.plain.find(" ") + 1 or len(line)
+        words = 0 if self._masks_keys or line_index else line.plain.find(" ") + 1 or len(line)
         row, column = self.selection.end
         at = column if row == line_index else len(line)
-        shown = self._key_cover.covered(line.plain[words:], at - words)
+        shown = self._key_mask.masked(line.plain[words:], at - words)
         return Text(line.plain[:words] + shown, end="", no_wrap=True)
 
-    @on(KeyCover.BurstEnded)
-    def _burst_ended(self, event: KeyCover.BurstEnded) -> None:
-        self._key_cover.settle(event.typed_at)
+    @on(ApiKeyMask.BurstEnded)
+    def _burst_ended(self, event: ApiKeyMask.BurstEnded) -> None:
+        self._key_mask.settle(event.typed_at)
 
-    @on(KeyCover.Uncovered)
-    def _draw_anew(self) -> None:
+    @on(ApiKeyMask.Unmasked)
+    def _unmasked(self) -> None:
         self.notify_style_update()  # which forgets the rows that were drawn
         self.refresh()
 
@@ -520,9 +520,9 @@ class PromptArea(TextArea):
             return
         is_taken = self._takes_vim(event)
         if writes:
-            self._key_cover.typed(event.character or "", event.time)
+            self._key_mask.typed(event.character or "", event.time)
         else:
-            self._key_cover.ended()
+            self._key_mask.ended()
         if is_taken or self._takes_chip(event.key, writes=writes):
             event.stop()
             event.prevent_default()
@@ -567,7 +567,7 @@ class PromptArea(TextArea):
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
-        self._key_cover.pasted(text)
+        self._key_mask.pasted(text)
         if not self._is_answer and may_be_path(event.text):
             self.post_message(self.PathPasted(text, event.text))
         self._put_pasted(text)
@@ -589,7 +589,7 @@ class PromptArea(TextArea):
         Returns:
             whether the piece was found.
         """
-        from kimi_tui.image_names import BEGINS
+        from kimi_tui.display_names import BEGINS
 
         self._clippings.discard(written)
         for row in range(self.document.line_count):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.display_names import BEGINS, CHIP
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import BEGINS, CHIP
 from kimi_tui.tui.formatting import cut, tokens
 
 if TYPE_CHECKING:

@@ -295,7 +295,7 @@ async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: Ch
         assert panel is not None
         # A key counts only once the question has been painted and nothing was pressed for half a second.
         while panel._chosen is None:  # pyright: ignore[reportPrivateUsage]
-            await one.until(lambda: panel.armed)
+            await one.until(lambda: panel.accepts_keys)
             await one.pilot.press("down")
         await one.pilot.press("n")
         await one.sees("As you say")

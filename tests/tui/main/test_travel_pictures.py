@@ -113,7 +113,9 @@ async def test_all_actions(tmp_path: Path, picture: SnapshotAssertion) -> None:
         tokens_before=58_300,
         tokens_after=53_700,
         estimated=False,
-        goes=(DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),),
+        dropped=(
+            DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
+        ),
         prompt="",
         files=FilesPreview(
             (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True
@@ -132,7 +134,7 @@ UNDONE = RewindPreview(
     tokens_before=47_500,
     tokens_after=51_200,
     estimated=False,
-    goes=(
+    dropped=(
         DroppedMessage("agent", "The importer takes it now."),
         DroppedMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
         DroppedMessage("user", "Once more, with a test"),
@@ -212,7 +214,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
         "Some files are not what they were at this moment.",
         *(0, 0, 0, 47_500, 47_500),
         estimated=False,
-        goes=(),
+        dropped=(),
         prompt="",
         files=files,
         is_there=True,

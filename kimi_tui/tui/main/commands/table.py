@@ -248,6 +248,8 @@ COMMANDS = CommandTable(
         key="shift+tab",
         argument="[plan | ask | edits | sandboxed | all]",
         values=_one_of("plan", "ask", "edits", "sandboxed", "all"),
+        # A slip must not choose the mode that allows everything.
+        exact=True,
     ),
     Command(
         "plan",

@@ -150,8 +150,8 @@ async def _send_to_now(
     if message is None:
         main.bench.tell(f"World line {world_line} has nothing to send that is not here.")
         return
+    from kimi_tui.display_names import titled
     from kimi_tui.foreign_text import one_line
-    from kimi_tui.image_names import titled
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
     from kimi_tui.wire.display import ImageBlock
 
