@@ -252,7 +252,7 @@ class KimiSoul:
     @property
     def has_dmail(self) -> bool:
         """Whether D-Mails can be sent in this session; the configuration says so."""
-        return self._conversation.limits.dmail_enabled
+        return self._conversation.limits.dmail.enabled
 
     async def files_ready(self) -> FolderFacts:
         """Wait until the working files have been scanned for the first time; what is known of the folder then."""
@@ -643,8 +643,6 @@ class KimiSoul:
         text: str,
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
-        *,
-        go_on: bool = False,
     ) -> RewindOutcome:
         """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
 
@@ -656,7 +654,6 @@ class KimiSoul:
             target: the checkpoint whose place the D-Mail takes.
             text: what it says.
             files: whether the files of that time come back with it; `chosen` as for `rewind`.
-            go_on: let the agent go on with it at once, as `resume` does; returns when that turn has ended.
 
         Raises:
             KeyError: no such checkpoint.
@@ -664,10 +661,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._run_alone(self._user_dmails.send(target, text, files, chosen))
-        if go_on:
-            await self.resume()
-        return outcome
+        return await self._run_alone(self._user_dmails.send(target, text, files, chosen))
 
     async def draft_dmail(self, target: Target) -> str:
         """Have the model draft a D-Mail to a checkpoint about what followed it; nothing of that is stored.
@@ -1019,10 +1013,10 @@ async def open_soul(
     # A copy: tools read it in threads, and what else becomes of the variables is not their business.
     environ = dict(os.environ if environ is None else environ)
     tools = toolset or default_toolset()
-    if not limits.dmail_enabled:
+    if not limits.dmail.enabled:
         tools = tools.without(DMAIL_TOOL)
     policy = policy or RetryPolicy(
-        max_attempts=limits.max_retries_per_step, patience_s=limits.patience_s
+        max_attempts=limits.control.max_retries_per_step, patience_s=limits.control.patience
     )
     model = ModelSlot(provider, policy, session.images)
     if not session.lock.held:

@@ -23,7 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.launch import Launch
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind_values import Target
@@ -134,7 +134,9 @@ async def _make(folder: Path) -> LongSession:
     for place, module in enumerate(MODULES):
         (work / "src" / f"{module}.py").write_text(f"STEP = {place}\n")
     async with ChatServer() as server:
-        stage = Stage(folder, server, window=WINDOW, limits=LoopLimits(dmail_nudge_tokens=0))
+        stage = Stage(
+            folder, server, window=WINDOW, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=0))
+        )
         await stage.open()
         await stage.soul.files_ready()
         await _tell(stage, _Writer())
@@ -156,8 +158,8 @@ async def _tell(stage: Stage, writer: _Writer) -> None:
         await soul.run(text)
         made += 1 + len(answers)
 
-    async def day(n: int, n_steps: int = 8) -> None:
-        steps = [writer.work(n * 10 + k) for k in range(n_steps - 1)]
+    async def day(n: int) -> None:
+        steps = [writer.work(n * 10 + k) for k in range(7)]
         done = writer.step(text=f"Part {n} of the importer is done; the tests are green.")
         await turn(
             f"Go on with part {n}: {MODULES[n % len(MODULES)]}, and keep it short.", *steps, done

@@ -28,6 +28,7 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.preview.screen import RewindScreen
 from support.chat_server import ChatServer, Request, say
+from support.drawn import text_of
 
 TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
@@ -49,14 +50,7 @@ class Desk:
 
     def text(self) -> str:
         """What a person sees."""
-        size = self.app.size
-        try:
-            strips = self.app.screen._compositor.render_strips(size)  # pyright: ignore[reportPrivateUsage]
-        except KeyError:
-            return (
-                ""  # what is being taken away has no styles any more; the next layout leaves it out
-            )
-        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+        return text_of(self.app)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the app work until something holds."""
@@ -197,7 +191,10 @@ async def desk(
     app = KimiApp(launch)
     with keys_count(quiet_s):
         async with app.run_test(size=size) as pilot:
-            yield Desk(app, pilot)
+            one = Desk(app, pilot)
+            yield one
+            if app.is_running and app.screen_stack:
+                one.text()  # what cannot be drawn is found here, for most frames are not drawn
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
                     await screen.conversation.close()

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
-    from kimi_tui.tui.transcript.search import Search, SearchCount
+    from kimi_tui.tui.transcript.search import Search
     from kimi_tui.tui.transcript.viewport import Flow, Place, RevertAnimation, View, Viewport
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
@@ -190,11 +190,6 @@ class Transcript(ScrollView, can_focus=True):
             self.id = checkpoint_id
             self.said = said
 
-        @property
-        def control(self) -> Transcript:
-            """The transcript."""
-            return self.transcript
-
     class PinToggled(Message):
         """The pin of a message was toggled: the one with the index `number` after the checkpoint `uid`."""
 
@@ -206,9 +201,8 @@ class Transcript(ScrollView, can_focus=True):
     class LinkClicked(Message):
         """A link was clicked, or opened by key; `url` is http or https."""
 
-        def __init__(self, transcript: Transcript, url: str) -> None:
+        def __init__(self, url: str) -> None:
             super().__init__()
-            self.transcript = transcript
             self.url = url
 
     class ImageOpened(Message):
@@ -1293,7 +1287,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _open(self, hit: str, block: Block) -> None:
         if hit.startswith(HIT_LINK):
-            self.post_message(self.LinkClicked(self, hit[len(HIT_LINK) :]))
+            self.post_message(self.LinkClicked(hit[len(HIT_LINK) :]))
             return
         from kimi_tui.tui.pictures import images_of
 
@@ -1756,11 +1750,6 @@ class Transcript(ScrollView, can_focus=True):
     def is_searched(self) -> bool:
         """Whether a search is under way."""
         return self._search is not None
-
-    @property
-    def found(self) -> SearchCount | None:
-        """The state of the search; None where none is under way."""
-        return self._search.found if self._search is not None else None
 
     def begin_search(self, query: str = "") -> None:
         """Open and focus the search bar; a query that is given is searched at once."""
