@@ -288,7 +288,7 @@ class WorldLineTokens:
         )
 
     def _before_any(self, offset: int) -> TokenFigure:
-        """An estimate that fits the line's first figure (`checkpoint_tokens`): who wrote it may have sent other tools than ours."""
+        """An estimate that fits the line's first figure (`projection.tokens`): who wrote it may have sent other tools than ours."""
         tokens = self._scale.tool_tokens + self._stored.before(self._index, offset, self._messages)
         if self._first is None:
             self._first = (0, 0)

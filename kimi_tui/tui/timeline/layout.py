@@ -463,9 +463,9 @@ def scale_of(largest: int, limit: int, rows: int = 3) -> int:
     It changes by steps, so that not every token moves all that is drawn.
 
     Args:
-        largest: the fullest that the window was.
+        largest: the most tokens that are drawn.
         limit: its size, 0 where that is not known.
-        rows: of the picture.
+        rows: the rows of the curve.
     """
     least = largest * rows / max(1, rows - 1)
     if least <= 0:
@@ -538,7 +538,7 @@ def with_forecast(
 
 
 def _height(tokens: int, scale: int, rows: int) -> int:
-    """In eighths of a row; what is there is at least one."""
+    """The height of tokens in eighths of a row; at least one where there are any."""
     if tokens <= 0 or scale <= 0:
         return 0
     return max(1, min(8 * rows, round(8 * rows * tokens / scale)))
@@ -737,7 +737,7 @@ def line_details(
 
 
 def now_details(model: TimelineModel) -> list[list[StyledText]]:
-    """How full the window is, and when it is compacted."""
+    """The details of now: how full the window is, and when it is compacted."""
     if model.limit <= 0:
         return [[(f"{numbers.tokens(model.used)} tokens", "ink")]] if model.used > 0 else []
     words = forecast(model.used, model.trigger, model.per_step)
@@ -758,7 +758,7 @@ def key_spans(glyphs: Glyphs) -> list[list[StyledText]]:
 
 
 def _wrapped(text: str, width: int, rows: int, mark: str) -> list[str]:
-    """At most `rows` rows; breaks at blanks where it can, and says where it was cut."""
+    """A text wrapped into at most `rows` rows, at blanks where possible; a cut end is marked."""
     lines: list[str] = []
     rest = text
     while rest and len(lines) < rows:

@@ -256,7 +256,7 @@ class Timeline(ScrollView, can_focus=True):
             self._draw(motion=motion)
 
     def _draw(self, *, motion: bool) -> None:
-        """Refresh the lines that look different: a few for an event within a turn."""
+        """Repaint the lines that changed: a few for an event within a turn."""
         with self._faults_reported():
             self._move_reverted(motion=motion)
             self._fit()
@@ -269,7 +269,7 @@ class Timeline(ScrollView, can_focus=True):
 
     @contextmanager
     def _faults_reported(self) -> Generator[None]:
-        """Report what is raised: rows that could not be built are passed over, and the others go on."""
+        """Report exceptions: rows that could not be built are left out."""
         try:
             yield
         except Exception as error:
@@ -321,7 +321,7 @@ class Timeline(ScrollView, can_focus=True):
         )
 
     def skip_motion(self) -> None:
-        """End any motion in its final state."""
+        """End the animation of a revert in its final state."""
         listing = self._view.listing
         if listing.scene is None:
             return
@@ -332,13 +332,13 @@ class Timeline(ScrollView, can_focus=True):
         self.refresh()
 
     def watch_revert_progress(self) -> None:
-        """Draw the next picture of the motion."""
+        """Draw the next frame of the animation."""
         self.refresh()
 
     # --- sizes and scrolling
 
     def _measure(self) -> None:
-        """Tell the viewport the sizes of this moment."""
+        """Set the sizes and the state of the widget in the viewport."""
         view = self._view
         # `size` has the scrollbar's cell in it.
         width = self.scrollable_content_region.width
@@ -356,7 +356,7 @@ class Timeline(ScrollView, can_focus=True):
         view.glyphs = glyphs_of(app)
 
     def _fit(self, *, is_new_list: bool = False) -> None:
-        """Update the scrollable height, and keep what is in view in its place."""
+        """Update the scrollable height, and keep the visible rows in place."""
         self._measure()
         count = len(self._view.listing)
         added = 0 if is_new_list else count - self._seen_rows
@@ -407,10 +407,10 @@ class Timeline(ScrollView, can_focus=True):
         self._view.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines of a region, from the cache where nothing has changed.
+        """The strips of a region, from the cache where nothing has changed.
 
-        Overrides the way through Textual's style cache, which would make every strip anew: so the background, the
-        line filters and the crop are applied by the painter and here.
+        Overrides Textual's style cache, which would make every strip anew: so the background and the line filters are
+        applied by the painter, and the crop here.
         """
         try:
             self._measure()
@@ -433,7 +433,7 @@ class Timeline(ScrollView, can_focus=True):
         self.refresh()
 
     def on_blur(self) -> None:
-        """Take the accent from the selected row."""
+        """Hide the prospect, and draw the selected row without the accent."""
         self._view.shows_keys = False
         self.hide_prospect()
 
@@ -454,7 +454,7 @@ class Timeline(ScrollView, can_focus=True):
             self.post_message(self.RowHighlighted(_prospect_of(view.selected_row(), self.model)))
 
     def select(self, key: Key | None) -> None:
-        """Select a row and bring it into view; None, or a row that is not there, selects nothing."""
+        """Select a row by its key, and make it visible; None, or a key without a row, clears the selection."""
         self._measure()
         view = self._view
         position = view.listing.position(key)
@@ -503,7 +503,7 @@ class Timeline(ScrollView, can_focus=True):
             self.select(listing.near(found, step))
 
     def action_branch(self, step: int) -> None:
-        """Go to the world line that parts above or below."""
+        """Select the next row above (-1) or below (1) that shows a world line's name."""
         position, listing = self._view.selected_position(), self._view.listing
         found = listing.branch(-1 if position is None else position, step)
         if found is not None:
@@ -575,7 +575,7 @@ class Timeline(ScrollView, can_focus=True):
         self.refresh()
 
     def action_leave(self) -> None:
-        """Take the filter away, or else leave."""
+        """Remove the filter; without one, leave the timeline."""
         if self._view.is_filtered:
             self._end_filter("")
             return
@@ -586,7 +586,7 @@ class Timeline(ScrollView, can_focus=True):
 
     @property
     def filter_state(self) -> FilterState:
-        """Whether a filter stands, or is being typed: with nothing in it yet, with something found, or with nothing."""
+        """The state of the filter: none, begun and still empty, typed with matches, without a match (missed), or kept."""
         view = self._view
         if not view.filtering:
             return "kept" if view.is_filtered else ""

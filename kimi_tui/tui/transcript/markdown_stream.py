@@ -102,7 +102,7 @@ class Piece:
         self.n_marks += marks_in(line) + 1 + ENTRY_COST * _entries_in(line)
 
     def copy(self) -> Piece:
-        """Another one that can grow without this one."""
+        """A copy, of which the lines can grow independently."""
         return Piece(
             self.kind,
             list(self.lines),
@@ -124,17 +124,17 @@ class Splitter:
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
         self.tail: list[str] = []
-        """The unfinished last line, as it came: joining a long one for every few characters would be quadratic."""
+        """The parts of the unfinished last line: joining a long one for every few characters would take quadratic time."""
         self._tail_size = self._tail_marks = 0
         self._fence = ""
         self._fence_indent = 0
         self._blank = False
         self._within = False
-        """Whether the beginning of the unfinished line was long enough to be a piece already."""
+        """Whether the beginning of the unfinished line has been made a piece, as it was too long."""
 
     @property
     def open(self) -> Piece | None:
-        """The piece that may still grow."""
+        """The piece that may still grow; None where the last one is closed."""
         return self.pieces[-1] if self.pieces and not self.pieces[-1].closed else None
 
     @property
@@ -160,7 +160,7 @@ class Splitter:
             self._tail_size, self._tail_marks = len(rest), marks_in(rest)
 
     def _rest_of_line(self) -> str:
-        """Take the unfinished last line out, and make pieces of its beginning where it is too long; returns what is left."""
+        """Take out the unfinished last line, and make pieces of its beginning where it is too long; returns the rest of the line."""
         line, self.tail = self.partial, []
         self._tail_size = self._tail_marks = 0
         if self._fence:
@@ -186,7 +186,7 @@ class Splitter:
             self._close()
 
     def ahead(self) -> list[Piece]:
-        """The open piece, and what the unfinished line makes of it or begins."""
+        """The open piece and those after it, as they would be if the unfinished line ended here."""
         other = Splitter()
         known: Piece | None = None
         if self.open is not None:
@@ -202,7 +202,7 @@ class Splitter:
         return [piece for piece in other.pieces if piece is not known]
 
     def starts_fence(self) -> bool:
-        """Whether the unfinished line already is the beginning of a fence, which should not flash up as prose."""
+        """Whether the unfinished line may become the beginning of a fence, so that it should not be shown as prose."""
         if self._fence or self._within or self._tail_size > INFO_LIMIT:
             return False
         line = self.partial
@@ -222,7 +222,7 @@ class Splitter:
         return bool(mark) and set(mark) == {self._fence[0]}
 
     def _end_line(self, line: str) -> None:
-        """Complete a line, whose beginning may have been cut off already; what is left of it is not too long."""
+        """Complete a line, or the rest of one whose beginning was made a piece; it is not too long."""
         within, self._within = self._within, False
         if within:
             if line:
@@ -231,7 +231,7 @@ class Splitter:
             self._line(line)
 
     def _go_on(self, chunk: str) -> None:
-        """Append to a line that began in the piece before."""
+        """Add the continuation of a line whose beginning is in the piece before."""
         piece = self.pieces[-1] if self.pieces else None
         if piece is not None and piece.joint is not None:
             self._continue(piece, chunk, piece.joint, within=True)
@@ -243,7 +243,7 @@ class Splitter:
             )
 
     def _continue(self, piece: Piece, line: str, joint: str, *, within: bool) -> None:
-        """Close a piece that has become too long; a new one goes on with it."""
+        """Close a piece that has become too long, and begin one that continues it."""
         kind: PieceKind = piece.kind if piece.kind in {"item", "quote"} else "prose"
         more = Piece(kind, glued=True, continued=True, lead=piece.lead)
         opener = unclosed_fence(piece) if kind != "prose" else ""
@@ -353,19 +353,19 @@ class Splitter:
 
     @property
     def code_indent(self) -> int:
-        """Blanks that every line of the open fence may begin with, because its marks do."""
+        """The indent of the open fence's marks, by which its lines may be indented as well."""
         return self._fence_indent
 
 
 def marks_in(text: str) -> int:
-    """How much the marks cost, in those of emphasis."""
+    """The cost of the marks in a text, in marks of emphasis."""
     # Every line is looked through for them, three times: a loop over what they cost takes twice as long.
     n_of = text.count
     return n_of("*") + n_of("_") + n_of("~") + n_of("`") + 2 * n_of("[") + 3 * n_of("<")
 
 
 def _entries_in(line: str) -> int:
-    """How many entries of lists the line begins, in whatever it stands in."""
+    """The number of list entries that a line begins, also within quotes and other entries."""
     found = at = 0
     while at < len(line):
         mark, end = line[at], at + 1
@@ -385,7 +385,7 @@ def _entries_in(line: str) -> int:
 
 
 def _longest(line: str) -> int:
-    """How much of a line that begins a piece may be in it."""
+    """The most characters of a line that a piece may begin with."""
     end = min(len(line), PIECE_LIMIT)
     if marks_in(line[:end]) > PIECE_MARKS:
         left = PIECE_MARKS
@@ -397,7 +397,7 @@ def _longest(line: str) -> int:
 
 
 def fence_of(line: str) -> tuple[int, str, str] | None:
-    """The indent, the marks and the info of a line that opens a fence; None for any other."""
+    """The indent, the marks and the info string of a line that opens a fence; None for any other line."""
     text = line.lstrip(" ")
     indent = len(line) - len(text)
     if indent > 3 or not text.startswith(("```", "~~~")):
@@ -409,7 +409,7 @@ def fence_of(line: str) -> tuple[int, str, str] | None:
 
 
 def is_rule(line: str) -> bool:
-    """Whether a line is a break between topics: three or more of one mark, and blanks."""
+    """Whether a line is a thematic break: three or more of one mark, and blanks."""
     if len(line) - len(line.lstrip(" ")) > 3:
         return False
     marks = line.replace(" ", "").replace("\t", "")
@@ -502,31 +502,31 @@ class MarkdownStream:
         self._splitter = Splitter()
         self._parser = Parser()
         self._settled = 0
-        """Pieces whose rows will not change but for late definitions."""
+        """The number of settled pieces, whose rows change only with late link definitions."""
         self._starts: list[int] = []
         """The first rows of the settled pieces, and of an open fence."""
         self._kept = 0
-        """Rows that are not made anew with more text."""
+        """The number of rows that are kept when text is added."""
         self._context = _Context()
         self._fence: _OpenFence | None = None
         self._fence_gap = 0
         self._named: dict[str, list[int]] = {}
-        """By a name without a definition: the pieces that want it."""
+        """The indices of the pieces with links to a name that has no definition, by name."""
         self._waiting: dict[int, _Waiting] = {}
         self._stale: list[int] = []
-        """A heap of the settled pieces that a definition has come for."""
+        """A heap of the indices of the settled pieces for which a definition was added."""
         self._unseen: set[int] = set()
-        """The pieces that have empty rows so far."""
+        """The indices of the pieces that have empty rows."""
         self._credit = 0
         self.spent = 0
         self.lines: list[Line] = []
 
     def feed(self, text: str, behind: int = 0) -> int:
-        """Take more text; returns the first row that changed.
+        """Append text; returns the index of the first row that changed.
 
         Args:
-            text: what comes next.
-            behind: how many characters are known to come behind it.
+            text: the text.
+            behind: the number of characters after it that were received already.
         """
         was_code = self._fence is not None
         self._splitter.feed(text)
@@ -544,10 +544,10 @@ class MarkdownStream:
         return first
 
     def finish(self, limit: int | None = None) -> int:
-        """The answer is complete; returns the first row that changed.
+        """End the answer; returns the index of the first row that changed.
 
         Args:
-            limit: about how many characters may be laid out again; while it `is_behind`, call again.
+            limit: the most characters, about, that are laid out again; call it once more while `is_behind`.
         """
         self._splitter.finish()
         first = self._settle()
@@ -555,27 +555,27 @@ class MarkdownStream:
 
     @property
     def is_behind(self) -> bool:
-        """Whether links wait to be laid out again with the definitions that have come."""
+        """Whether pieces are to be laid out again for link definitions that were added."""
         return bool(self._stale)
 
     # --- what nobody has seen
 
     @property
     def n_late(self) -> int:
-        """How many pieces have empty rows in place of their own."""
+        """The number of pieces with empty rows."""
         return len(self._unseen)
 
     def is_late(self, row: int) -> bool:
-        """Whether a row is empty so far."""
+        """Whether a row belongs to a piece with empty rows."""
         return bisect_right(self._starts, row) - 1 in self._unseen
 
     def show(self, start: int, end: int, limit: float = inf) -> list[Shown]:
-        """Lay out what is needed for the rows from `start` to `end` (exclusive); returns what changed, from the top.
+        """Lay out the pieces with empty rows between `start` and `end` (exclusive); returns the changes from the top.
 
         Args:
             start: the first row.
-            end: the row behind the last one.
-            limit: after about so many characters, and what pieces cost besides, it is enough for one go.
+            end: the row after the last one.
+            limit: the most characters, about, that are laid out, each piece counting `PIECE_COST` more.
         """
         chosen: list[int] = []
         for index in self._late_in(start, end):
@@ -587,11 +587,11 @@ class MarkdownStream:
         return self._lay_out_again(chosen)
 
     def is_late_in(self, start: int, end: int) -> bool:
-        """Whether any of the rows from `start` to `end` (exclusive) is empty so far."""
+        """Whether any row from `start` to `end` (exclusive) belongs to a piece with empty rows."""
         return next(self._late_in(start, end), None) is not None
 
     def _late_in(self, start: int, end: int) -> Iterator[int]:
-        """The pieces with empty rows that stand in these rows."""
+        """The indices of the pieces with empty rows between `start` and `end` (exclusive)."""
         if not self._unseen or start >= end:
             return iter(())
         low = max(0, bisect_right(self._starts, start) - 1)
@@ -599,11 +599,11 @@ class MarkdownStream:
         return (index for index in range(low, high) if index in self._unseen)
 
     def show_next(self) -> list[Shown]:
-        """Lay out the first piece that has empty rows; there is one."""
+        """Lay out the first piece with empty rows; there must be one."""
         return self._lay_out_again([min(self._unseen)])
 
     def _context_behind(self, piece: Piece) -> _Context | None:
-        """What the piece behind this one must know, as far as it is known before this one is laid out; else None."""
+        """The context of the piece after this one, where it is known without a layout of this one; else None."""
         is_part = piece.continued or piece.joint is not None
         if not self._is_late or is_part or any("]:" in line for line in piece.lines):
             return None
@@ -616,7 +616,7 @@ class MarkdownStream:
         return _Context(number, f"{number}{marker[-1]}")
 
     def _empty_rows(self, piece: Piece) -> list[Line]:
-        """About as many as it will have."""
+        """Empty rows, about as many as the piece will have."""
         count = 1 + piece.size // (self._layout.prose + 1)
         if piece.kind != "prose" or piece.lines[0].lstrip().startswith("|"):
             count = max(count, len(piece.lines))
@@ -648,7 +648,7 @@ class MarkdownStream:
         return first
 
     def _put_off(self, piece: Piece) -> None:
-        """Leave a piece to `show`."""
+        """Add empty rows for a piece, which `show` lays out."""
         self._starts.append(len(self.lines))
         has_gap = self._put(piece, self._empty_rows(piece))
         self._waiting[self._settled] = _Waiting(self._context, has_gap)
@@ -667,7 +667,7 @@ class MarkdownStream:
                 heappush(self._stale, place)
 
     def _put(self, piece: Piece, rows: list[Line]) -> bool:
-        """Add the rows of a piece; returns whether a blank row parts them from those before."""
+        """Append the rows of a piece; returns whether a blank row was put before them."""
         has_gap = bool(rows and self.lines and not piece.glued)
         if has_gap:
             self.lines.append(BLANK)
@@ -675,7 +675,7 @@ class MarkdownStream:
         return has_gap
 
     def _resolve(self, limit: int | None) -> int:
-        """Lay out again what late definitions are for; returns the first row that changed."""
+        """Lay out again the pieces for which definitions were added, at most `limit` characters; returns the first changed row."""
         chosen: list[int] = []
         while self._stale and (limit is None or limit > 0):
             index = heappop(self._stale)
@@ -690,7 +690,7 @@ class MarkdownStream:
         return changes[0].start if changes else before
 
     def _lay_out_again(self, chosen: Sequence[int]) -> list[Shown]:
-        """Make the rows of these pieces anew, given from the top."""
+        """Lay out these pieces again, given in ascending order; returns the changes from the top."""
         changes: list[Shown] = []
         out: list[Line] = []
         done = shift = 0
@@ -718,7 +718,7 @@ class MarkdownStream:
         return changes
 
     def _wait_for_names(self, index: int, waiting: _Waiting) -> None:
-        """Have a piece laid out again when the definitions come that its links lack."""
+        """Register a piece to be laid out again when the definitions that its links lack are added."""
         missed = self._parser.references.missed
         if missed:
             self._waiting[index] = waiting
@@ -728,7 +728,7 @@ class MarkdownStream:
             self._waiting.pop(index, None)
 
     def _shift(self, changed: list[tuple[int, int]]) -> None:
-        """Move the pieces behind these down by so many rows."""
+        """Move the starts of the pieces after these: each is given as its index and the rows by which the following ones move."""
         changes = iter(changed)
         at, shift = next(changes)
         following = next(changes, None)
@@ -742,7 +742,7 @@ class MarkdownStream:
     def _laid_out(
         self, piece: Piece, text: str, before: _Context, *, keep: bool
     ) -> tuple[list[Line], _Context]:
-        """The rows of a piece, and what the next one must know."""
+        """The rows of a piece, and the context for the next one. A fault is logged, and the piece is plain text."""
         self.spent += len(text) + PIECE_COST
         try:
             elements, context = self._elements(piece, text, before, keep=keep)
@@ -787,7 +787,7 @@ class MarkdownStream:
     def _more_of_item(
         self, elements: tuple[Element, ...], before: _Context
     ) -> tuple[tuple[Element, ...], _Context]:
-        """An entry that goes on has no marker any more, but what stands under it."""
+        """The elements of the continuation of a list entry, which has blanks in place of its marker."""
         first = elements[0] if elements else None
         if isinstance(first, Items):
             entry = first.items[0]
@@ -796,7 +796,7 @@ class MarkdownStream:
         return elements, _Context(before.number, before.marker)
 
     def _joint(self, last: Element, source: str, context: _Context) -> _Context:
-        """How a piece ends that goes on in the next one."""
+        """The context for the next piece, where that continues this one."""
         if isinstance(last, Paragraph):
             return context._replace(is_text=True)
         if isinstance(last, Table):
@@ -809,7 +809,7 @@ class MarkdownStream:
     # --- fences
 
     def _settle_fence(self, piece: Piece) -> int:
-        """Returns the first row that changed."""
+        """Settle a fence that ended; returns the first row that changed."""
         fence, self._fence = self._fence, None
         if fence is None:
             self._begin_fence(piece)
@@ -873,23 +873,23 @@ class MarkdownStream:
 
 
 class _OpenFence:
-    """The code of a fence that is still being written. A line that grows long keeps the rows that it has."""
+    """The rows of a fence that is still being streamed. The finished rows of its last line are kept while that grows."""
 
     def __init__(self, language: str, width: int) -> None:
         self._width = width
         self._stream = CodeStream(language)
         self._lines = 0
-        """Whole lines that have their rows."""
+        """The number of complete lines that have rows."""
         self._long: CodeLine | None = None
         self._parts = 0
-        """Parts of the unfinished line that are in its rows already, where that is long."""
+        """The number of parts of a long unfinished line that are in its rows."""
         self._taken = 0
-        """Characters of them, without the indent that belongs to the fence."""
+        """The characters of these parts, without the fence's indent."""
         self._column = 0
         self._short = ""
 
     def take(self, lines: list[str], out: list[Line]) -> None:
-        """Add the rows of the lines that are complete now."""
+        """Append the rows of the lines that were completed."""
         for index in range(self._lines, len(lines)):
             line = lines[index]
             if self._long is not None:
@@ -901,7 +901,7 @@ class _OpenFence:
         self._lines = len(lines)
 
     def take_tail(self, tail: list[str], indent: int, out: list[Line]) -> None:
-        """Take more of the unfinished line; adds the rows of it that will not change any more."""
+        """Update the unfinished line; append those of its rows that are final."""
         self._short = ""
         if self._long is None:
             if not tail:
@@ -922,7 +922,7 @@ class _OpenFence:
         out.extend(self._long.settled())
 
     def last_rows(self) -> list[Line]:
-        """The rows that will be made anew."""
+        """The rows at the end that are made anew with more text."""
         if self._long is not None:
             return [self._long.last_row()]
         return code_rows(self._stream.peek(self._short), self._width) if self._short else []
@@ -939,12 +939,12 @@ class _OpenFence:
 
 
 def _number(before: int, written: int) -> int:
-    """The number of an entry: what is written, but more than that of the entry before."""
+    """The number of a list entry: as written, but greater than that of the entry before."""
     return before + 1 if before and written <= before else written
 
 
 def _numbered(elements: tuple[Element, ...], before: int) -> tuple[tuple[Element, ...], int, str]:
-    """The elements with the numbers that a list of single entries would have, the last number, and its marker."""
+    """Renumber a list that continues one whose last number was `before`; returns the elements, the last number and its marker."""
     first = elements[0] if elements else None
     if not isinstance(first, Items):
         return elements, 0, ""
