@@ -24,7 +24,7 @@ from kimi_tui.config.model_choice import (
 from kimi_tui.config.settings import Config, ConfigError
 
 if TYPE_CHECKING:
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.soul.approval import Mode
 
 NEWEST = "newest"

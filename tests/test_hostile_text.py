@@ -14,12 +14,12 @@ from support.worst_text import Attempts, check, try_each
 
 from kimi_tui import foreign_text
 from kimi_tui.soul.messages import internal_kind, user_words
-from kimi_tui.tools import process_output
+from kimi_tui.tools import process
 from kimi_tui.tools.file_edit import Edit, replaced
 from kimi_tui.tools.glob import patterns_of
 from kimi_tui.tools.grep import GlobFilter, GrepOutput, GrepParams, _outcome, _Records
 from kimi_tui.tools.outcome import ToolProblem
-from kimi_tui.tools.process_output import Capture, LiveText
+from kimi_tui.tools.process import Capture, LiveText
 from kimi_tui.tools.text import nearest_passage
 from kimi_tui.workspace.diff import diff_lines
 from kimi_tui.workspace.ignore import IgnoreFile
@@ -75,7 +75,7 @@ def _capture(text: str) -> None:
     # What is kept has an end; the pattern behind it is to hold for all of it.
     capture.text()
     live.take(final=True)
-    process_output._readable(data)
+    process._readable(data)
 
 
 def _border(text: str) -> None:

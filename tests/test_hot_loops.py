@@ -13,14 +13,14 @@ from support.effort import n_steps
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import Cleaner, clean, one_line
-from kimi_tui.llm.http_client import whole_chunks
 from kimi_tui.llm.stream import SSEDecoder, ThinkTags, ToolCallMerger
+from kimi_tui.llm.transport import whole_chunks
 from kimi_tui.projection.blocks import StreamedText
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tools.process_output import LiveText
+from kimi_tui.tools.process import LiveText
 from kimi_tui.tui.rows import HardWrapper, Line, Span, chop, iter_ranges, wrap
 from kimi_tui.tui.transcript.code import CodeStream, colour
-from kimi_tui.tui.transcript.markdown_splitter import Splitter
+from kimi_tui.tui.transcript.markdown_stream import Splitter
 from kimi_tui.tui.transcript.search import matches, pattern_of
 from kimi_tui.wire.events import (
     EventRecord,

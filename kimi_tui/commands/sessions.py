@@ -1,6 +1,7 @@
 """`kimi-tui sessions`: lists, shows, exports, renames, archives, forks, deletes and prunes sessions; how commands open one.
 
-Nothing is ever deleted without the user's yes, what is lies in the trash first, and the live line is never pruned.
+`kimi-tui checkpoints` and `kimi-tui worldlines` list what is in one session. Nothing is ever deleted without the user's yes,
+what is lies in the trash first, and the live line is never pruned.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kimi_tui.commands.console import (
     DONE,
     FAILED,
     Parser,
+    command,
     complain,
     confirmed,
     line_number,
@@ -45,13 +47,20 @@ from kimi_tui.session.store import (
     read_only_copy,
 )
 from kimi_tui.session.world_lines import WorldLine
-from kimi_tui.soul.checkpoint_table import ShownLine, shown_lines, shown_timeline, tokens_now
+from kimi_tui.soul.checkpoint_table import (
+    CheckpointRow,
+    ShownLine,
+    list_checkpoints,
+    shown_lines,
+    shown_timeline,
+    tokens_now,
+)
 from kimi_tui.soul.conversation_text import as_markdown
-from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.runtime import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul, open_soul
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tui.formatting import (
     age,
+    change,
     counted,
     cut,
     line_words,
@@ -443,7 +452,7 @@ def _print(session: Session, found: _Findings) -> None:
     print_pairs(pairs)
     if found.lines:
         print()
-        print_lines(found.lines, found.shown)
+        _print_lines(found.lines, found.shown)
     for remark in session.remarks:
         say(f"! {remark}")
 
@@ -468,7 +477,7 @@ def line_facts(line: WorldLine, shown: ShownLine | None = None) -> dict[str, Any
     }
 
 
-def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> None:
+def _print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> None:
     """World lines as a table, as on the timeline; what it does not show, having nothing of its own, is named below."""
     now = datetime.now(UTC)
     drawn = [line for line in lines if line.n not in shown or shown[line.n].n_steps]
@@ -478,13 +487,13 @@ def print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> N
             [
                 str(line.n),
                 cut(shown[line.n].name, 50) if line.n in shown else "",
-                reason_words(line.reason),
+                _reason_words(line.reason),
                 f"#{line.left_by.checkpoint_id}" if line.left_by.checkpoint_id >= 0 else "",
                 f"{_n_steps(line, shown.get(line.n)):,}",
                 f"{line.left_by.messages_dropped:,}",
                 tokens(line.left_by.tokens_before),
                 _after_words(line, shown.get(line.n)),
-                age_of(line.left_by.at, now),
+                _age_of(line.left_by.at, now),
             ]
             for line in drawn
         ],
@@ -511,12 +520,95 @@ def _n_steps(line: WorldLine, shown: ShownLine | None) -> int:
     return shown.n_steps if shown is not None else len(line.checkpoints) - line.shared
 
 
-def reason_words(reason: str) -> str:
+def _reason_words(reason: str) -> str:
     """A kind or a reason as people read it."""
     return "D-Mail" if reason == "dmail" else reason
 
 
-def age_of(iso: str, now: datetime) -> str:
+def _age_of(iso: str, now: datetime) -> str:
     """How long ago, or nothing where that is not known."""
     then = time_of(iso)
     return age(then, now) if then else ""
+
+
+# -- what is in one session --------------------------------------------------------------------------
+
+
+def list_in_session(name: str, arguments: Sequence[str]) -> int:
+    """Carry out `kimi-tui NAME ARGUMENTS`; returns the exit code."""
+    if name == "worldlines":
+        options = command(name, "List the lines that were left.").parse_args(arguments)
+        return asyncio.run(_worldlines(chosen_session(options.session), as_json=options.json))
+    parser = command(name, "List the checkpoints of a session, oldest first.")
+    parser.add_argument(
+        "--world-line",
+        metavar="K",
+        type=line_number,
+        default=0,
+        help="those of a line that was left (default: the live line)",
+    )
+    options = parser.parse_args(arguments)
+    session = chosen_session(options.session)
+    return asyncio.run(_checkpoints(session, options.world_line, as_json=options.json))
+
+
+async def _checkpoints(session: Session, world_line: int, *, as_json: bool) -> int:
+    async with opened(session):
+        rows = await asyncio.to_thread(list_checkpoints, session, world_line)
+    if as_json:
+        print_json([row_facts(row) for row in rows])
+    elif rows:
+        _print_rows(rows)
+    else:
+        say("There is no checkpoint yet.")
+    return DONE
+
+
+def row_facts(row: CheckpointRow) -> dict[str, Any]:
+    """The JSON object of a checkpoint, for scripts."""
+    return {
+        "id": row.id,
+        "world_line": row.world_line,
+        "kind": row.kind,
+        "label": row.label,
+        "at": row.at or None,
+        "tokens": row.tokens,
+        "tokens_change": row.tokens_change,
+        "files_changed": row.files_changed,
+        "bookmark": row.bookmark or None,
+        "said": row.said if row.said >= 0 else None,
+    }
+
+
+def _print_rows(rows: Sequence[CheckpointRow]) -> None:
+    now = datetime.now(UTC)
+    print_table(
+        ["", "kind", "tokens", "change", "files", "age", "what"],
+        [
+            [
+                f"#{row.id}",
+                _reason_words(row.kind),
+                # A message that has no checkpoint of its own has no figures either.
+                "" if row.said >= 0 else tokens(row.tokens, estimated=row.estimated),
+                "" if row.said >= 0 else change(row.tokens_change, estimated=row.change_estimated),
+                f"±{row.files_changed}" if row.files_changed else "",
+                _age_of(row.at, now),
+                cut(f"[{row.bookmark}] {row.label}" if row.bookmark else row.label, 60),
+            ]
+            for row in rows
+        ],
+        right=(0, 2, 3, 4),
+    )
+
+
+async def _worldlines(session: Session, *, as_json: bool) -> int:
+    async with opened(session):
+        lines = await asyncio.to_thread(session.world_lines.list, session.context.world_line)
+        shown = await asyncio.to_thread(shown_lines, session) if lines else {}
+    if as_json:
+        print_json([line_facts(line, shown.get(line.n)) for line in lines])
+    elif lines:
+        _print_lines(lines, shown)
+    else:
+        say("No line was ever left here.")
+    return DONE

@@ -93,7 +93,7 @@ class _JsonClient:
                 advice="Check the base URL and the network.",
             ) from error
         except httpx2.ConnectError as error:
-            from kimi_tui.llm.http_client import tls_error
+            from kimi_tui.llm.transport import tls_error
 
             if (refused := tls_error(self._host, error)) is not None:
                 raise refused from error
@@ -157,7 +157,7 @@ async def _json_client(
     host = check_origin(base_url, api_key, headers)
 
     def make() -> httpx2.AsyncClient:
-        from kimi_tui.llm.http_client import RestrictedClient
+        from kimi_tui.llm.transport import RestrictedClient
 
         return RestrictedClient(base_url, headers, connect_s=timeout_s, read_s=timeout_s)
 
@@ -178,6 +178,7 @@ NO_LIST_STATUSES = frozenset({200, 404, 405, 501})
 """The statuses with which a server answers that has no list of models."""
 _LOOPBACK_TIMEOUT_S = 0.8
 _PAUSE_S = 2.0
+_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,15 +344,13 @@ async def local_servers(
     return [server for server in found if server is not None]
 
 
-async def local_servers_until_ready(
-    *, patience_s: float = 600.0
-) -> AsyncGenerator[list[LocalServer]]:
+async def local_servers_until_ready() -> AsyncGenerator[list[LocalServer]]:
     """The servers of this machine: a list at once, and another one whenever one of them has finished loading its model.
 
-    Ends when none is loading any more, or when `patience_s` are over; a server does not notify, so those that load
+    Ends when none is loading any more, or after ten minutes; a server does not notify, so those that load
     are asked every two seconds.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + _PATIENCE_S
     found = await local_servers()
     yield found
     while any(server.loading for server in found) and time.monotonic() < deadline:

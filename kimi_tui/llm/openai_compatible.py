@@ -1,7 +1,7 @@
 """A model behind any server that speaks chat completions.
 
 `OpenAICompatible` makes one request, learns from its refusals and reads its stream. The bytes are carried by
-`openai_client`; retries are done in `completion`. What is sent is built by `request`, what comes back is read by
+`transport`; retries are done in `completion`. What is sent is built by `request`, what comes back is read by
 `stream`, how servers differ is data in `dialects`.
 """
 
@@ -43,7 +43,6 @@ from kimi_tui.llm.models import (
     larger_window,
     probe,
 )
-from kimi_tui.llm.openai_client import OpenAIClient
 from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec, Usage
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from kimi_tui.llm.message import Message
+    from kimi_tui.llm.transport import OpenAIClient
 
 
 class OpenAICompatible(ChatProvider):
@@ -157,9 +157,10 @@ class OpenAICompatible(ChatProvider):
         return self._quirks.applied(self._dialect)
 
     async def prepare(self) -> tuple[str, ...]:
-        """Find out window, capabilities and (at a local server) the dialect by the server's own endpoints.
+        """Import what a request needs, and find out window, capabilities and (at a local server) the dialect by the server's
+        own endpoints.
 
-        Does its work once and never fails; worth calling when the app has painted.
+        Does its work once and never fails. To be called when the app has painted: else the first message waits for it.
 
         Returns:
             Sentences for the user, such as how to give a local model a larger window.
@@ -169,6 +170,7 @@ class OpenAICompatible(ChatProvider):
         return await asyncio.shield(self._prepared)
 
     async def _find_out(self) -> tuple[str, ...]:
+        await asyncio.to_thread(_preload)
         found = await probe(self._base_url, self._api_key, self._info.model, self._headers)
         if (
             found.dialect is not None
@@ -214,13 +216,7 @@ class OpenAICompatible(ChatProvider):
             # to lack its end nobody knows yet where the API is.
             await self.prepare()
         if self._client is None:
-            self._client = await asyncio.to_thread(
-                OpenAIClient,
-                self._base_url,
-                self._api_key,
-                self._headers,
-                read_s=self._stream_timeout_s,
-            )
+            self._client = await asyncio.to_thread(self._connect)
         request = ChatRequest(
             system=system,
             tools=tuple(tools),
@@ -255,6 +251,13 @@ class OpenAICompatible(ChatProvider):
             raise
         finally:
             await response.aclose()
+
+    def _connect(self) -> OpenAIClient:
+        from kimi_tui.llm.transport import OpenAIClient
+
+        return OpenAIClient(
+            self._base_url, self._api_key, self._headers, read_s=self._stream_timeout_s
+        )
 
     def _check_images(self, history: Sequence[Message]) -> None:
         """Raise `LLMNotSupported` for new images that the model cannot take; earlier ones are sent as a text."""
@@ -343,6 +346,12 @@ class OpenAICompatible(ChatProvider):
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+
+
+def _preload() -> None:
+    from kimi_tui.llm.transport import preload
+
+    preload()
 
 
 def _capabilities(configured: Iterable[str] | None, model: str) -> frozenset[Capability]:

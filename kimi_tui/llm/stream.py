@@ -34,12 +34,11 @@ from kimi_tui.llm.provider import (
     ToolCallDelta,
     Usage,
 )
-from kimi_tui.llm.usage import read_usage
 
 if TYPE_CHECKING:
     import httpx2
 
-    from kimi_tui.llm.http_client import NetworkFailures
+    from kimi_tui.llm.transport import NetworkFailures
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _DATA = b"data: "
@@ -585,7 +584,34 @@ class ChunkDecoder:
 
     def _take_usage(self, value: Any) -> None:
         # Figures come again and again, growing: the last ones count, and are never added up.
-        self._usage = read_usage(value) or self._usage
+        self._usage = _usage_of(value) or self._usage
+
+
+def _usage_of(value: Any) -> Usage | None:
+    """The usage in the `usage` object of an answer or of a chunk of its stream, in any dialect; None where it has no figures.
+
+    The tokens that came from the server's cache stand in `prompt_tokens_details.cached_tokens` (OpenAI and most others),
+    `prompt_cache_hit_tokens` (DeepSeek) or `cached_tokens` (Moonshot).
+    """
+    usage = lenient_json.mapping(value)
+    prompt = lenient_json.count(usage.get("prompt_tokens"))
+    completion = lenient_json.count(usage.get("completion_tokens"))
+    if prompt is None and completion is None:
+        return None
+    details = lenient_json.mapping(usage.get("prompt_tokens_details"))
+    cached = next(
+        (
+            found
+            for found in (
+                lenient_json.count(details.get("cached_tokens")),
+                lenient_json.count(usage.get("prompt_cache_hit_tokens")),
+                lenient_json.count(usage.get("cached_tokens")),
+            )
+            if found is not None
+        ),
+        0,
+    )
+    return Usage(prompt or 0, completion or 0, min(cached, prompt or 0))
 
 
 def _only_words(value: Any) -> str:

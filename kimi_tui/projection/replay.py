@@ -1,62 +1,387 @@
-"""The state of a replayed session at any moment, reached quickly, back as well as forward.
+"""The replay of a recorded session: its playing time (`Recording`, `PlaybackClock`), and its state at any moment (`Replay`).
 
-A position is a number of records: those before it have happened. The reducers of a live session make the state of a
-moment. Going back starts from the nearest keyframe, a pickled state that was kept on the way, so it costs little however
-long the session is. Beside the state stand the files that the agent had changed by a moment (`ChangedFiles`) and the
-checkpoints that were not made yet (`UpcomingCheckpoints`). When a position is reached is in `playback`.
+A position is a number of records: those before it have happened. A record holds a streamed text in one piece, with the
+time of its first word; its last word came before the next event.
+
+The reducers of a live session make the state of a moment. Going back starts from the nearest keyframe, a pickled state that
+was kept on the way, so it costs little however long the session is. Beside the state stand the files that the agent had
+changed by a moment (`ChangedFiles`) and the checkpoints that were not made yet (`UpcomingCheckpoints`).
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kimi_tui.foreign_text import shown_name
-from kimi_tui.projection.gauge import GaugeModel
-from kimi_tui.projection.playback import Marker, Recording
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint, Future
+from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.wire.events import (
     SUMMARIES,
+    SWITCHES,
     CheckpointCreated,
+    CompactionBegin,
     CompactionEnd,
     ContextReverted,
+    Event,
     EventRecord,
     FilesChanged,
     FilesRestored,
     LineChanged,
     StatusUpdate,
+    StepBegin,
+    TextPart,
+    ThinkPart,
+    ToolResult,
+    TurnBegin,
 )
 
+MarkerKind = Literal["turn", "dmail", "compaction", "rewind"]
+
+LONGEST_PAUSE_S = 2.0
+"""The longest pause in playing time; longer ones are shortened to it."""
+STREAMED_CHARS = 24
+"""The least characters of a text that is played as a stream; shorter ones appear at once."""
+SLOWEST_CHARS_S = 20.0
+"""The slowest stream in characters a second; time beyond that counts as a pause."""
+SPEEDS = (1, 2, 4, 8, 16)
+CUT_S = {"dmail": 1.0, "rewind": 0.4, "compaction": 0.4}
+"""Seconds for which the clock waits at a cut of the context, a little longer than its animation."""
+_UNTIMED_CHARS_S = 250.0
+_UNTIMED_STEP_S = 0.5
+_BY_USER = frozenset({"rewind", "clear"})
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A turn, or a place where the context is cut: by a D-Mail, a compaction, or a rewind, jump, undo, redo or clear.
+
+    Attributes:
+        kind: which of them; the last five are all `rewind`.
+        position: the position after it.
+        time_s: the playing time of that position, in seconds.
+        from_id: the checkpoint that was left, -1 where it is not known.
+        name: the name that is displayed.
+    """
+
+    kind: MarkerKind
+    position: int
+    time_s: float
+    from_id: int = -1
+    name: str = ""
+
+
+class Recording:
+    """The events of a session, with their playing times. Immutable.
+
+    Args:
+        records: the events.
+
+    Attributes:
+        records: the events.
+        markers: turns and cuts, in order.
+        stops: the positions at which a step, a turn or an operation is complete; the first is 0, the last the end.
+        turns: the stops directly after the message that begins a turn.
+    """
+
+    def __init__(self, records: Sequence[EventRecord]) -> None:
+        self.records = tuple(records)
+        self._begun: list[float] = []
+        self._reached: list[float] = []
+        """The playing times in seconds at which each event begins and ends to stream."""
+        self._measure_times()
+        self.markers = self._markers()
+        self.stops = tuple(sorted({0, *_stops(self.records), len(self.records)}))
+        self.turns = tuple(
+            sorted({self.stop_after(m.position) for m in self.markers if m.kind == "turn"})
+        )
+        self._cuts = tuple(marker for marker in self.markers if marker.kind != "turn")
+        self._cut_positions = tuple(marker.position for marker in self._cuts)
+        self._created = {
+            record.event.uid: index + 1
+            for index, record in enumerate(self.records)
+            if isinstance(record.event, CheckpointCreated)
+        }
+
+    def _measure_times(self) -> None:
+        now = 0.0
+        for index, record in enumerate(self.records):
+            following = self.records[index + 1] if index + 1 < len(self.records) else None
+            streaming_s, pause_s = _durations(record, following)
+            self._begun.append(now)
+            now += streaming_s
+            self._reached.append(now)
+            now += pause_s
+
+    def _markers(self) -> tuple[Marker, ...]:
+        markers: list[Marker] = []
+        for index, record in enumerate(self.records):
+            kind = _marker_kind(record.event)
+            if kind is None:
+                continue
+            event = record.event
+            from_id = event.from_checkpoint if isinstance(event, ContextReverted) else -1
+            at = self._reached[index]
+            markers.append(Marker(kind, index + 1, at, from_id, _name_of(event, kind)))
+        return tuple(markers)
+
+    @property
+    def end(self) -> int:
+        """The last position."""
+        return len(self.records)
+
+    @property
+    def opening(self) -> int:
+        """The position at which a replay begins: after the first message."""
+        return self.turns[0] if self.turns else self.step(0, 1)
+
+    # --- times
+
+    @property
+    def length_s(self) -> float:
+        """The playing time of the whole session at speed 1, in seconds."""
+        return self._reached[-1] if self.records else 0.0
+
+    def time_of(self, position: int) -> float:
+        """The playing time of a position, in seconds."""
+        return self._reached[position - 1] if position > 0 else 0.0
+
+    def position_at(self, time_s: float) -> int:
+        """The position at a playing time in seconds."""
+        return bisect_right(self._reached, time_s)
+
+    def streamed_by(self, position: int, time_s: float) -> int:
+        """The number of characters of the event at a position that are streamed at a playing time; 0 where none or all are."""
+        if position >= len(self.records):
+            return 0
+        begun, reached = self._begun[position], self._reached[position]
+        if not begun < time_s < reached:
+            return 0
+        text = streamed_text(self.records[position].event)
+        return int(len(text) * (time_s - begun) / (reached - begun))
+
+    def clock_at(self, position: int) -> float:
+        """The recorded time at a playing time, in seconds since 1970; 0 for an empty recording."""
+        return self.records[max(0, position - 1)].at if self.records else 0.0
+
+    # --- stops
+
+    def step(self, position: int, steps: int) -> int:
+        """The stop that is so many stops before (negative) or after a position."""
+        return _beside(self.stops, position, steps)
+
+    def turn(self, position: int, steps: int) -> int:
+        """The turn that is so many turns before (negative) or after a position; beyond these the beginning or the end."""
+        return _beside(sorted({0, *self.turns, self.end}), position, steps)
+
+    def stop_after(self, position: int) -> int:
+        """The first stop at or after a position."""
+        at = bisect_left(self.stops, position)
+        return self.stops[at] if at < len(self.stops) else self.end
+
+    def is_stop(self, position: int) -> bool:
+        """Whether a position is a stop: all that began before it is complete."""
+        return self.stop_after(position) == position
+
+    def stop_of(self, uid: str) -> int | None:
+        """The stop at which the step of a checkpoint is complete; None for a checkpoint that is not recorded."""
+        created = self._created.get(uid)
+        return None if created is None else self.stop_after(created)
+
+    # --- cuts
+
+    def next_cut(self, position: int) -> Marker | None:
+        """The first cut after a position; None where there is none."""
+        at = bisect_right(self._cut_positions, position)
+        return self._cuts[at] if at < len(self._cuts) else None
+
+    def cut_between(self, start: int, end: int) -> Marker | None:
+        """The first cut after `start` and not after `end`; None where there is none."""
+        cut = self.next_cut(start)
+        return cut if cut is not None and cut.position <= end else None
+
+
+def streamed_text(event: Event) -> str:
+    """The text of an event that is streamed; empty for any other event."""
+    return event.text if isinstance(event, TextPart | ThinkPart) else ""
+
+
+def _durations(record: EventRecord, following: EventRecord | None) -> tuple[float, float]:
+    """The seconds for which the text of an event streams, and those of the pause after it."""
+    if following is None:
+        return 0.0, 0.0
+    text = streamed_text(record.event)
+    n_chars = len(text) if len(text) >= STREAMED_CHARS else 0
+    if record.at <= 0 or following.at <= 0:
+        # Another program's conversation, or one without a record, does not say when: it gets a pace of its own.
+        takes_time = isinstance(following.event, CheckpointCreated | ToolResult)
+        return n_chars / _UNTIMED_CHARS_S, _UNTIMED_STEP_S if takes_time else 0.0
+    # A clock that was set back makes no time negative.
+    whole_s = max(0.0, following.at - record.at)
+    streaming_s = min(whole_s, n_chars / SLOWEST_CHARS_S)
+    return streaming_s, min(LONGEST_PAUSE_S, whole_s - streaming_s)
+
+
+def _beside(stops: Sequence[int], position: int, steps: int) -> int:
+    # Between two stops, the one before is a step away, and so is the one after.
+    at = bisect_left(stops, position) if steps < 0 else bisect_right(stops, position) - 1
+    return stops[max(0, min(len(stops) - 1, at + steps))]
+
+
+def _name_of(event: Event, kind: MarkerKind) -> str:
+    match event:
+        case LineChanged(op=op) | ContextReverted(reason=op) if kind == "rewind":
+            return op
+        case _:
+            return "D-Mail" if kind == "dmail" else kind
+
+
+def _marker_kind(event: Event) -> MarkerKind | None:
+    match event:
+        case TurnBegin(resumed=False):
+            return "turn"
+        case ContextReverted(reason="dmail"):
+            return "dmail"
+        case ContextReverted(reason=reason) if reason in _BY_USER:
+            return "rewind"
+        case LineChanged(op=op) if op in SWITCHES:
+            return "rewind"
+        case CompactionEnd(error=""):
+            return "compaction"
+        case _:
+            return None
+
+
+def _stops(records: Sequence[EventRecord]) -> list[int]:
+    """The stops: before each event that begins something; one that belongs to the event before it begins nothing."""
+    stops: list[int] = []
+    is_open, compacting = False, False
+    for index, record in enumerate(records):
+        match record.event:
+            case CompactionEnd():
+                compacting = is_open = False
+            case _ if compacting:
+                pass
+            case CheckpointCreated(kind=kind):
+                if not is_open:
+                    stops.append(index)
+                # The summary of a compaction whose beginning was not recorded is followed by its end.
+                is_open = compacting = kind in SUMMARIES
+            case CompactionBegin():
+                stops.append(index)
+                compacting = True
+            case LineChanged(op=op):
+                if op in SWITCHES:
+                    stops.append(index)
+                if op in SWITCHES or op in _BY_USER:
+                    is_open = False
+            case TurnBegin() | StepBegin() | ContextReverted():
+                if not is_open:
+                    stops.append(index)
+                is_open = True
+            case _:
+                pass
+    return stops
+
+
+class PlaybackClock:
+    """The clock of a replay: its position in a recording, its speed, and whether it runs.
+
+    Args:
+        recording: what is played.
+        waits: whether the clock pauses for `CUT_S` at a cut of the context.
+
+    Attributes:
+        position: the number of records that have happened.
+        time_s: the playing time in seconds, also between two events.
+        is_playing: whether the clock runs.
+        waits: as above.
+    """
+
+    def __init__(self, recording: Recording, *, waits: bool = True) -> None:
+        self._recording = recording
+        self._speed = 0
+        self._hold_s = 0.0
+        self.position = 0
+        self.time_s = 0.0
+        self.is_playing = False
+        self.waits = waits
+
+    @property
+    def speed(self) -> int:
+        """The factor by which it plays faster than it was recorded."""
+        return SPEEDS[self._speed]
+
+    def change_speed(self, steps: int) -> None:
+        """Select the next one of `SPEEDS` (1) or the one before (-1)."""
+        self._speed = max(0, min(len(SPEEDS) - 1, self._speed + steps))
+
+    def toggle(self) -> None:
+        """Play or pause; at the end, play again from the beginning."""
+        if not self.is_playing and self.position == self._recording.end:
+            self.go_to(0)
+        self.is_playing = not self.is_playing and self._recording.end > 0
+
+    def go_to(self, position: int) -> None:
+        """Set the position."""
+        self.position = max(0, min(self._recording.end, position))
+        self.time_s = self._recording.time_of(self.position)
+        self._hold_s = 0.0
+
+    def advance(self, elapsed_s: float) -> int:
+        """Advance by seconds of real time; returns the new position. Stops at the end, and waits at a cut."""
+        if not self.is_playing:
+            return self.position
+        if self._hold_s > 0:
+            self._hold_s -= elapsed_s
+            return self.position
+        recording = self._recording
+        self.time_s = min(recording.length_s, self.time_s + elapsed_s * self.speed)
+        reached = max(self.position, recording.position_at(self.time_s))
+        cut = recording.cut_between(self.position, reached)
+        if cut is not None and self.waits:
+            reached, self.time_s = cut.position, cut.time_s
+            self._hold_s = CUT_S.get(cut.kind, 0.0)
+        self.position = reached
+        if reached == recording.end:
+            self.is_playing = False
+        return reached
+
+    def seconds_to(self, time_s: float) -> float:
+        """The seconds of real time until a playing time, at the present speed."""
+        return max(0.0, time_s - self.time_s) / self.speed
+
+
 KEYFRAME_EVERY = 500
-"""Records between two keyframes: as many are applied anew in the worst case."""
+"""Records between two keyframes: the most that are applied anew to reach a position."""
 SLICE = 100
 """Records that are applied in one go, in about a millisecond."""
 PIECE = 200
 """Blocks or checkpoints that are read in one go from a keyframe, in about a millisecond."""
 MOST_FAULTS = 10
-"""Errors that are kept; each holds what was being worked on when it was raised."""
+"""The most errors that are kept, as each keeps its traceback's objects alive."""
 _LONG_CHARS = 200
 _CUT_KINDS = {"dmail": ("dmail",), "compaction": SUMMARIES}
-"""The kinds of checkpoint that a cut makes."""
+"""The kinds of the checkpoint that a cut makes, by the kind of the cut."""
 Report = Callable[[Exception], None]
-"""Takes an error that ends nothing."""
+"""Reports an error after which the replay continues."""
 
 
 class ChangedFile(NamedTuple):
     """A file that the agent had changed by a moment.
 
     Attributes:
-        path: of the file, in one line.
-        id: the checkpoint at which it got its form; -1 where that is not known.
-        is_left: that checkpoint is on a line that was left.
-        is_compacted: it was compacted since.
+        path: the path of the file, in one line.
+        id: the checkpoint whose step wrote the present content; -1 where that is not known.
+        is_left: whether that checkpoint is on a line that was left.
+        is_compacted: whether that checkpoint was compacted since.
     """
 
     path: str
@@ -68,19 +393,19 @@ class ChangedFile(NamedTuple):
 class ChangedFiles:
     """The working files that the agent changed, the newest change first.
 
-    A file that was brought back has the form of an earlier step again; where that is none of the agent's, it is not listed.
+    A file that was restored has the content of an earlier step again; where that is none of the agent's, it is not listed.
     """
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
         self._lines = WorldLines[CheckpointName]()
         self._history: dict[str, list[str]] = {}
-        """The steps that changed a file, whatever became of them."""
+        """The steps that changed each file, on any line."""
         self._changed: dict[str, str] = {}
         self._brought_back: tuple[str, ...] = ()
 
     def apply(self, record: EventRecord) -> bool:
-        """Take in one event; tells whether the list may be another one."""
+        """Apply one event; returns whether the list may have changed."""
         match record.event:
             case CheckpointCreated(id=number, uid=uid) as event:
                 self._ids[uid] = number
@@ -127,7 +452,7 @@ class ChangedFiles:
         return [one.uid for one in (*self._lines.before_now(), *self._lines.live.points)]
 
     def _bring_back(self, paths: Iterable[str], line: Sequence[str]) -> None:
-        """Note that these files are as this line left them."""
+        """Note that these files were restored to their contents on a line."""
         on_line = set(line)
         for path in paths:
             self._changed.pop(path, None)
@@ -141,7 +466,7 @@ class ChangedFiles:
 
 
 class UpcomingCheckpoints:
-    """The checkpoints of a whole session in the order in which they were made, whatever became of them.
+    """All checkpoints of a recorded session in the order in which they were made, on any line.
 
     Args:
         records: the events of the session.
@@ -151,7 +476,7 @@ class UpcomingCheckpoints:
         self._checkpoints: list[Checkpoint] = []
         self._positions: list[int] = []
         self._eras: list[tuple[int, int]] = [(0, 0)]
-        """Where a compaction lets the numbers begin anew, and how many steps there will be until the next one."""
+        """The positions of compactions, after which numbers begin anew, each with the number of steps until the next one."""
         used = 0
         for index, record in enumerate(records):
             match record.event:
@@ -182,11 +507,11 @@ class UpcomingCheckpoints:
         self._positions.append(position)
 
     def n_steps(self, position: int) -> int:
-        """How many steps there are at the end of the line, or at its next compaction; a summary is none."""
+        """The number of steps, without a summary, at the end of the line or at its next compaction."""
         return self._eras[bisect_right(self._eras, position, key=lambda era: era[0]) - 1][1]
 
     def after(self, position: int, cut: Marker | None) -> Future:
-        """Those that come after a position, where `cut` is the next one; the same object while nothing changes."""
+        """The checkpoints after a position, where `cut` is the next cut; the same object while nothing changes."""
         first = bisect_right(self._positions, position)
         awaited = ""
         if cut is not None and cut.kind in _CUT_KINDS:
@@ -204,7 +529,7 @@ class UpcomingCheckpoints:
 
 @dataclass(slots=True)
 class ReplayState:
-    """What chat, timeline, gauge and file list show, when `position` records have happened."""
+    """The state of transcript, timeline, gauge and file list after `position` records."""
 
     chat: TranscriptModel = field(default_factory=TranscriptModel)
     timeline: TimelineModel = field(default_factory=TimelineModel)
@@ -213,7 +538,7 @@ class ReplayState:
     position: int = 0
 
     def apply(self, records: Sequence[EventRecord], report: Report) -> None:
-        """Let these happen; what one of the four cannot take is reported, and the others take it."""
+        """Apply records; an error in one of the four is reported, and the others continue."""
         for take in (self.chat.apply, self.timeline.apply, self.gauge.apply, self.files.apply):
             for record in records:
                 try:
@@ -223,7 +548,7 @@ class ReplayState:
         self.position += len(records)
 
     def pieces(self) -> Iterator[object]:
-        """All of it, the many small things first: what holds them is then no more than references to them."""
+        """The parts of the state for pickling in pieces: the many small objects first, then those that refer to them."""
         tree, rows = self.timeline.tree, self.timeline.rows
         every: list[Sequence[object]] = [self.chat.blocks, tree.live]
         every += [line.checkpoints for line in tree.lines.values()]
@@ -237,7 +562,7 @@ class ReplayState:
 
 
 class _Keyframe(NamedTuple):
-    """A moment as bytes, in pieces one after the other, so that reading them can be interrupted."""
+    """A pickled state, in pieces, so that unpickling can be interrupted between them."""
 
     position: int
     state: bytes
@@ -245,7 +570,7 @@ class _Keyframe(NamedTuple):
 
 
 class Replay:
-    """A recorded session with keyframes. Making one reads all of it: do so in a thread.
+    """A recorded session with keyframes. The constructor applies all records: call it in a thread.
 
     Args:
         records: what was recorded.
@@ -254,9 +579,9 @@ class Replay:
 
     Attributes:
         recording: the events.
-        upcoming: the checkpoints that are still to come at any of its positions.
-        used_at_end: how full the window is at the end, in tokens.
-        faults: the first errors of events that cannot be shown.
+        upcoming: the checkpoints after any position.
+        used_at_end: the tokens in the window at the end.
+        faults: the first errors of events that could not be applied.
     """
 
     def __init__(
@@ -283,9 +608,9 @@ class Replay:
             self.faults.append(error)
 
     def slices(self, position: int) -> Generator[None, None, ReplayState]:
-        """A new moment at this position; nothing of any other moment is in it.
+        """Make a new state of a position, which shares no object with any other state; the generator's return value.
 
-        Stops after every piece of the work, so that keys and frames need not wait for all of it.
+        Yields after every slice of the work, so that keys and frames are handled in between.
         """
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
@@ -315,7 +640,7 @@ class Replay:
 
 
 class _Writer(pickle.Pickler):
-    """Writes a state, but for long texts: those are kept once, whatever the number of states that hold them."""
+    """Pickles a state without its long texts: each is kept once for all states that have it."""
 
     def __init__(self, buffer: io.BytesIO, texts: list[str], numbers: dict[int, int]) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
@@ -323,7 +648,7 @@ class _Writer(pickle.Pickler):
         self._numbers = numbers
 
     def persistent_id(self, obj: object) -> int | None:
-        """The number of a long text."""
+        """The index of a long text in the common list; None for any other object."""
         if type(obj) is not str or len(obj) < _LONG_CHARS:
             return None
         number = self._numbers.get(id(obj))
@@ -335,12 +660,12 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Reads what `_Writer` wrote in this process; nothing from outside ever comes here."""
+    """Unpickles what `_Writer` wrote in this process; it never reads data from outside."""
 
     def __init__(self, buffer: io.BytesIO, texts: list[str]) -> None:
         super().__init__(buffer)
         self._texts = texts
 
     def persistent_load(self, pid: int) -> str:
-        """The text of a number."""
+        """The long text with this index."""
         return self._texts[pid]

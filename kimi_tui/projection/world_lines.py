@@ -1,18 +1,23 @@
-"""The reducer of world lines: what each operation does to the live line and to those that were left, for every view.
+"""The world lines of a session: which there are (`WorldLines`), and how two of them differ (`Comparison`).
 
 A world line is the list of its checkpoints from its beginning on. There is one live line; every line that was left stays, by
 its number. A D-Mail, a rewind and a clearing cut the live line, a compaction of all of it begins another one, and undo, redo
 and jumps make a left line live again. Models that hold more than checkpoints (blocks, rows, files) apply the `LineEdit` that
 each operation returns.
+
+Two lines are compared message by message from their fork on. Messages that occur exactly once on both sides anchor the
+alignment of the others (a patience diff), in O(n log n) time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from kimi_tui.wire.display import DisplayBlock, ImageBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
@@ -27,7 +32,7 @@ from kimi_tui.wire.events import (
 
 
 class CheckpointLike(Protocol):
-    """What a view keeps of a checkpoint. Points are told apart by identity: uids of imported lines may repeat."""
+    """What the reducer needs of a view's checkpoint. Checkpoints are compared by identity: uids of imported lines may repeat."""
 
     @property
     def uid(self) -> str: ...
@@ -40,7 +45,7 @@ P = TypeVar("P", bound=CheckpointLike)
 
 @dataclass(slots=True, eq=False)
 class CheckpointName:
-    """A checkpoint, for who needs to know no more of it."""
+    """A checkpoint without further data."""
 
     uid: str
     id: int
@@ -51,8 +56,9 @@ class Path(Generic[P]):
     """The checkpoints of a world line, oldest first, with the path that a compaction replaced.
 
     Attributes:
-        base: what the compaction that the line begins with has replaced.
-        origin: the same for lines that begin in the same place: 0 for that of the session, another for each compaction.
+        base: the path that the compaction at the line's beginning has replaced.
+        origin: a number for the beginning, equal for lines that begin alike: 0 for that of the session, another for each
+            compaction.
     """
 
     points: list[P]
@@ -60,22 +66,22 @@ class Path(Generic[P]):
     origin: int = 0
 
     def begins(self, other: Path[P]) -> bool:
-        """Whether the other line is this one, or continues this one where it ends."""
+        """Whether this path is a prefix of the other one, or the same."""
         count = len(self.points)
         return 0 < count <= len(other.points) and other.points[count - 1] is self.points[-1]
 
 
 @dataclass(slots=True, eq=False)
 class LeftLine(Generic[P]):
-    """A line that was left, and why: the newest reason, but that undo and redo bring back what was.
+    """A line that was left, and the operation that left it last; undo and redo do not count where it is as it was.
 
     Attributes:
         n: its number.
         reason: the operation.
         at: when, in seconds since 1970.
         text: the D-Mail.
-        from_id: its newest checkpoint then, `to_id` where the operation went back to; -1 where that is not known.
-        by_user: left by a D-Mail that the user wrote.
+        from_id: its newest checkpoint then, `to_id` the one that the operation went back to; -1 where that is not known.
+        by_user: whether it was left by a D-Mail of the user.
     """
 
     n: int
@@ -96,11 +102,11 @@ class LineEdit(Generic[P]):
     """What an operation did to the live line.
 
     Attributes:
-        kept: how many of its first checkpoints are still there.
-        gone: those that came after.
-        left: the number of the line that holds all of it as it was; 0 where it has none of its own.
-        back: the number of the line that is live now, all of it or what comes before `stop`; 0 where none came back.
-        is_known: false where the events do not tell what is live now.
+        kept: the number of its first checkpoints that are kept.
+        gone: the checkpoints after these.
+        left: the number of the line that holds all of it as it was; 0 where there is none.
+        back: the number of the left line that is live now, whole or up to `stop` (exclusive); 0 where none is.
+        is_known: false where the events do not determine what is live now.
     """
 
     kept: int
@@ -117,9 +123,9 @@ class WorldLines(Generic[P]):
 
     Attributes:
         live: the live line.
-        left: the others by number, the one that was left last at the end.
-        replaced: the line as it was before a compaction that has not ended yet.
-        is_lost: an operation named a checkpoint or a line that no event before it told of.
+        left: the others by number, in the order in which they were left.
+        replaced: the live line before a compaction that has not ended yet; None where none runs.
+        is_lost: whether an operation named a checkpoint or a line that is in no earlier event.
     """
 
     live: Path[P] = field(default_factory=lambda: Path[P]([]))
@@ -129,7 +135,7 @@ class WorldLines(Generic[P]):
     _n_origins: int = 0
 
     def add(self, event: CheckpointCreated, point: P) -> bool:
-        """A checkpoint was made; returns whether a new line begins with it, in place of one that was compacted."""
+        """Append a checkpoint; returns whether a new line begins with it, which replaces one that was compacted."""
         live = self.live
         is_new = event.kind in SUMMARIES and event.id == 0 and bool(live.points)
         if is_new:
@@ -140,7 +146,7 @@ class WorldLines(Generic[P]):
         return is_new
 
     def apply(self, event: Event, at: float) -> LineEdit[P] | None:
-        """Take in an operation at a time; None where the lines stay as they are."""
+        """Apply an operation and its time in seconds since 1970; returns None where the lines stay as they are."""
         match event:
             case ContextReverted():
                 return self._reverted(event, at)
@@ -152,7 +158,7 @@ class WorldLines(Generic[P]):
                 return None
 
     def find(self, uid: str, number: int) -> int | None:
-        """The place on the live line of the checkpoint with this uid, or else with this number."""
+        """The index on the live line of the checkpoint with this uid, else of the one with this number; None where there is neither."""
         live = self.live.points
         guess = live[number] if 0 <= number < len(live) else None
         if guess is not None and guess.id == number and uid in ("", guess.uid):
@@ -250,7 +256,7 @@ class WorldLines(Generic[P]):
         return LineEdit(kept, was.points[kept:], left, event.to_line, last)
 
     def _leave(self, line: LeftLine[P]) -> int:
-        """Keep a line that is no longer live; the number of the one that holds just that, 0 where none does."""
+        """Store a line that is no longer live; returns the number of the line with exactly its checkpoints, 0 where there is none."""
         known = self.left.get(line.n) or next(
             (
                 one
@@ -276,12 +282,12 @@ class WorldLines(Generic[P]):
 
 
 class LiveLineActivity(NamedTuple):
-    """What happened on the live line while another one was read, for the banner.
+    """What happened on the live line while another one is shown, for the banner.
 
     Attributes:
         steps: of the newest turn.
-        dmail: the checkpoint at which the newest D-Mail arrived, -1 for none.
-        saved: the tokens that it took away.
+        dmail: the checkpoint at which the newest D-Mail was delivered, -1 for none.
+        saved: the tokens that it freed.
         compacted: whether the context was compacted.
         ended: how the newest turn ended, empty while it has not.
     """
@@ -294,7 +300,7 @@ class LiveLineActivity(NamedTuple):
 
 
 def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
-    """The news after one more event."""
+    """The activity after one more event."""
     match event:
         case TurnBegin():
             return news._replace(steps=0, ended="")
@@ -309,3 +315,164 @@ def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
             return news._replace(ended=reason)
         case _:
             return news
+
+
+MessageKind = Literal["user", "agent", "tool", "dmail", "summary", "reminder"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLineMessage:
+    """A message of a world line, whole. `uid` and `number` name it for `KimiSoul.carry` and `KimiSoul.pin`.
+
+    Attributes:
+        checkpoint_id: the checkpoint that it follows.
+        number: its index after that checkpoint, from 0.
+        kind: what it is; of a `tool` the text is the result, `name` and `target` are those of the call.
+        calls: the tools that an agent's message calls, each as name and target.
+        pinned: whether it is pinned, so that neither a compaction nor a D-Mail drops it.
+        display: what a tool's card shows besides its result, where it is recorded (in a comparison); of other messages
+            their images.
+        sent_from: of a D-Mail the checkpoint that it was sent from, and `saved` the tokens that it freed; -1 and 0 where
+            that is not known.
+    """
+
+    checkpoint_id: int
+    uid: str
+    number: int
+    kind: MessageKind
+    text: str
+    name: str = ""
+    target: str = ""
+    failed: bool = False
+    calls: tuple[tuple[str, str], ...] = ()
+    pinned: bool = False
+    display: tuple[DisplayBlock, ...] = ()
+    sent_from: int = -1
+    saved: int = 0
+
+
+class Run(NamedTuple):
+    """Consecutive messages, `left[a:b]` and `right[c:d]`: `same` where they are equal, else without a counterpart."""
+
+    same: bool
+    a: int
+    b: int
+    c: int
+    d: int
+
+
+def runs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Run]:
+    """Align two sequences; returns runs that cover both from beginning to end."""
+    made: list[Run] = []
+    i = j = 0
+    for a, c in _pairs(left, right):
+        if (a, c) != (i, j):
+            made.append(Run(False, i, a, j, c))
+        last = made[-1] if made else None
+        if last is not None and last.same and (a, c) == (last.b, last.d):
+            made[-1] = last._replace(b=a + 1, d=c + 1)
+        else:
+            made.append(Run(True, a, a + 1, c, c + 1))
+        i, j = a + 1, c + 1
+    if i < len(left) or j < len(right):
+        made.append(Run(False, i, len(left), j, len(right)))
+    return made
+
+
+def _pairs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Index pairs of equal items, ascending on both sides."""
+    in_left, in_right = Counter(left), Counter(right)
+    place = {key: at for at, key in enumerate(right) if in_right[key] == 1}
+    unique = [(at, place[key]) for at, key in enumerate(left) if in_left[key] == 1 and key in place]
+    found: list[tuple[int, int]] = []
+    i = j = 0
+    for a, c in [*_rising(unique), (len(left), len(right))]:
+        # Between two anchors: what follows the one, then what precedes the other.
+        while i < a and j < c and left[i] == right[j]:
+            found.append((i, j))
+            i, j = i + 1, j + 1
+        before: list[tuple[int, int]] = []
+        x, y = a - 1, c - 1
+        while x >= i and y >= j and left[x] == right[y]:
+            before.append((x, y))
+            x, y = x - 1, y - 1
+        found += reversed(before)
+        if a < len(left) and c < len(right):
+            found.append((a, c))
+        i, j = a + 1, c + 1
+    return found
+
+
+def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest subsequence of pairs whose second numbers ascend; their first ones do already."""
+    ends: list[int] = []
+    holders: list[int] = []
+    before: list[int] = []
+    for index, (_, c) in enumerate(pairs):
+        length = bisect_left(ends, c)
+        before.append(holders[length - 1] if length else -1)
+        ends[length : length + 1] = [c]
+        holders[length : length + 1] = [index]
+    chosen: list[tuple[int, int]] = []
+    at = holders[-1] if holders else -1
+    while at >= 0:
+        chosen.append(pairs[at])
+        at = before[at]
+    return chosen[::-1]
+
+
+Side = Literal["other", "live"]
+"""The line that was left, and the live one."""
+
+
+class ComparisonEntry(NamedTuple):
+    """A message of one side. `same` is true where it is aligned with an equal one of the other side."""
+
+    message: WorldLineMessage
+    same: bool
+
+
+class Comparison:
+    """The aligned messages of two world lines.
+
+    Args:
+        other: the messages of the line that was left.
+        live: those of the live line.
+
+    Attributes:
+        runs: the alignment, from the beginning.
+        sides: the messages that are shown, by side.
+        unfolded: the messages that are shown whole, each as side and index.
+    """
+
+    def __init__(self, other: Sequence[WorldLineMessage], live: Sequence[WorldLineMessage]) -> None:
+        left, right = _shown(other), _shown(live)
+        self.runs = runs([_key(one) for one in left], [_key(one) for one in right])
+        same = [run for run in self.runs if run.same]
+        same_left = {i for run in same for i in range(run.a, run.b)}
+        same_right = {i for run in same for i in range(run.c, run.d)}
+        self.sides: dict[Side, list[ComparisonEntry]] = {
+            "other": [ComparisonEntry(one, i in same_left) for i, one in enumerate(left)],
+            "live": [ComparisonEntry(one, i in same_right) for i, one in enumerate(right)],
+        }
+        self.unfolded: set[tuple[Side, int]] = set()
+
+    def next_difference(self, side: Side, current: int) -> int | None:
+        """The index of the next message of a side without a counterpart, wrapping around; None where there is none."""
+        entries = self.sides[side]
+        order = [*range(current + 1, len(entries)), *range(current + 1)]
+        return next((i for i in order if not entries[i].same), None)
+
+
+def _shown(messages: Sequence[WorldLineMessage]) -> list[WorldLineMessage]:
+    """The messages without reminders, and without those of the agent that have no text (calls are shown with their results)."""
+    return [
+        one
+        for one in messages
+        if one.kind != "reminder" and (one.text.strip() or one.kind != "agent")
+    ]
+
+
+def _key(message: WorldLineMessage) -> Hashable:
+    images = tuple(shown.sha256 for shown in message.display if isinstance(shown, ImageBlock))
+    return message.kind, message.name, message.target, message.text, images

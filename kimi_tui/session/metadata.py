@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
+from kimi_tui.display_names import titled
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.image_names import titled
 from kimi_tui.session.jsonl import encode, parse
 from kimi_tui.session.schema import count_of, internal_kind
 

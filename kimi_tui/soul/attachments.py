@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from mimetypes import guess_type
-from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui.images import Image, is_image
@@ -21,9 +20,9 @@ from kimi_tui.llm.message import ContentPart, ImagePart, Message, TextPart
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import image_part
-from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.messages import quoted, user_words
+from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.tool_results import with_versions
 from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.credentials import count_in_words, find_keys, with_count, without_keys
@@ -64,26 +63,13 @@ class Attachments:
     """Makes a user message of a text, with the files and images that it names.
 
     Args:
-        conversation: the live conversation, whose tool memory notes the versions of attached files.
-        work_dir: the work folder.
-        environ: the environment of the program, for `HOME`.
-        without_keys: whether API keys are left out.
+        runtime: what tools run with; the memory of its conversation notes the versions of attached files.
         seeing: the names of configured models that take images.
     """
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        work_dir: Path,
-        environ: Mapping[str, str],
-        *,
-        without_keys: bool = False,
-        seeing: Sequence[str] = (),
-    ) -> None:
-        self._conversation = conversation
-        self._work_dir = work_dir
-        self._environ = environ
-        self._without_keys = without_keys
+    def __init__(self, runtime: ToolRuntime, seeing: Sequence[str]) -> None:
+        self._runtime = runtime
+        self._conversation = runtime.conversation
         self._seeing = seeing
 
     async def check_and_store(self, text: str, images: Sequence[Image]) -> None:
@@ -143,12 +129,12 @@ class Attachments:
     async def _named_in(self, text: str, versions: FileVersions, *, sees: bool) -> list[Attached]:
         parts: list[Attached] = []
         env = ToolEnv(
-            work_dir=self._work_dir,
+            work_dir=self._runtime.work_dir,
             approver=_Refusal(),
             send_dmail=self._conversation.send_dmail,
             versions=versions,
             emit=lambda _: None,
-            environ=self._environ,
+            environ=self._runtime.environ,
             sees=sees,
         )
         try:
@@ -222,7 +208,7 @@ class Attachments:
         facts, output, label = outcome.message, outcome.output, f"{shown} {outcome.brief}"
         if keys := await asyncio.to_thread(find_keys, output):
             label = with_count(label, keys)
-            if self._without_keys:
+            if self._runtime.asks_for_keys:
                 facts = f"{facts} The user has {count_in_words(keys)} left out of it."
                 output, label = without_keys(output, keys), f"{label}, left out"
         return _part(mention.path, facts, output, label)

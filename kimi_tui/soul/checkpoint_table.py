@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
 from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.messages import Segment, label_of, label_of_message, segments
 from kimi_tui.soul.record import records_by_checkpoint
-from kimi_tui.soul.segments import Segment, label_of, label_of_message, segments
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import files_written
 from kimi_tui.wire import events as ev
@@ -73,7 +73,7 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
         recorded=records_by_checkpoint(records),
         files=files_by_checkpoint(records),
         bookmarks=session.marks.bookmarks,
-        shown=_shown(records, world_line),
+        shown={point.uid: point for point in _timeline(records).path_of(world_line)},
     )
 
 
@@ -185,11 +185,6 @@ def _with_said(row: CheckpointRow, part: Segment) -> list[CheckpointRow]:
         return [row]
     n_before = len(part.carried)
     return [*said[:n_before], row, *said[n_before:]]
-
-
-def _shown(records: Iterable[EventRecord], world_line: int) -> dict[str, Shown]:
-    """The checkpoints of a world line as the timeline shows them; none of one that no event tells of."""
-    return {point.uid: point for point in _timeline(records).path_of(world_line)}
 
 
 def _timeline(records: Iterable[EventRecord]) -> TimelineModel:

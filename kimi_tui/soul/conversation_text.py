@@ -14,6 +14,8 @@ from typing import Any, cast
 from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
 from kimi_tui.llm.tokens import estimate
 from kimi_tui.soul.messages import (
+    call_arguments,
+    call_target,
     dmail_text,
     image_block,
     image_blocks,
@@ -21,8 +23,7 @@ from kimi_tui.soul.messages import (
     summary_text,
     words_with_images,
 )
-from kimi_tui.soul.segments import call_target
-from kimi_tui.soul.tool_results import call_arguments, outcome_of
+from kimi_tui.soul.tool_results import outcome_of
 
 _CHARS_PER_TOKEN = 4
 _FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)

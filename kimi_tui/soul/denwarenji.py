@@ -7,8 +7,10 @@ a sentence for the model.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kimi_tui.prompts import prompt
 from kimi_tui.wire.events import Notice
 from kimi_tui.wire.queue import Wire
 
@@ -20,6 +22,31 @@ class DMail:
     message: str
     checkpoint_id: int
     restore_files: bool = False
+
+
+class BackToTheFuture(Exception):
+    """Ends a step in which D-Mails were sent. A signal to the loop, not an error.
+
+    Args:
+        mails: the D-Mails, in the order in which they were sent.
+
+    Attributes:
+        checkpoint_id: the context goes back to before this checkpoint, the earliest that one of them is for.
+        messages: their texts; of several each names where it was to go.
+        restore_files: whether any asks for the working files of that time.
+    """
+
+    def __init__(self, mails: Sequence[DMail]) -> None:
+        self.checkpoint_id = min(mail.checkpoint_id for mail in mails)
+        super().__init__(f"back to checkpoint {self.checkpoint_id}")
+        texts = [mail.message for mail in mails]
+        if len(mails) > 1:
+            texts = [
+                prompt("dmail_of_several", CHECKPOINT=str(mail.checkpoint_id), TEXT=mail.message)
+                for mail in mails
+            ]
+        self.messages = tuple(texts)
+        self.restore_files = any(mail.restore_files for mail in mails)
 
 
 class DenwaRenji:
@@ -86,7 +113,7 @@ class DenwaRenji:
         self._pending.append(mail)
 
     def fetch_pending(self) -> tuple[DMail, ...]:
-        """Everything that is queued, in the order in which it was sent; the box is empty afterwards."""
+        """Everything that is queued, in the order in which it was sent; the mailbox is empty afterwards."""
         pending = tuple(self._pending)
         self._pending.clear()
         return pending

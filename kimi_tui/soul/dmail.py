@@ -36,13 +36,18 @@ from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.bookmarks import UserMarks, whole_groups
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import conversation_text, shortened
-from kimi_tui.soul.errors import BackToTheFuture, SoulError
-from kimi_tui.soul.file_restorer import FileRestorer
+from kimi_tui.soul.denwarenji import BackToTheFuture
+from kimi_tui.soul.errors import SoulError
+from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.messages import (
     Author,
+    call_arguments,
+    checkpoint_created,
     dmail_message,
     dmail_text,
     is_user_words,
+    label_of,
+    segments,
     summary_text,
     words_with_images,
 )
@@ -56,9 +61,8 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.segments import checkpoint_created, label_of, segments
 from kimi_tui.soul.tasks import shielded
-from kimi_tui.soul.tool_results import call_arguments, files_written, never_ran, outcome_of
+from kimi_tui.soul.tool_results import files_written, never_ran, outcome_of
 from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import links_around, locate, protected_reason
@@ -609,7 +613,6 @@ class UserDMails:
         sent = await self.delivery.deliver(point, [text], restore, author="person")
         return RewindOutcome(
             checkpoint_id=point.id,
-            world_line=sent.reverted.entry.n,
             messages_dropped=sent.messages_dropped,
             tokens_before=before,
             tokens_after=conversation.meter.used,

@@ -83,20 +83,3 @@ class FilesUnknown(SoulError):
 
 class SoulBusy(Exception):
     """The engine is in the middle of a turn or an operation; the message says what to do."""
-
-
-class BackToTheFuture(Exception):
-    """Ends a step in which D-Mails were sent. A signal to the loop, not an error.
-
-    Args:
-        checkpoint_id: the context goes back to before this checkpoint.
-        messages: the D-Mails that are put there, in the order in which they were sent; of several each names where it
-            was to go.
-        restore_files: whether they ask for the working files of that time.
-    """
-
-    def __init__(self, checkpoint_id: int, messages: tuple[str, ...], restore_files: bool) -> None:
-        super().__init__(f"back to checkpoint {checkpoint_id}")
-        self.checkpoint_id = checkpoint_id
-        self.messages = messages
-        self.restore_files = restore_files

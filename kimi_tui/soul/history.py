@@ -15,6 +15,7 @@ from kimi_tui.llm.message import Message
 from kimi_tui.session.context_index import MessageKind
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
+from kimi_tui.soul.messages import segments
 from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history
 from kimi_tui.soul.record import (
     closing_events,
@@ -23,7 +24,6 @@ from kimi_tui.soul.record import (
     read_stored,
     records_by_checkpoint,
 )
-from kimi_tui.soul.segments import segments
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (
@@ -116,7 +116,7 @@ def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventReco
 
 
 def _half_answer(records: list[EventRecord], session: Session) -> Message | None:
-    """What was on the screen of an answer that the conversation does not hold."""
+    """The text of an answer that was published and is not in the context."""
     text = half_answer(records)
     context = session.context
     since = context.messages[context.checkpoints[-1].message_index :] if text else ()

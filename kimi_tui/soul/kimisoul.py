@@ -1,7 +1,7 @@
 """KimiSoul, the agent engine of one session: the interface of the screens. Runs turns and operations, one at a time.
 
-Everything that happens is published on its wire. What a turn does is in `loop`, an operation in `operations`; here they are
-started, stopped and ended.
+`open_soul` puts together the conversation, the files and the model of a session, and the engine. Everything that happens is
+published on its wire. What a turn does is in `loop`, an operation in `operations`; here they are started, stopped and ended.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import RetryPolicy, complete
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
@@ -35,15 +34,13 @@ from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
-from kimi_tui.soul.file_history import FILES_NAME
-from kimi_tui.soul.file_restorer import FileRestorer
+from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
 from kimi_tui.soul.messages import Author, is_user_words
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
-from kimi_tui.soul.reminders import Reminders
 from kimi_tui.soul.rewind_values import (
     END,
     FilesChoice,
@@ -74,8 +71,29 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Wire
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import WorldLineMessage
+    from kimi_tui.projection.world_lines import WorldLineMessage
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo, WorldLineReader
+
+
+import os
+from datetime import date
+from pathlib import Path
+
+from kimi_tui.config.settings import ModelPrices
+from kimi_tui.session.context import Context
+from kimi_tui.session.schema import SystemPrompt
+from kimi_tui.soul.compaction import SimpleCompaction
+from kimi_tui.soul.conversation import DMAIL_TOOL
+from kimi_tui.soul.file_history import FileHistory, snapshot_scope
+from kimi_tui.soul.history import read_history
+from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
+from kimi_tui.soul.project_notes import left_out_words
+from kimi_tui.soul.system_prompt import build_system_prompt
+from kimi_tui.tools.sandbox.policy import SandboxSettings
+from kimi_tui.tools.sandbox.sandbox import find_sandbox
+from kimi_tui.tools.toolset import Toolset, default_toolset
+from kimi_tui.wire.events import DISK_TOPIC
+from kimi_tui.workspace.entries import Limits
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -87,7 +105,7 @@ _TITLE_CHARS = 2_000
 
 
 class KimiSoul:
-    """The engine as a screen sees it; `runtime.open_soul` opens it. Methods run on the event loop and never block it.
+    """The engine as a screen sees it; `open_soul` opens it. Methods run on the event loop and never block it.
 
     Turns and operations run one at a time: whatever changes the context, and reads all of it, raises `SoulBusy` while
     another runs. Errors of the model are events on the wire, not exceptions. Every operation that changes the context
@@ -106,6 +124,12 @@ class KimiSoul:
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
+
+    Attributes:
+        wire: the event queue on which everything is published.
+        session: the open session.
+        no_sandbox: why there is no sandbox; empty where there is one.
+        search_sandbox: the sandbox of search programs; None where there is none.
     """
 
     def __init__(
@@ -117,21 +141,22 @@ class KimiSoul:
         compaction: Compaction,
         environ: Mapping[str, str],
         history: Sequence[EventRecord],
-        sandbox: Sandbox | None = None,
-        no_sandbox: str = "",
-        search_sandbox: Sandbox | None = None,
-        asks_for_keys: bool = False,
-        seeing: Sequence[str] = (),
+        sandbox: Sandbox | None,
+        no_sandbox: str,
+        search_sandbox: Sandbox | None,
+        asks_for_keys: bool,
+        seeing: Sequence[str],
     ) -> None:
         wire, context = conversation.wire, conversation.context
-        self._session = session
+        self.wire = wire
+        self.session = session
         self._conversation = conversation
         self._history: Sequence[EventRecord] = history
         self._recorder = Recorder(session.record, wire)
         self._marks = UserMarks(session)
         self._approval = Approval(wire, mode)
         self._sandbox = sandbox
-        self._no_sandbox = no_sandbox
+        self.no_sandbox = no_sandbox
         self.search_sandbox = search_sandbox
         self._steering = Steering(wire)
         self._orphans = OrphanedTasks()
@@ -149,17 +174,8 @@ class KimiSoul:
             asks_for_keys,
             self._jobs,
         )
-        reminders = Reminders(
-            conversation,
-            self._approval,
-            session.work_dir,
-            self._jobs,
-            without_keys=asks_for_keys,
-        )
         self._seeing = seeing
-        self._attachments = Attachments(
-            conversation, session.work_dir, environ, without_keys=asks_for_keys, seeing=seeing
-        )
+        self._attachments = Attachments(self._tools, seeing)
         self._loop = AgentLoop(
             self._tools,
             self._orphans,
@@ -167,7 +183,6 @@ class KimiSoul:
             dmails,
             self._steering,
             self._attachments,
-            reminders,
         )
         self._operations = Operations(session, conversation, restorer)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
@@ -178,16 +193,6 @@ class KimiSoul:
         self._closed = False
 
     # -- what there is ---------------------------------------------------------------------------
-
-    @property
-    def wire(self) -> Wire:
-        """The event queue on which everything is published."""
-        return self._conversation.wire
-
-    @property
-    def session(self) -> Session:
-        """The open session."""
-        return self._session
 
     @property
     def status(self) -> StatusUpdate:
@@ -213,11 +218,6 @@ class KimiSoul:
     def sandbox_gaps(self) -> tuple[str, ...] | None:
         """What the sandbox of this machine cannot confine; None where there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
-
-    @property
-    def no_sandbox(self) -> str:
-        """Why there is no sandbox; empty where there is one."""
-        return self._no_sandbox
 
     @property
     def cost(self) -> Cost | None:
@@ -267,7 +267,7 @@ class KimiSoul:
         """What the session did and cost so far."""
         await self._recorder.flush()
         prices = self._conversation.ledger.prices
-        return await asyncio.to_thread(session_statistics, self._session, prices)
+        return await asyncio.to_thread(session_statistics, self.session, prices)
 
     async def window_parts(self) -> list[WindowPart]:
         """The parts of the context window with their tokens. May be called at any time."""
@@ -275,7 +275,7 @@ class KimiSoul:
         return await asyncio.to_thread(
             window_parts,
             conversation.system,
-            conversation.toolset.specs(),
+            conversation.toolset.specs,
             conversation.sent,
             conversation.meter.used,
         )
@@ -296,7 +296,7 @@ class KimiSoul:
         """The events that bring a new subscriber to the present state of the session."""
         await self._recorder.flush()
         status = self.status
-        shown = await asyncio.to_thread(session_history, self._session)
+        shown = await asyncio.to_thread(session_history, self.session)
         said = next((r.event for r in reversed(shown) if isinstance(r.event, StatusUpdate)), None)
         if shown and (said is None or said.used != status.used):
             # One that is made anew from the messages does not say how full the window is now.
@@ -364,7 +364,7 @@ class KimiSoul:
     async def image(self, facts: ImageBlock) -> Image | None:
         """The image of an `ImageBlock`; None where it is not stored here. May be called at any time."""
         reference = reference_of(facts.sha256, facts.media_type)
-        found = await asyncio.to_thread(self._session.images.get, reference)
+        found = await asyncio.to_thread(self.session.images.get, reference)
         if found is None:
             return None
         return replace(found, width=facts.width, height=facts.height, name=facts.name)
@@ -394,7 +394,7 @@ class KimiSoul:
             NoSandbox: there is none that holds; the text says why.
         """
         if mode == "sandboxed" and self._sandbox is None:
-            raise NoSandbox(self._no_sandbox)
+            raise NoSandbox(self.no_sandbox)
         self._approval.set_mode(mode)
 
     @property
@@ -643,8 +643,6 @@ class KimiSoul:
         text: str,
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
-        *,
-        go_on: bool = False,
     ) -> RewindOutcome:
         """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
 
@@ -656,7 +654,6 @@ class KimiSoul:
             target: the checkpoint whose place the D-Mail takes.
             text: what it says.
             files: whether the files of that time come back with it; `chosen` as for `rewind`.
-            go_on: let the agent go on with it at once, as `resume` does; returns when that turn has ended.
 
         Raises:
             KeyError: no such checkpoint.
@@ -664,10 +661,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._run_alone(self._user_dmails.send(target, text, files, chosen))
-        if go_on:
-            await self.resume()
-        return outcome
+        return await self._run_alone(self._user_dmails.send(target, text, files, chosen))
 
     async def draft_dmail(self, target: Target) -> str:
         """Have the model draft a D-Mail to a checkpoint about what followed it; nothing of that is stored.
@@ -739,7 +733,7 @@ class KimiSoul:
         """Imported when one is looked at."""
         from kimi_tui.soul.world_line_reader import WorldLineReader
 
-        return WorldLineReader(self._session, self._conversation.files, self._conversation.figures)
+        return WorldLineReader(self.session, self._conversation.files, self._conversation.figures)
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number. At any time."""
@@ -783,8 +777,8 @@ class KimiSoul:
         Returns:
             a sentence on what could not be written; empty where all was.
         """
-        context = self._session.context
-        if self._session.lock.held:
+        context = self.session.context
+        if self.session.lock.held:
             await context.sync()
         return context.unsaved_words
 
@@ -794,13 +788,13 @@ class KimiSoul:
         Raises:
             StorageTrouble: it could not be written; the old title stays.
         """
-        await asyncio.to_thread(self._session.rename, title)
-        return self._session.title
+        await asyncio.to_thread(self.session.rename, title)
+        return self.session.title
 
     async def name_session(self) -> str:
         """Have the model name the session; returns the title, empty where there is none or the user has set one."""
         title = await _proposed_title(self._conversation)
-        if not title or self._closed or self._session.state.title:
+        if not title or self._closed or self.session.state.title:
             return ""
         with contextlib.suppress(StorageTrouble):
             return await self.rename(title)
@@ -812,7 +806,7 @@ class KimiSoul:
             return
         self._closed = True
         await self.interrupt()
-        conversation, session = self._conversation, self._session
+        conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
         await self._orphans.wait(_ORPHANS_S)
@@ -901,7 +895,7 @@ class KimiSoul:
     async def _save_turn(self) -> None:
         self._conversation.publish_status()
         await self._recorder.flush()
-        await self._session.sync()
+        await self.session.sync()
 
     async def _compact(self, instructions: str, span: CompactionSpan) -> bool:
         """Compact at the user's request. What goes wrong is published: here, or by the compaction itself."""
@@ -921,7 +915,7 @@ class KimiSoul:
         except SoulError:
             return False
         with contextlib.suppress(asyncio.CancelledError):
-            await run_to_completion(self._session.sync())
+            await run_to_completion(self.session.sync())
         return True
 
 
@@ -970,3 +964,150 @@ def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
         elif message.role == "assistant" and message.text.strip():
             agent = message.text[:_TITLE_CHARS]
     return user, agent
+
+
+# -- opening -----------------------------------------------------------------------------------------
+
+
+async def open_soul(
+    *,
+    session: Session,
+    provider: ChatProvider | None,
+    limits: LoopLimits | None = None,
+    mode: Mode = "ask",
+    sandbox: SandboxSettings | None = None,
+    asks_for_keys: bool = False,
+    toolset: Toolset | None = None,
+    compaction: Compaction | None = None,
+    environ: Mapping[str, str] | None = None,
+    policy: RetryPolicy | None = None,
+    file_limits: Limits | None = None,
+    follow_files: bool = True,
+    prices: Mapping[str, ModelPrices] | None = None,
+    seeing: Sequence[str] = (),
+) -> KimiSoul:
+    """Open a session and the engine on it.
+
+    Args:
+        session: the session; it is opened here if it is not open yet.
+        provider: the model; None where none is set, so that turns end with an error that says so.
+        limits: the limits of the loop.
+        mode: the approval mode; `ask` replaces `sandboxed` where there is no sandbox without gaps.
+        sandbox: the user's settings of the sandbox; None for no sandbox.
+        asks_for_keys: whether the user is asked before a result with API keys goes to the model. Keys are left out of what is
+            sent without a question.
+        toolset: the tools that the model may call; None for all.
+        compaction: the compaction strategy; None for the default.
+        environ: the environment of the program.
+        policy: how failed calls are retried.
+        file_limits: how much of the working files is stored.
+        follow_files: whether the files are scanned at once; else only when first needed.
+        prices: prices by model.
+        seeing: the names of configured models that take images.
+
+    Raises:
+        SessionHeld: another process has the session open.
+        StorageTrouble: it cannot be opened at all.
+    """
+    limits = limits or LoopLimits()
+    # A copy: tools read it in threads, and what else becomes of the variables is not their business.
+    environ = dict(os.environ if environ is None else environ)
+    tools = toolset or default_toolset()
+    if not limits.dmail_enabled:
+        tools = tools.without(DMAIL_TOOL)
+    policy = policy or RetryPolicy(
+        max_attempts=limits.max_retries_per_step, patience_s=limits.patience_s
+    )
+    model = ModelSlot(provider, policy, session.images)
+    if not session.lock.held:
+        await session.open()
+    confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
+    try:
+        context = session.context
+        if context.system_prompt is None and not context.checkpoints and not context.messages:
+            text = await asyncio.to_thread(
+                build_system_prompt,
+                session.work_dir,
+                environ,
+                date.today(),  # noqa: DTZ011 - the user's own day is meant
+                dmail=tools.get(DMAIL_TOOL) is not None,
+                no_keys=asks_for_keys,
+            )
+            if asks_for_keys and (words := left_out_words(notes_in(text))):
+                session.notes.append(words)
+            await context.append([SystemPrompt(text)])
+        stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)
+        session.notes.extend(remarks)
+        if half is not None:
+            # The user sees it, so the model has to know it, as after Esc.
+            await context.append([half])
+        # A history made anew has numbers of its own; what is added to the record must still rise.
+        newest = max((record.seq for record in (*stored[-1:], *shown[-1:])), default=0)
+        wire = Wire(first_seq=newest + 1)
+        _publish_disk_troubles(context, wire)
+        around = await asyncio.to_thread(snapshot_scope, session, environ)
+        files = FileHistory(session, wire, file_limits or Limits(), around)
+        conversation = Conversation(
+            context, wire, model, tools, files, session.images, limits, prices
+        )
+        await conversation.resume(stored, shown)
+        # The gauge must show the state before anything happens: for the first listener, and not stored.
+        status = EventRecord(newest, shown[-1].at if shown else 0.0, conversation.status)
+        search_sandbox, no_sandbox = await confining
+        commands_sandbox = None if no_sandbox else search_sandbox
+        if mode == "sandboxed" and not (commands_sandbox and commands_sandbox.is_whole):
+            mode = "ask"
+        soul = KimiSoul(
+            session,
+            conversation,
+            mode=mode,
+            sandbox=commands_sandbox,
+            no_sandbox=no_sandbox,
+            search_sandbox=search_sandbox,
+            asks_for_keys=asks_for_keys,
+            compaction=compaction or SimpleCompaction(),
+            environ=environ,
+            history=(*shown, status),
+            seeing=seeing,
+        )
+        files.reads_only = lambda: soul.mode == "plan"
+        if follow_files:
+            files.start()
+        return soul
+    except BaseException:
+        confining.cancel()
+        await session.aclose()
+        raise
+
+
+async def _sandbox(
+    settings: SandboxSettings | None, work_dir: Path, environ: Mapping[str, str]
+) -> tuple[Sandbox | None, str]:
+    """The sandbox of this machine, and why commands have none; empty where they have it."""
+    if settings is None:
+        return None, "This session has no sandbox."
+    found = None
+    try:
+        found = await asyncio.to_thread(find_sandbox, settings, environ, work_dir)
+        # In a folder where there can be none the mode would promise what does not hold.
+        await asyncio.to_thread(found.policy_for, work_dir)
+    except NoSandbox as no:
+        return found, f"There is no sandbox: {no}."
+    return found, ""
+
+
+def _publish_disk_troubles(context: Context, wire: Wire) -> None:
+    """Publish when the disk begins to refuse what is said, and when all of it is saved again."""
+
+    def on_trouble(trouble: StorageTrouble | None) -> None:
+        if trouble is None:
+            wire.publish(
+                Notice("info", "The conversation is saved again.", topic=DISK_TOPIC, solved=True)
+            )
+        else:
+            wire.publish(Notice("error", trouble.message, trouble.advice, topic=DISK_TOPIC))
+
+    def on_remark(text: str) -> None:
+        wire.publish(Notice("warning", text))
+
+    context.listen(on_trouble, on_remark)

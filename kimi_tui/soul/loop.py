@@ -1,7 +1,7 @@
-"""The agent loop of a turn: steps until the model calls no more tools; compactions, D-Mails and steers between.
+"""The agent loop of a turn: steps until the model calls no more tools; compactions, D-Mails, steers and reminders between.
 
 A step is a checkpoint, one call of the model, and the tools that its answer calls. A steer is text that the user sends while
-the agent works; `Steering` queues it until the next step begins.
+the agent works; `Steering` queues it until the next step begins. What the program itself tells the model are `Reminders`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from itertools import chain
 from typing import Literal
 from uuid import uuid4
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import Collector
+from kimi_tui.llm.completion import Collector, RetryNotice
 from kimi_tui.llm.errors import ContextOverflowError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
@@ -26,26 +27,32 @@ from kimi_tui.llm.provider import (
     ToolCallDelta,
     Usage,
 )
-from kimi_tui.llm.retry import RetryNotice
 from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.compaction import Compactor, advice_when_full
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.denwarenji import BackToTheFuture
 from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.errors import (
-    BackToTheFuture,
     CompactionFailed,
     MaxStepsReached,
     NothingToCompact,
 )
-from kimi_tui.soul.messages import ends_with_answer, image_block, is_user_words
-from kimi_tui.soul.reminders import Reminders
-from kimi_tui.soul.segments import label_of_message
+from kimi_tui.soul.messages import (
+    ends_with_answer,
+    image_block,
+    is_user_words,
+    label_of_message,
+    quoted,
+)
+from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
 from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
+from kimi_tui.tools.credentials import find_keys, without_keys
+from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import (
@@ -64,6 +71,7 @@ from kimi_tui.wire.events import (
 )
 from kimi_tui.wire.queue import Wire
 
+_COMMAND_CHARS = 200
 StepEnd = Literal["go on", "done", "rejected"]
 
 _ENDINGS = {
@@ -213,6 +221,82 @@ class StreamedAnswer:
         self._conversation.publish_retry(self._n, notice)
 
 
+class Reminders:
+    """Makes `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
+
+    They are not in the system prompt, which stays the same to the byte for the provider's cache. They are appended before the
+    next step, behind the user's message or the last results, and only where this world line does not have them yet: after a
+    rewind to before a reminder it is sent again.
+
+    Args:
+        runtime: the live conversation, the approval mode, the background commands.
+    """
+
+    def __init__(self, runtime: ToolRuntime) -> None:
+        self._runtime = runtime
+        self._conversation = runtime.conversation
+        self._told_jobs: tuple[int, set[int]] = (0, set())
+        # Of plan mode the system prompt says nothing.
+        self._first_mode = "ask" if runtime.approval.mode == "plan" else runtime.approval.mode
+
+    async def due(self) -> list[Message]:
+        """The reminders to append before the next step."""
+        memory, approval = self._conversation.memory, self._runtime.approval
+        if approval.mode != self._first_mode:
+            await self._conversation.load_memory()
+        due: list[Message] = []
+        mode = approval.mode
+        if memory.known and mode != (memory.mode or self._first_mode):
+            memory.mode = mode
+            text = prompt(f"mode/{mode}")
+            due.append(Message.model_validate({"role": "user", "content": text, "mode": mode}))
+        if self._runtime.jobs.all:
+            due += map(user_message, self._of_jobs())
+        return due
+
+    async def of_folders(self, done: Sequence[CallResult]) -> list[Message]:
+        """The notes of the folders whose files these calls used."""
+        memory = self._conversation.memory
+        if not (used := {path for each in done for path in each.noted or ()}):
+            return []
+        known = frozenset(memory.notes)
+        notes = await asyncio.to_thread(
+            notes_below,
+            self._runtime.work_dir,
+            used,
+            known,
+            no_keys=self._runtime.asks_for_keys,
+        )
+        if self._runtime.asks_for_keys and (words := left_out_words(notes)):
+            self._conversation.wire.publish(Notice("info", words))
+        memory.notes.update(one.path for one in notes)
+        return [reminder(one) for one in notes]
+
+    def _of_jobs(self) -> Iterator[str]:
+        """A text for each background command that has ended, and one for those that another world line began and that still run."""
+        for job in self._runtime.jobs.take_ended():
+            how = job.how_it_ended
+            if self._runtime.asks_for_keys:
+                how = without_keys(how, find_keys(how))
+            yield prompt("job_ended", ID=str(job.id), COMMAND=_command(job), HOW=quoted(how))
+        conversation = self._conversation
+        n_changes, told = self._told_jobs
+        if n_changes != conversation.n_changes:
+            told = set[int]()
+        running = [job for job in self._runtime.jobs.running if job.id not in told]
+        if running:
+            uids = {point.uid for point in conversation.context.checkpoints}
+            running = [job for job in running if job.key.rpartition(":")[0] not in uids]
+        if running:
+            listed = "\n".join(f"- {job.id}: `{_command(job)}`" for job in running)
+            yield prompt("jobs_running", JOBS=listed)
+        self._told_jobs = conversation.n_changes, told.union(job.id for job in running)
+
+
+def _command(job: Job) -> str:
+    return quoted(one_line(job.command)[:_COMMAND_CHARS])
+
+
 class AgentLoop:
     """Runs the steps of turns.
 
@@ -223,7 +307,6 @@ class AgentLoop:
         dmails: delivers the agent's D-Mails.
         steering: the queue of steers.
         attachments: makes user messages, with the files that their text names.
-        reminders: messages of the program to the model.
     """
 
     def __init__(
@@ -234,7 +317,6 @@ class AgentLoop:
         dmails: DMailDelivery,
         steering: Steering,
         attachments: Attachments,
-        reminders: Reminders,
     ) -> None:
         self._attachments = attachments
         self._tools = tools
@@ -243,7 +325,7 @@ class AgentLoop:
         self._compactor = compactor
         self._dmails = dmails
         self._steering = steering
-        self._reminders = reminders
+        self._reminders = Reminders(tools)
         self._user_messages: list[Message] = []
         self._published_full = False
         self._published_prompt_cut = False
@@ -460,7 +542,7 @@ class AgentLoop:
             completion = await conversation.model.ask(
                 provider,
                 conversation.system,
-                conversation.toolset.specs(),
+                conversation.toolset.specs,
                 conversation.sent,
                 on_item=answer.publish,
                 on_retry=answer.restart,
@@ -505,18 +587,7 @@ class AgentLoop:
         if is_rejected:
             return "rejected"
         if pending:
-            raise BackToTheFuture(
-                min(mail.checkpoint_id for mail in pending),
-                tuple(
-                    prompt(
-                        "dmail_of_several", CHECKPOINT=str(mail.checkpoint_id), TEXT=mail.message
-                    )
-                    if len(pending) > 1
-                    else mail.message
-                    for mail in pending
-                ),
-                any(mail.restore_files for mail in pending),
-            )
+            raise BackToTheFuture(pending)
         return "go on"
 
     def _publish_prompt_cut(self, usage: Usage) -> None:

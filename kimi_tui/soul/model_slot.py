@@ -12,11 +12,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from kimi_tui.llm.completion import Collector, complete
+from kimi_tui.llm.completion import Collector, RetryNotice, RetryPolicy, complete
 from kimi_tui.llm.errors import LLMNotSet
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider, Completion, ModelInfo, StreamItem, ToolSpec
-from kimi_tui.llm.retry import RetryNotice, RetryPolicy
 from kimi_tui.session.images import ImageStore
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kimi_tui.projection.checkpoint_tokens import TokenFigure
+from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
 from kimi_tui.session.context_index import WorldLineContent
@@ -22,7 +22,8 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, CompactionSpan
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
-from kimi_tui.soul.file_restorer import FileRestorer
+from kimi_tui.soul.file_history import FileRestorer
+from kimi_tui.soul.messages import segment_at
 from kimi_tui.soul.rewind_preview import (
     preview_of,
     preview_of_files,
@@ -39,7 +40,6 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.segments import segment_at
 from kimi_tui.wire.display import ImageBlock
 from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
@@ -328,9 +328,8 @@ class Operations:
         outcomes = await self.restorer.carry_out(prepared, point.uid)
         if outcomes:
             conversation.publish_line_changed("files", 0, 0, point.uid)
-        return RewindOutcome(
-            point.id, 0, 0, conversation.meter.used, conversation.meter.used, "", outcomes
-        )
+        used = conversation.meter.used
+        return RewindOutcome(point.id, 0, used, used, "", outcomes)
 
     async def _point(self, target: Target) -> Checkpoint:
         """The checkpoint that is meant; of the end of a line the newest one there."""
@@ -372,7 +371,6 @@ class Operations:
     ) -> RewindOutcome:
         return RewindOutcome(
             checkpoint_id=reverted.entry.checkpoint_id,
-            world_line=reverted.entry.n,
             messages_dropped=reverted.entry.messages_dropped,
             tokens_before=reverted.entry.tokens_before,
             tokens_after=self.conversation.meter.used,

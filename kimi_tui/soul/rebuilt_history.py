@@ -27,14 +27,18 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import WorldLine, WorldLines, shared_checkpoints
 from kimi_tui.soul.bookmarks import root_of
 from kimi_tui.soul.messages import (
+    Segment,
     answered_words,
     author_of,
+    checkpoint_created,
     command_report,
     dmail_text,
     ends_open,
     image_blocks,
     internal_kind,
     is_user_words,
+    label_of_message,
+    segments,
     summary_text,
     words_with_images,
 )
@@ -45,7 +49,6 @@ from kimi_tui.soul.record import (
     RecordedUnit,
     records_by_checkpoint,
 )
-from kimi_tui.soul.segments import Segment, checkpoint_created, label_of_message, segments
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
 from kimi_tui.wire import events as ev

@@ -23,22 +23,20 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.world_lines import WorldLines
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.messages import (
+    Segment,
+    call_target,
     command_report,
     dmail_text,
     image_blocks,
     is_user_words,
-    summary_text,
-)
-from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
-from kimi_tui.soul.segments import (
-    Segment,
-    call_target,
     kind_of,
     label_of,
     label_of_message,
     place_of,
     segment_at,
+    summary_text,
 )
+from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
 from kimi_tui.soul.tasks import Pace
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
@@ -101,7 +99,7 @@ async def preview_of(
     Args:
         conversation: the live conversation.
         target: the checkpoint.
-        stays: the messages that stay all the same, as with a D-Mail, counted from the first that goes.
+        stays: the messages that stay all the same, as with a D-Mail, counted from the first that dropped.
 
     Raises:
         KeyError: there is no such checkpoint.
@@ -112,24 +110,26 @@ async def preview_of(
     there = segment_at(context.world_line, point)
     used, estimated = conversation.meter.used, conversation.meter.is_estimated
     after, measured, _ = conversation.figure_before(point)
-    goes = DroppedMessages(conversation, place, _returned(there, target.said), stays)
+    dropped = DroppedMessages(conversation, place, _returned(there, target.said), stays)
     # From here on the context may grow, or become another one; what goes was settled above.
-    preview = await _preview(target, there, goes, used, min(after, used))
+    preview = await _preview(target, there, dropped, used, min(after, used))
     return replace(preview, estimated=estimated or not measured or after > used)
 
 
 def preview_of_files(conversation: Conversation) -> RewindPreview:
     """The preview for the end of the live world line: only files can be restored."""
-    goes = DroppedMessages(conversation, len(conversation.context.checkpoints))
+    dropped = DroppedMessages(conversation, len(conversation.context.checkpoints))
     used = conversation.meter.used
     estimated = conversation.meter.is_estimated
-    return RewindPreview(Target(END), "", 0, 0, 0, used, used, estimated, goes, "", is_there=True)
+    return RewindPreview(
+        Target(END), "", 0, 0, 0, used, used, estimated, dropped, "", is_there=True
+    )
 
 
 async def preview_of_jump(
     conversation: Conversation, world_lines: WorldLines, target: Target
 ) -> RewindPreview:
-    """What a jump to a checkpoint of another world line, or its end, would do: what only the live one has goes.
+    """What a jump to a checkpoint of another world line, or its end, would do: what only the live one has dropped.
 
     Raises:
         KeyError: there is no such world line or checkpoint.
@@ -154,8 +154,8 @@ async def preview_of_jump(
             break
         shared += 1
     is_there = shared == place == len(live) and conversation.context.size_bytes == offset
-    goes = DroppedMessages(conversation, shared)
-    preview = await _preview(target, there, goes, conversation.meter.used, figure.tokens)
+    dropped = DroppedMessages(conversation, shared)
+    preview = await _preview(target, there, dropped, conversation.meter.used, figure.tokens)
     return replace(preview, is_there=is_there)
 
 
@@ -169,15 +169,15 @@ async def preview_of_undo(
     place = bisect_left(points, done, key=lambda one: one.offset)
     if not (undone.changes_line or undone.grows_line):
         place = len(points)
-    goes = DroppedMessages(conversation, place)
+    dropped = DroppedMessages(conversation, place)
     number, own = 0, place
-    if goes.n_messages:
+    if dropped.n_messages:
         own = await _first_own(conversation, world_lines, undone)
         args = (context.storage, context.folder, context.journal, context.size_bytes)
         number = await asyncio.to_thread(number_if_left, *args)
     target = Target(points[place].id if place < len(points) else END)
     after = undone.tokens_before or conversation.meter.used
-    preview = await _preview(target, None, goes, conversation.meter.used, after)
+    preview = await _preview(target, None, dropped, conversation.meter.used, after)
     left_from = points[own].id if own < len(points) else END
     return replace(preview, label=name, left_as=number, left_from=left_from)
 
@@ -196,10 +196,10 @@ async def _first_own(
 
 
 async def _preview(
-    target: Target, there: Segment | None, goes: DroppedMessages, used: int, after: int
+    target: Target, there: Segment | None, dropped: DroppedMessages, used: int, after: int
 ) -> RewindPreview:
     """The preview, with estimated tokens. `there` is what the checkpoint began, None where that is not known."""
-    begun = await goes.begun()
+    begun = await dropped.begun()
     label = "" if there is None else there.label
     if there is not None and 0 <= target.said < len(there.said):
         label = label_of_message(there.words[target.said])
@@ -208,14 +208,14 @@ async def _preview(
         label=label,
         steps=begun.total(),
         turns=begun["user"],
-        messages=goes.n_messages,
+        messages=dropped.n_messages,
         tokens_before=used,
         tokens_after=after,
         estimated=True,
-        goes=goes,
+        dropped=dropped,
         prompt="" if there is None or target.is_end else rewind_prompt(there, target.said),
-        cost=await goes.cost(),
-        ran_commands=goes.ran_commands,
+        cost=await dropped.cost(),
+        ran_commands=dropped.ran_commands,
     )
 
 
@@ -229,7 +229,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         conversation: the live conversation.
         place: the first checkpoint that goes, by its place in the list.
         returned: which of what the user said behind that checkpoint comes back into the prompt, and is not listed.
-        stays: the messages that stay, counted from the first that goes.
+        stays: the messages that stay, counted from the first that dropped.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
         return bool(said) and self._stays.issuperset(said)
 
     async def cost(self) -> Cost | None:
-        """What the calls of what goes have cost; None where no prices are set, or nothing goes."""
+        """What the calls of what goes have cost; None where no prices are set, or nothing dropped."""
         if not self._points:
             return None
         return await self._conversation.ledger.cost_of(self._points, self._index)

@@ -127,7 +127,7 @@ class FileOutcome:
 class RewindPreview:
     """The preview of a rewind to `target`: what it would drop, and the window after it. Tokens are estimates with `estimated`.
 
-    `goes` are the dropped messages, each read when it is accessed. `cost` is what their model calls have cost; None where no
+    `dropped` are the dropped messages, each read when it is accessed. `cost` is what their model calls have cost; None where no
     prices are set. `ran_commands` is true where any of them ran a command. `is_there` is true where the conversation is at
     the target already, so that only files can be restored. `run_on` are the background commands, which continue. `left_as` is
     the number of the world line that the dropped messages will be on, where that is known, and `left_from` the first
@@ -142,7 +142,7 @@ class RewindPreview:
     tokens_before: int
     tokens_after: int
     estimated: bool
-    goes: Sequence[DroppedMessage]
+    dropped: Sequence[DroppedMessage]
     prompt: str
     files: FilesPreview | None = None
     cost: Cost | None = None
@@ -175,7 +175,6 @@ class RewindOutcome:
     """
 
     checkpoint_id: int
-    world_line: int
     messages_dropped: int
     tokens_before: int
     tokens_after: int

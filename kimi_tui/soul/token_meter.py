@@ -2,7 +2,7 @@
 
 A message is estimated by a pattern (`llm.tokens`); how far these estimates are off for this model is learned from
 every answer and applied to the next. `TokenMeter` counts the live context and is what is published, and
-`projection.checkpoint_tokens` keeps it for each checkpoint. `WorldLineTokens` gives the figures of a line by its file alone, where
+`projection.tokens` keeps it for each checkpoint. `WorldLineTokens` gives the figures of a line by its file alone, where
 nothing was published. `window_parts` says what takes the room.
 """
 
@@ -26,7 +26,7 @@ from kimi_tui.llm.tokens import (
     said_tokens,
     text_tokens,
 )
-from kimi_tui.projection.checkpoint_tokens import TokenFigure, fitted
+from kimi_tui.projection.tokens import TokenFigure, fitted
 from kimi_tui.session.context import Context
 from kimi_tui.session.context_index import TokenEstimate, TokenScale, TokenSums, WorldLineContent
 from kimi_tui.session.schema import Checkpoint
@@ -307,7 +307,7 @@ class WorldLineTokens:
 
 @cache
 def _usual_scale() -> TokenScale:
-    return TokenScale(tool_tokens=_tokens_of(default_toolset().specs()))
+    return TokenScale(tool_tokens=_tokens_of(default_toolset().specs))
 
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:

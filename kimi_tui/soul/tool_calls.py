@@ -23,8 +23,7 @@ from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.file_history import Change
-from kimi_tui.soul.messages import quoted, user_words
-from kimi_tui.soul.segments import label_of
+from kimi_tui.soul.messages import label_of, quoted, user_words
 from kimi_tui.soul.tasks import Pace, let_go
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
@@ -89,10 +88,10 @@ class ToolRuntime:
     approval: Approval
     work_dir: Path
     environ: Mapping[str, str]
-    sandbox: Sandbox | None = None
-    search_sandbox: Sandbox | None = None
-    asks_for_keys: bool = False
-    jobs: Jobs | None = None
+    sandbox: Sandbox | None
+    search_sandbox: Sandbox | None
+    asks_for_keys: bool
+    jobs: Jobs
 
 
 class ToolBatch:
@@ -353,7 +352,7 @@ class _RunningCall:
         return replace(outcome, brief=brief)
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        """Ask the user for this call (as the tools' `Approver`); the limit of time stands still meanwhile.
+        """Ask the user for this call (as the tools' `Approver`); the time limit is suspended meanwhile.
 
         Returns:
             the command that the user put in the place of the one asked about; empty where there is none.

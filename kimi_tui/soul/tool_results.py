@@ -13,15 +13,15 @@ versions that a call saw stand beside its result under the key `saw`.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.images import Image
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.session.images import image_part
+from kimi_tui.soul.messages import call_arguments
 from kimi_tui.soul.project_notes import brought_by
 from kimi_tui.tools.outcome import CommandRun, Effect, FileEdit, TodoChange, TodoEntry, ToolOutcome
 from kimi_tui.wire.display import (
@@ -223,15 +223,6 @@ def _failed_calls(messages: Sequence[Message]) -> set[tuple[int, int]]:
             ):
                 failed.add((position, order))
     return failed
-
-
-def call_arguments(arguments: str | None) -> dict[str, Any]:
-    """The arguments of a tool call; empty where they are no JSON object."""
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return lenient_json.mapping(value)
 
 
 async def blocks_of(

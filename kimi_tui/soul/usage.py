@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, DMailCuts, saved_by
+from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint
@@ -245,7 +245,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class _Clock:
-    """Shares out the time between events: an open question counts for the user, else a running tool, else the model."""
+    """Adds up the time between events: the user's while a question is open, else that of a running tool, else the model's."""
 
     at: float = 0.0
     asked: set[str] = field(default_factory=set[str])

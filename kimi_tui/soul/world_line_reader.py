@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kimi_tui.llm.message import Message, ToolCall
-from kimi_tui.projection.checkpoint_tokens import CheckpointTokens, DMailCuts, saved_by
-from kimi_tui.projection.comparison import MessageKind, WorldLineMessage
+from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts, saved_by
+from kimi_tui.projection.world_lines import MessageKind, WorldLineMessage
 from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.schema import Checkpoint
@@ -20,15 +20,17 @@ from kimi_tui.soul.conversation_text import as_markdown
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import (
+    Segment,
+    call_target,
     dmail_text,
     image_blocks,
     internal_kind,
+    segments,
     summary_text,
 )
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind_values import Target
-from kimi_tui.soul.segments import Segment, call_target, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.display import DiffLine, DisplayBlock
@@ -46,8 +48,7 @@ class WorldLineInfo:
         checkpoint_id: Where that operation went back to (-1: nowhere in particular), `uid` its name.
         at: When it was left, ISO 8601.
         text: The D-Mail or the summary of that operation.
-        n_checkpoints: All of its checkpoints; the first `shared` of them are the live one's too.
-        newest: The id of its newest checkpoint, -1 where it has none.
+        shared: How many of its first checkpoints are the live one's too.
         n_messages: How many messages it holds.
     """
 
@@ -60,9 +61,7 @@ class WorldLineInfo:
     tokens_after: int
     messages_dropped: int
     text: str
-    n_checkpoints: int
     shared: int
-    newest: int
     n_messages: int
     size_bytes: int
 
@@ -271,9 +270,7 @@ def _info(line: WorldLine) -> WorldLineInfo:
         tokens_after=line.left_by.tokens_after,
         messages_dropped=line.left_by.messages_dropped,
         text=line.left_by.text,
-        n_checkpoints=len(line.checkpoints),
         shared=line.shared,
-        newest=line.checkpoints[-1].id if line.checkpoints else -1,
         n_messages=line.n_messages,
         size_bytes=line.size_bytes,
     )

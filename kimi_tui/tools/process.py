@@ -1,4 +1,4 @@
-"""Running a command as a child process: its environment, and the end of everything it started (its output: `process_output`).
+"""Running a command as a child process: its environment, its output, and the end of everything it started.
 
 One thread owns a `RunningCommand` from start to reaping. It waits for the output and the exit apart from each other,
 because a background child can hold the pipe open long after the command has ended. Whoever awaits the command can be
@@ -6,13 +6,17 @@ cancelled at any time: the thread still ends everything that was started. Three 
 supervisor that runs above the command (`supervisor.py`); on Linux a random mark in the command's environment, which its
 descendants inherit, whatever group or session they moved to; elsewhere the parents that `ps` lists.
 
+Its output is kept in bounded memory: beginning and end for the model (`Capture`), the newest lines live (`LiveText`).
+Terminal sequences are taken out (`foreign_text.clean`); of a line that is redrawn with carriage returns the last state stays.
+
 Children get a short list of harmless variables, nothing that holds a key or runs code. Imports neither pydantic nor the
-other modules of tools, but for `process_output` and `supervisor`.
+other modules of tools, but for `supervisor`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import fcntl
 import os
@@ -23,14 +27,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from kimi_tui.app_paths import home_of
-from kimi_tui.tools.process_output import Capture, CapturedText, LiveText
+from kimi_tui.foreign_text import clean
 from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervised
 
 
@@ -94,7 +99,7 @@ def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
 
 
 def own_git_settings(root: Path) -> dict[str, str]:
-    """The variables with which git reads the settings of the repository at a folder where they stand.
+    """The variables with which git reads the settings of the repository at a folder from that repository alone.
 
     A command in the sandbox cannot change those, but it can make the file `commondir`, by which git would read others, at
     any moment: also between a look at them and the git that goes by them.
@@ -136,7 +141,7 @@ _LONGEST_NUMBER = 9
 
 
 class _Watch:
-    """Waits for the three things that a command's thread reacts to: output, the exit, and a request to stop."""
+    """Polls for the three events that a command's thread reacts to: output, the exit, and a request to stop."""
 
     def __init__(self, output: int, exit_descriptor: int, wake: int) -> None:
         self._output = output
@@ -177,7 +182,7 @@ class _Watch:
 
 
 class _Supervised:
-    """A command below a supervisor of its own (`supervisor.py`): its exit, and signals to everything it started.
+    """A command with its supervisor (`supervisor.py`): its exit code, and signals to its descendants.
 
     Reaped only on leaving, so that until then the supervisor's number cannot belong to anyone else.
     """
@@ -197,7 +202,7 @@ class _Supervised:
         Args:
             argv: the program, by its whole path, and its arguments.
             confined_to: what the supervisor confines it to (`sandbox/confine.py`); empty for no sandbox.
-            mark: what everything it starts bears in its environment.
+            mark: the value of `MARK_NAME` in the environment of everything it starts.
             work_dir: where it runs.
             environ: of the command.
             output: the descriptor that it writes to.
@@ -231,12 +236,12 @@ class _Supervised:
         self._exit: str | None = None
 
     def order(self, code: str) -> None:
-        """Send an order (see `supervisor.py`); where the supervisor is gone there is nobody to carry it out."""
+        """Send an order (see `supervisor.py`); does nothing where the supervisor has ended."""
         with contextlib.suppress(OSError):
             os.write(self._orders, code.encode())
 
     def exit_code(self) -> int | None:
-        """The command's exit code, negative for a signal; None where it has not ended, or nobody can say.
+        """The command's exit code, negative for a signal; None where it has not ended, or its end was not reported.
 
         Raises:
             OSError: the command could not be started.
@@ -251,12 +256,12 @@ class _Supervised:
         return int(number)
 
     def kill_all(self) -> int | None:
-        """Kill everything below the supervisor; returns how many processes are left, None where nobody can say."""
+        """Kill all descendants of the supervisor; returns how many processes are left, None where that is not known."""
         self.order("K")
         left = self._hear("L", _KILL_WAIT_S)
         if left is not None and (self._is_confined or not _HAS_PROC):
             return int(left)
-        # A command outside the sandbox reaches the pipes of what watches over it: only what is seen from here counts.
+        # A command outside the sandbox can write to the supervisor's pipes: only what is found in `/proc` from here counts.
         n_left = self._kill_below() if _HAS_PROC else None
         if left is None:
             # The command stopped or killed its supervisor.
@@ -264,9 +269,9 @@ class _Supervised:
         return n_left
 
     def _kill_below(self) -> int | None:
-        """Kill what is below the supervisor from here; returns how many are left, None where it has ended and nobody can say.
+        """Kill the supervisor's descendants from this process; returns how many are left, None where it has ended.
 
-        While it is only stopped, everything is still below it.
+        While it is only stopped, all of them still have it as an ancestor.
         """
         for _ in range(_KILL_ROUNDS):
             below = alive_below(self.pid)
@@ -281,7 +286,7 @@ class _Supervised:
         return len(alive_below(self.pid)) if self._process.poll() is None else None
 
     def _hear(self, wanted: str, timeout_s: float) -> str | None:
-        """What a report of this kind says; None where it does not come."""
+        """The text of the next report of a kind; None where none comes in time."""
         deadline = time.monotonic() + timeout_s
         while True:
             *lines, self._heard = self._heard.split(b"\n")
@@ -360,7 +365,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def descendants_by_ps(pid: int) -> list[int]:
-    """All descendants of a process, by the parents that `ps` tells."""
+    """All descendants of a process, from the output of `ps`."""
     try:
         listed = subprocess.run(
             ["/bin/ps", "-axo", "pid=,ppid="],
@@ -380,7 +385,7 @@ def descendants_by_ps(pid: int) -> list[int]:
 
 
 def _signal_all(mark: str, others: list[int], number: signal.Signals) -> None:
-    """Send a signal to what bears the mark, and to others."""
+    """Send a signal to the processes with the mark, and to others."""
     for other in marked(mark):
         _signal_marked(other, mark, number)
     for other in others:
@@ -431,7 +436,7 @@ class ProcessEnd:
         n_bytes: of its output, but for what was taken before.
         output: what is kept of that.
         n_left: background processes that held the output open and were ended.
-        n_alive: processes that could not be ended; None where the command ended what watched over it, and nobody can say.
+        n_alive: processes that could not be ended; None where the command ended its supervisor, so that this is not known.
     """
 
     ending: Ending
@@ -531,7 +536,7 @@ class RunningCommand:
             raise
 
     def lift_limit(self) -> None:
-        """Let it run as long as it likes; nothing where its time is over already."""
+        """Remove the limit of time; no effect where it is over already."""
         self._timeout_s = NO_LIMIT_S
 
     def take_output(self) -> CapturedText:
@@ -698,3 +703,150 @@ def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], value:
     """Call on the loop; nothing where the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, value)
+
+
+# -- its output --------------------------------------------------------------------------------------
+
+HEAD_CHARS = 15_000
+TAIL_CHARS = 25_000
+LINE_CHARS = 2000
+LIVE_CHARS = 8192
+"""The most that one piece of live output holds; a flood shows its newest lines."""
+
+_HEAD_BYTES = HEAD_CHARS * 4
+_TAIL_BYTES = TAIL_CHARS * 4
+_BINARY_SHARE = 0.05
+
+
+class Capture:
+    """Collects the output of one command. Used by one thread."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Append bytes that were read."""
+        self.n_bytes += len(data)
+        if len(self._head) < _HEAD_BYTES:
+            room = _HEAD_BYTES - len(self._head)
+            self._head += data[:room]
+            data = data[room:]
+            if not data:
+                return
+        self._tail.append(data)
+        self._tail_bytes += len(data)
+        while self._tail_bytes - len(self._tail[0]) >= _TAIL_BYTES:
+            self._tail_bytes -= len(self._tail.popleft())
+
+    def text(self) -> CapturedText:
+        """All of it as text for the model, shortened in the middle where it is long."""
+        tail = b"".join(self._tail)
+        omitted = self.n_bytes - len(self._head) - len(tail)
+        if omitted <= 0:
+            whole = bytes(self._head) + tail
+            text = _readable(whole)
+            if len(text) <= HEAD_CHARS + TAIL_CHARS:
+                shown, n_cut = _cut_lines(text)
+                return CapturedText(shown, n_cut > 0, _is_binary(whole))
+            head, end = text[:HEAD_CHARS], text[-TAIL_CHARS:]
+        else:
+            head = _readable(bytes(self._head))[:HEAD_CHARS]
+            # The cut may be within a character: what is left of it is dropped.
+            end = _readable(tail.lstrip(bytes(range(0x80, 0xC0))))[-TAIL_CHARS:]
+        head = _to_line_end(head)
+        end = _from_line_start(end)
+        left_out = self.n_bytes - len(head.encode()) - len(end.encode())
+        note = f"\n… {max(left_out, 0):,} bytes left out …\n"
+        return CapturedText(
+            _cut_lines(head)[0] + note + _cut_lines(end)[0], True, _is_binary(bytes(self._head))
+        )
+
+
+class CapturedText(NamedTuple):
+    """The captured output as the model gets it; whether it was shortened, and whether it looks binary."""
+
+    text: str
+    shortened: bool
+    binary: bool
+
+
+class LiveText:
+    """Decodes output for the live view. Where more came than `LIVE_CHARS`, the newest lines are kept.
+
+    Attributes:
+        waiting: what there is to show.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.waiting = bytearray()
+        self._skipped = 0
+
+    def feed(self, data: bytes) -> None:
+        """Append bytes that were read."""
+        self.waiting += data[-LIVE_CHARS:]
+        over = len(self.waiting) - LIVE_CHARS
+        self._skipped += max(len(data) - LIVE_CHARS, 0)
+        if over > 0:
+            del self.waiting[:over]
+            self._skipped += over
+
+    def take(self, *, final: bool = False) -> str:
+        """The text to show now; a character cut in the middle waits for its rest unless this is the end."""
+        data = bytes(self.waiting)
+        self.waiting.clear()
+        note = ""
+        if self._skipped:
+            note = f"\n… {self._skipped:,} bytes passed …\n"
+            self._skipped = 0
+            self._decoder.reset()
+            data = data[data.find(b"\n") + 1 :].lstrip(bytes(range(0x80, 0xC0)))
+        return note + self._decoder.decode(data, final)
+
+
+def _readable(data: bytes) -> str:
+    """Text without terminal sequences, and of lines that a progress display wrote over, only the last state."""
+    text = data.decode("utf-8", "replace")
+    if "\r" in text:
+        text = "\n".join(_last_state(line) for line in text.split("\n"))
+    return clean(text)
+
+
+def _last_state(line: str) -> str:
+    line = line.rstrip("\r")
+    return line[line.rfind("\r") + 1 :]
+
+
+def _cut_lines(text: str) -> tuple[str, int]:
+    if len(text) <= LINE_CHARS:
+        return text, 0
+    lines = text.split("\n")
+    n_cut = 0
+    for i, line in enumerate(lines):
+        if len(line) > LINE_CHARS:
+            lines[i] = f"{line[:LINE_CHARS]} … {len(line) - LINE_CHARS:,} more characters"
+            n_cut += 1
+    return ("\n".join(lines), n_cut) if n_cut else (text, 0)
+
+
+def _to_line_end(text: str) -> str:
+    end = text.rfind("\n", len(text) - LINE_CHARS)
+    return text[:end] if end > 0 else text
+
+
+def _from_line_start(text: str) -> str:
+    start = text.find("\n", 0, LINE_CHARS)
+    return text[start + 1 :] if start >= 0 else text
+
+
+def _is_binary(data: bytes) -> bool:
+    probe = data[:8192]
+    if not probe:
+        return False
+    odd = probe.count(b"\0") + sum(
+        probe.count(bytes([byte])) for byte in range(1, 32) if byte not in (7, 8, 9, 10, 12, 13, 27)
+    )
+    return odd > len(probe) * _BINARY_SHARE

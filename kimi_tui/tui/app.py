@@ -71,10 +71,10 @@ from kimi_tui.tui.screens import (
     ModelMissing,
     OpeningFailed,
     QuitChosen,
+    RefusesEarlyClicks,
     SessionChosen,
     SettingsOpened,
     ThemeChosen,
-    VoidsClicks,
     parse_sheets,
     sheets,
 )
@@ -101,7 +101,7 @@ from kimi_tui.tui.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.tui.first_run.models import ModelPick
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
@@ -338,14 +338,14 @@ class KimiApp(App[None], inherit_bindings=False):
 
     @on(InputResumed)
     @on(events.AppFocus)
-    def _void_keys(self) -> None:
+    def _ignore_early_keys(self) -> None:
         """Discount keys and clicks after the window was suspended or in the background.
 
         The keys may have been pressed before the user saw the screen, and a click may only bring the window to the front.
         """
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen | AnswersOnce):
-                screen.woken()
+                screen.ignore_early_keys()
 
     # --- links
 
@@ -692,10 +692,10 @@ class KimiApp(App[None], inherit_bindings=False):
         asyncio.get_running_loop().set_exception_handler(self._unheard)
 
     @on(Driver.SignalResume)
-    def _woken(self) -> None:
+    def _resumed(self) -> None:
         """Draw everything after a suspension (SIGCONT): the terminal is empty, and Textual draws only changes."""
         self.refresh(layout=True)
-        self._void_keys()  # until that is on the terminal
+        self._ignore_early_keys()  # until that is on the terminal
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw all of it where the window is as large as before: it was another size for a moment, and shows what that left."""
@@ -812,7 +812,7 @@ class KimiApp(App[None], inherit_bindings=False):
             if pointed is not None and pointed.parent is None:
                 return  # taken away since the last frame: Textual asks what it lies in
             is_up = isinstance(event, events.MouseUp)
-            if is_up and isinstance(pointed, VoidsClicks) and pointed.voids(event):
+            if is_up and isinstance(pointed, RefusesEarlyClicks) and pointed.refuses_click(event):
                 self._mouse_down_widget = None  # so that no click comes of it
         if isinstance(event, events.Key | events.Paste):
             self._key_at = event.time
@@ -910,7 +910,7 @@ class KimiApp(App[None], inherit_bindings=False):
         if self._quits_again:
             self.post_message(QuitChosen())
             return
-        words = [screen.quits_again("Ctrl+C") for screen in self._open_screens]
+        words = [screen.quitting.first_press("Ctrl+C") for screen in self._open_screens]
         self._warn_of_quitting(words[-1] if words else "Ctrl+C again quits.")
         self.set_timer(STAYS_S, lambda: self._warn_of_quitting(""))
 
@@ -932,7 +932,7 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _may_leave(self) -> bool:
         """Whether nothing would be lost by leaving the session, or the user wants it so."""
         for screen in self.screen_stack:
-            if isinstance(screen, MainScreen) and not await screen.may_end():
+            if isinstance(screen, MainScreen) and not await screen.quitting.may_quit():
                 return False
         return True
 

@@ -80,6 +80,27 @@ class RowCompositor(Compositor):
         if self.root is not None:
             self.root.refresh(repaint=False, layout=True)
 
+    def update_widgets(self, widgets: set[Widget]) -> None:
+        """Note what is to be drawn anew; of a screen that shows through another one, only what that does not cover.
+
+        Textual draws the whole window whenever a widget of such a screen has changed, also one that cannot be seen.
+        """
+        root = self.root
+        stack = cast("App[Any]", _app(root)).screen_stack if root is not None else []
+        above = stack[stack.index(root) + 1 :] if root in stack else []
+        if not above:
+            super().update_widgets(widgets)
+            return
+        # Behind a change Textual names the screen in the place of the widgets that have changed. Where all of it is styled
+        # anew the screen above is, too, and draws this one with itself.
+        root._exchange_repaint_regions()  # pyright: ignore[reportPrivateUsage]
+        changed = {one for one in self.visible_widgets if one._repaint_regions}  # pyright: ignore[reportPrivateUsage]
+        super().update_widgets((widgets | changed) - {root})
+        covers = [cover for screen in above for cover in _opaque_regions(screen)]
+        self._dirty_regions = {
+            region for region in self._dirty_regions if not any(region in cover for cover in covers)
+        }
+
     def render_partial_update(self) -> ChopsUpdate | None:
         """The update that draws what changed; None where nothing did."""
         changed = self._dirty_regions.copy()
@@ -137,6 +158,13 @@ class RowCompositor(Compositor):
                 for y in rows[: len(strips)]:
                     covered[y] |= cells
                 yield Region(seen.x, rows.start, seen.width, len(rows)), clip, strips
+
+
+def _opaque_regions(screen: Screen[Any]) -> Iterator[Region]:
+    """The regions of a screen through which the one below cannot be seen."""
+    for widget, (region, clip) in screen._compositor.visible_widgets.items():  # pyright: ignore[reportPrivateUsage]
+        if widget is not screen and widget.styles.background.a == 1 and widget.opacity == 1:
+            yield region.intersection(clip)
 
 
 def runs(rows: Sequence[int]) -> Iterator[range]:

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.projection.gauge import FreedTokens, GaugeModel
+from kimi_tui.projection.tokens import FreedTokens, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.formatting import StyledText, joined, sides, spans_width

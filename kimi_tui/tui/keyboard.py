@@ -36,7 +36,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
-from kimi_tui.tui.hidden_keys import KeyCover, address_and_key
+from kimi_tui.tui.api_key_mask import ApiKeyMask, address_and_key
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 QUIET_S = 0.5
 """Seconds without a key after which one may answer a question."""
 CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
-"""How keys begin that write nothing, whatever character Textual gives them."""
+"""Prefixes of keys that insert no text, whatever character Textual gives them."""
 OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
@@ -119,8 +119,8 @@ _KEY_NAMES = {
 
 @cache
 def key_name(key: str) -> str:
-    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
-    first = key.split(",")[0].strip()
+    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first; empty for none."""
+    first = next(filter(None, map(str.strip, key.split(","))), "")
     if len(first) == 1:
         return first  # a letter alone; J is another key than j
     parts = first.split("+")
@@ -148,8 +148,7 @@ def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
 
 def key_of(name: str, keys: Mapping[str, str]) -> str:
     """The first key of an action as it is now, for people; empty where it has none. See `keys_of`."""
-    found = keys_of(name, keys)
-    return key_name(found[0]) if found else ""
+    return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
 def line_break_key(keys: Mapping[str, str]) -> str:
@@ -491,7 +490,7 @@ class SeenQuestion:
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before one counts; 0 for none, and where it is expected for what came before as well."""
+    """Seconds without a key before one counts that was not expected."""
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
@@ -521,8 +520,6 @@ class SeenQuestion:
 
     def accepts(self, at: float) -> bool:
         """Whether what was pressed counts, by the monotonic time at which it was read. What does not restarts the wait."""
-        if self._is_expected and not self.QUIET_S:
-            return True
         return self._quiet is not None and self._quiet.accepts(at)
 
     async def takes(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
@@ -565,9 +562,9 @@ class AskingScreen(AnswersOnce[ScreenResultType]):
 
     def on_mount(self) -> None:
         """Let nothing count that was pressed before this is on the terminal."""
-        self.woken()
+        self.ignore_early_keys()
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Restart the wait: this is to be on the screen, at first or again."""
         self.seen.ask(is_expected=self.IS_EXPECTED)
 
@@ -609,7 +606,7 @@ class TypeAhead:
         self._hand_on = hand_on
         self._held: list[events.Key | events.Paste] = []
         self._openings: set[object] = set()
-        """What is on its way."""
+        """A token for everything that is being opened."""
         self._n_hold = 0
         """Counts holds, so that what ends an earlier one does not end this one."""
         self.is_holding = False
@@ -618,9 +615,9 @@ class TypeAhead:
         self._is_leaving = False
         """Whether another session is about to take the place of this one, and what is typed is meant for that."""
         self._left: Widget | None = None
-        """What had the focus when a key was pressed that leaves a field."""
-        self._void_at = 0.0
-        """When the newest key was read that was void."""
+        """The widget that had the focus when a key that leaves a field was pressed."""
+        self._dropped_at = 0.0
+        """When the newest key was read that was dropped."""
 
     def takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key is held back, and must not be handed on now."""
@@ -628,9 +625,9 @@ class TypeAhead:
             if not self.screen.is_current:
                 return False
             key = event.key if isinstance(event, events.Key) else ""
-            is_of_burst = event.time - self._void_at < LEAVING_S and key not in PASSED
+            is_of_burst = event.time - self._dropped_at < LEAVING_S and key not in PASSED
             if is_of_burst and self.screen.focused is self._left:
-                self._void_at = event.time
+                self._dropped_at = event.time
                 return True
             if self._of_fields:
                 is_leaving = key in LEAVING and bool(self.screen.query(Input))
@@ -768,7 +765,7 @@ class TypeAhead:
         for limit in self._limits:
             limit.stop()
         if held and self._would_show():
-            self._void_at = held[-1].time
+            self._dropped_at = held[-1].time
             return
         for event in held:
             await self._hand_on(event)
@@ -789,7 +786,7 @@ class LineField(Input):
 
     Textual's own takes letters at once, and runs what Ctrl+U or Enter is bound to only when that key has bubbled up.
 
-    Keys of servers are covered in it, as `hidden_keys` says.
+    API keys are masked in it, as `api_key_mask` says.
 
     Args:
         args: of Textual's.
@@ -817,32 +814,32 @@ class LineField(Input):
         self._is_address = is_address
         self.key_at = 0.0
         # Textual asks for what is shown as soon as there is a value.
-        self._key_cover = KeyCover(self, is_address=is_address)
+        self._key_mask = ApiKeyMask(self, is_address=is_address)
         super().__init__(*args, compact=True, **options)
         # Nothing blinks here.
         self.cursor_blink = False
 
     @property
     def _legible(self) -> str:
-        """What stands here for all to see."""
+        """The text of the field, where it is shown; empty for a password."""
         return "" if self.password else self.value
 
-    @on(KeyCover.BurstEnded)
-    def _burst_ended(self, event: KeyCover.BurstEnded) -> None:
-        self._key_cover.settle(event.typed_at, self._legible)
+    @on(ApiKeyMask.BurstEnded)
+    def _burst_ended(self, event: ApiKeyMask.BurstEnded) -> None:
+        self._key_mask.settle(event.typed_at, self._legible)
 
-    @on(KeyCover.Uncovered)
-    def _uncovered(self) -> None:
+    @on(ApiKeyMask.Unmasked)
+    def _unmasked(self) -> None:
         self.refresh()
 
-    @on(KeyCover.KeyFound)
-    def _key_found(self, event: KeyCover.KeyFound) -> None:
+    @on(ApiKeyMask.KeyFound)
+    def _key_found(self, event: ApiKeyMask.KeyFound) -> None:
         if not self.password:
             self.post_message(self.KeyEntered(self, event.key))
 
     def take_out(self, key: str) -> None:
-        """Leave a key out that came in here; what it took the place of is back."""
-        self.value = self._key_cover.without(key, self.value)
+        """Remove an API key that was entered here, and restore the text that it replaced."""
+        self.value = self._key_mask.without(key, self.value)
         self.cursor_position = len(self.value)
 
     @property
@@ -850,7 +847,7 @@ class LineField(Input):
         """What is shown; overrides a private one of Textual's, the only place that says so."""
         if self.password:
             return super()._value
-        shown = self._key_cover.covered(self.value, self.cursor_position)
+        shown = self._key_mask.masked(self.value, self.cursor_position)
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
     def _on_paste(self, event: events.Paste) -> None:
@@ -858,11 +855,11 @@ class LineField(Input):
         words = event.text.split()
         address, key = address_and_key(event.text) if self._is_address else ("", "")
         if not self._is_address or words in ([], [address]):
-            self._key_cover.pasted(next(iter(event.text.splitlines()), ""), self._legible)
+            self._key_mask.pasted(next(iter(event.text.splitlines()), ""), self._legible)
             return
         event.stop()
         event.prevent_default()
-        self._key_cover.pasted(address, self._legible)
+        self._key_mask.pasted(address, self._legible)
         if address:
             self.replace(address, *self.selection)
         if key:
@@ -871,9 +868,9 @@ class LineField(Input):
     async def _on_key(self, event: events.Key) -> None:
         self.key_at = event.time
         if event.is_printable:
-            self._key_cover.typed(event.character or "", event.time, self._legible)
+            self._key_mask.typed(event.character or "", event.time, self._legible)
         else:
-            self._key_cover.ended(self._legible)
+            self._key_mask.ended(self._legible)
         bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
         # What it has no use for, as Down, its parents may have.
         if (

@@ -324,7 +324,7 @@ class PickList(KeyList):
         self.refresh(layout=True)
         return not self._came_early
 
-    def voids(self, event: events.MouseUp) -> bool:
+    def refuses_click(self, event: events.MouseUp) -> bool:
         """Whether a click comes too early, by when it was read."""
         return not self._accepts(event.time)
 

@@ -73,11 +73,11 @@ class AnswersOnce(Screen[ScreenResultType]):
         draw_changed_rows(self)
 
     @property
-    def armed(self) -> bool:
+    def accepts_keys(self) -> bool:
         """Whether an answer would count now."""
         return True
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Called when the screen is drawn again, after a stop of the program (SIGCONT) or when the screen over it was closed.
 
         What is typed before the terminal has drawn it must not answer.
@@ -91,7 +91,7 @@ class AnswersOnce(Screen[ScreenResultType]):
         """Discount keys until the screen is drawn again; Textual also sends this when it is shown at first."""
         if self._was_covered:
             self._was_covered = False
-            self.woken()
+            self.ignore_early_keys()
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close with `result`, unless it is closed already."""
@@ -117,10 +117,10 @@ def push_once(
 
 
 @runtime_checkable
-class VoidsClicks(Protocol):
+class RefusesEarlyClicks(Protocol):
     """The protocol of a widget on which a click may be too early: meant for what was at that place before."""
 
-    def voids(self, event: events.MouseUp) -> bool:
+    def refuses_click(self, event: events.MouseUp) -> bool:
         """Whether a mouse button was released before the present content was shown, so that no click must come of it."""
         ...
 

@@ -92,12 +92,14 @@ def listen(
 def end_interrupts() -> None:
     """Ignore SIGINT from here on: the restored terminal makes a signal of Ctrl+C again.
 
-    Pressing the key once more would else show a traceback of the interpreter's shutdown. Call this within the event loop,
-    which restores Python's own handler at its end.
+    Pressing the key once more would else show a traceback of the interpreter's shutdown. Call this within the event loop.
     """
     with contextlib.suppress(RuntimeError, ValueError):
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Not `remove_signal_handler`, nor left to the loop's end: both set Python's own handler, and a key in that moment
+        # would be a KeyboardInterrupt.
+        handlers: dict[int, object] = getattr(asyncio.get_running_loop(), "_signal_handlers", {})
+        handlers.pop(signal.SIGINT, None)
 
 
 class QuitWatchdog:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import titled
 from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.faults import Report, each, report_of
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.gauge import GaugeModel
     from kimi_tui.projection.timeline import TimelineModel
     from kimi_tui.projection.timeline_tree import Checkpoint
+    from kimi_tui.projection.tokens import GaugeModel
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.tui.state import Prospect
     from kimi_tui.tui.transcript.transcript import Transcript
@@ -33,8 +33,8 @@ class Models:
     """
 
     def __init__(self, transcript: Transcript) -> None:
-        from kimi_tui.projection.gauge import GaugeModel
         from kimi_tui.projection.timeline import TimelineModel
+        from kimi_tui.projection.tokens import GaugeModel
         from kimi_tui.projection.transcript import TranscriptModel
 
         self.chat = TranscriptModel(work_dir=transcript.work_dir)
@@ -113,11 +113,8 @@ class Views:
         going = -1 if target.world_line else target.id
         self._transcript.show_dropped(going, words_stay=words_stay)
 
-    def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        """Show events; those of the history are shown when it is complete (`history_told`)."""
-        if live:
-            self.play(records)
-            return
+    def add_history(self, records: Sequence[EventRecord]) -> None:
+        """Take in events of the history, which are shown when it is complete (`history_told`)."""
         if self._untold is None:
             self._untold = Models(self._transcript)
         # There is nothing to rebuild it from but this.

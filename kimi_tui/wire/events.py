@@ -217,7 +217,7 @@ class CheckpointCreated:
     follow that of the summary's own checkpoint and come before `CompactionEnd`; `said` is what of `kept` the user said, each
     in one line, the first `carried` of it before a D-Mail. `first` is the number, counted likewise,
     of the first message behind it that is said: 1 where the program has put a word before it. `tokens` is what precedes
-    it, `measured` where that is the server's own figure, `fitted` where it was fitted to one (`projection.checkpoint_tokens`).
+    it, `measured` where that is the server's own figure, `fitted` where it was fitted to one (`projection.tokens`).
     """
 
     id: int

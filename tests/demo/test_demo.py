@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kimi_tui.demo.demo import Suggestions
+from kimi_tui.demo import Suggestions
 
 
 def told(suggestions: Suggestions, *texts: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.demo.demo import BAD_ROW, LOG_ROWS, SAMPLE_ROWS, Demo, prepare
+from kimi_tui.demo import BAD_ROW, LOG_ROWS, SAMPLE_ROWS, Demo, prepare
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import Event, EventRecord, FilesChanged, FilesRestored, TurnEnd
 

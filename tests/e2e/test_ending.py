@@ -302,6 +302,41 @@ def test_ctrl_c_once_more_than_it_takes_ends_it_no_other_way(configured: Program
     assert b"KeyboardInterrupt" not in terminal.raw[restored:]
 
 
+INTERRUPTED = """
+import os, signal, sys
+from kimi_tui import cli
+
+real = signal.signal
+
+def interrupted(number, handler):
+    before = real(number, handler)
+    if number == signal.SIGINT:
+        os.kill(os.getpid(), signal.SIGINT)
+    return before
+
+def is_quitting(frame, event, _):
+    # From the moment on in which the terminal is as it was.
+    if frame.f_code.co_name == "end_interrupts":
+        signal.signal = interrupted
+
+sys.setprofile(is_quitting)
+sys.exit(cli.main([]))
+"""
+
+
+def test_ctrl_c_in_the_moment_in_which_interrupts_are_turned_off_is_ignored(
+    configured: Program,
+) -> None:
+    terminal = configured.start_python(INTERRUPTED)
+    terminal.wait_for("Ctrl+T timeline")
+    terminal.type("\x03")
+    terminal.wait_for("again quits")
+    terminal.type("\x03")
+    assert terminal.wait_exit() == 0
+    assert b"Traceback" not in terminal.raw
+    assert b"KeyboardInterrupt" not in terminal.raw
+
+
 @pytest.mark.parametrize("over", ["", "/help"])
 def test_ctrl_c_twice_quits_also_beside_commands_in_the_background(
     configured: Program, server: ChatServerThread, over: str

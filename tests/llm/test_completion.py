@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kimi_tui.llm.completion import Collector, complete
+from kimi_tui.llm.completion import Collector, RetryNotice, RetryPolicy, complete
 from kimi_tui.llm.errors import APIConnectionError, APIStatusError, APIStreamError, LLMError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import (
@@ -22,7 +22,6 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
-from kimi_tui.llm.retry import RetryNotice, RetryPolicy
 from kimi_tui.llm.tokens import estimate, message_tokens
 
 
@@ -207,7 +206,7 @@ async def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock on which each wait takes its time and nothing else any.
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     with monkeypatch.context() as patched:
-        patched.setattr("kimi_tui.llm.retry.time", clock)
+        patched.setattr("kimi_tui.llm.completion.time", clock)
         with pytest.raises(APIStatusError, match="busy"):
             await run(failing, policy=short, on_retry=wait)
     # The last wait ends where the patience does.

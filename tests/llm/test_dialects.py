@@ -20,7 +20,7 @@ from support.strict_dialects import (
     refuse,
 )
 
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import RetryPolicy, complete
 from kimi_tui.llm.dialects import (
     DIALECTS,
     MAX_LEARNED_PER_REQUEST,
@@ -43,7 +43,6 @@ from kimi_tui.llm.message import (
 )
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import ToolSpec
-from kimi_tui.llm.retry import RetryPolicy
 
 TOOLS = [
     ToolSpec(

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from kimi_tui.llm.completion import is_retryable
 from kimi_tui.llm.errors import (
     APIStatusError,
     ContextOverflowError,
@@ -19,7 +20,6 @@ from kimi_tui.llm.errors import (
     redact,
     retry_after,
 )
-from kimi_tui.llm.retry import is_retryable
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 NOW = 1_790_000_000.0

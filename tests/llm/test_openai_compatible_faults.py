@@ -37,7 +37,7 @@ from support.chat_server import (
 )
 
 from kimi_tui.llm.base_url import shown_url
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import RetryNotice, RetryPolicy, complete
 from kimi_tui.llm.errors import (
     APIConnectionError,
     APIEmptyResponseError,
@@ -48,12 +48,11 @@ from kimi_tui.llm.errors import (
     LLMError,
     LLMNotSupported,
 )
-from kimi_tui.llm.http_client import RestrictedClient
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, user_message
 from kimi_tui.llm.models import chat_models
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import Completion, StreamItem, TextDelta, ToolSpec
-from kimi_tui.llm.retry import RetryNotice, RetryPolicy
+from kimi_tui.llm.transport import RestrictedClient
 
 Connect = Callable[..., OpenAICompatible]
 # Only ends a test that hangs.
@@ -571,7 +570,7 @@ async def test_retries_are_in_the_log_and_the_key_is_not(
     key = "sk-secret-secret-secret"
     server.script(status(503, {"error": {"message": f"busy with {key}"}}), drop(), say("fine"))
     await ask(connect(), HASTY)
-    lines = [one.getMessage() for one in caplog.records if one.name == "kimi_tui.llm.retry"]
+    lines = [one.getMessage() for one in caplog.records if one.name == "kimi_tui.llm.completion"]
     assert len(lines) == 2
     assert "m failed (503)" in lines[0]
     assert "attempt 2 of 3" in lines[0]

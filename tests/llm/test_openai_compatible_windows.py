@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from support.chat_server import ChatServer, say, status
 
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import RetryPolicy, complete
 from kimi_tui.llm.errors import ContextOverflowError, LLMError, ResponseContext, error_of_response
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.models import DEFAULT_WINDOW
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import Completion, ToolSpec
-from kimi_tui.llm.retry import RetryPolicy
 
 LONG = [user_message("a word and another " * 2_000)]
 WORDY = ToolSpec("Run", "Runs the thing. " * 4_000, {"type": "object", "properties": {}})

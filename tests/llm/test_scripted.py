@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.llm.completion import complete
+from kimi_tui.llm.completion import RetryPolicy, complete
 from kimi_tui.llm.errors import APIStatusError, ContextOverflowError, LLMError
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.llm.provider import Completion, StreamItem, TextDelta
-from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.llm.scripted import ScriptedProvider
 
 SCRIPT = """

@@ -10,9 +10,9 @@ import pytest
 
 from kimi_tui.llm.dialects import LearnedQuirks
 from kimi_tui.llm.errors import APIStatusError, ResponseContext
-from kimi_tui.llm.http_client import NetworkFailures
 from kimi_tui.llm.provider import Finished, StreamItem, TextDelta, ThinkDelta, ToolCallDelta
 from kimi_tui.llm.stream import AnswerReader, Arrivals
+from kimi_tui.llm.transport import NetworkFailures
 
 
 class Arrived:

@@ -10,7 +10,7 @@ from kimi_tui.projection.blocks import AgentBlock, Block, CompactionBlock, DMail
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import LayoutRoom
 from kimi_tui.tui.transcript.layout import compaction_card, dmail_card, rows_of
-from kimi_tui.tui.transcript.revert_animation import revert_animation_of
+from kimi_tui.tui.transcript.viewport import revert_animation_of
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionBegin,

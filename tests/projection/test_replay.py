@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from support.effort import n_calls
 from support.story import Teller, moment_at, until_arrived, whole_story
 
-from kimi_tui.projection.playback import LONGEST_PAUSE_S, PlaybackClock, Recording
 from kimi_tui.projection.replay import (  # pyright: ignore[reportPrivateUsage]
+    LONGEST_PAUSE_S,
     ChangedFiles,
+    PlaybackClock,
+    Recording,
     Replay,
     ReplayState,
     _Reader,

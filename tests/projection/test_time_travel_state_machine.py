@@ -31,8 +31,7 @@ from support.truth import (
     untrue_of_world_lines,
 )
 
-from kimi_tui.commands.checkpoints import row_facts
-from kimi_tui.commands.sessions import line_facts
+from kimi_tui.commands.sessions import line_facts, row_facts
 from kimi_tui.llm.message import Message
 from kimi_tui.session.errors import SessionError
 from kimi_tui.soul.checkpoint_table import list_checkpoints
@@ -131,7 +130,9 @@ class TimeTravels(RuleBasedStateMachine):
     @rule(at=ANY, go_on=st.booleans())
     def dmail(self, at: int, go_on: bool) -> None:
         if target := self.target(at):
-            self.do(self.on.soul.dmail(target, self.on.words(), go_on=go_on))
+            self.do(self.on.soul.dmail(target, self.on.words()))
+            if go_on:
+                self.do(self.on.soul.resume())
 
     @rule(line=ANY, at=st.none() | ANY)
     def jump(self, line: int, at: int | None) -> None:

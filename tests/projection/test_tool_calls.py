@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.projection.tool_calls import argument, target
-from kimi_tui.tool_names import short_name
 
 
 @pytest.mark.parametrize(
@@ -55,10 +54,3 @@ def test_no_arguments_are_too_broken(text: str, tool: str) -> None:
     shown = target(tool, text)
     assert "\n" not in shown
     assert "\x1b" not in shown
-
-
-def test_names() -> None:
-    assert short_name("StrReplaceFile") == "Edit"
-    assert short_name("mcp__files__read") == "files/read"
-    assert short_name("a\x1b[2Jb") == "ab"
-    assert short_name("") == "tool"

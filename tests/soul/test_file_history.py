@@ -362,7 +362,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         assert toll.files.goes_along
         fates = {one.path: one.fate for one in toll.files.files}
         assert fates == {"gone": "delete", "sub/new": "create"}
-        assert [one.text for one in toll.goes] == ["and on", "more", "on", "true"]
+        assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
         said = await on.soul.undo()
         assert said == (
             "Undone: the rewind to #2. 4 steps since then stay as world line 2. 2 files went with it."

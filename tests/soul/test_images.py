@@ -245,7 +245,8 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         ]
         assert "second @named.png\n[image shot.png 560x280]" in await on.soul.markdown(Target(-1))
         # The user's D-Mail undoes nothing that they said.
-        await on.soul.dmail(Target(1), "be brief", go_on=True)
+        await on.soul.dmail(Target(1), "be brief")
+        await on.soul.resume()
         assert images_behind(on, "second @named.png") == ["shot.png", "noise.png"]
         forked = await on.soul.fork()
         jump = await on.soul.fork(Target(2, world_line=1))

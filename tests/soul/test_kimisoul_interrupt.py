@@ -24,7 +24,7 @@ from support.chat_server import (
 from support.chat_server import Stall as Stalled
 from support.soul import Stage, Tool, next_event, stage
 
-from kimi_tui.llm.retry import RetryPolicy
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.prompts import NOT_BEGUN
 from kimi_tui.soul.history import fits, session_history
 from kimi_tui.soul.rewind_values import Target
@@ -350,7 +350,7 @@ async def test_going_on_after_a_stopped_answer_sends_a_word(tmp_path: Path) -> N
         assert "CHECKPOINT" in last["content"]
         # It is no word of the person's: neither listed nor given back, and gone with its checkpoint.
         seen = await on.soul.preview(Target(0))
-        assert [one.kind for one in seen.goes] == ["agent", "agent"]
+        assert [one.kind for one in seen.dropped] == ["agent", "agent"]
         assert fits(session_history(on.session), on.session)
         point = on.session.context.checkpoints[-1]
         await on.soul.rewind(Target(point.id))

@@ -30,7 +30,7 @@ from support.chat_server import (
 )
 from support.soul import Stage, next_event, stage
 
-from kimi_tui.llm.retry import RetryPolicy
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.wire import events as ev
 
 PART = "This part was never"

@@ -41,7 +41,7 @@ async def test_rewind_to_a_turn(tmp_path: Path) -> None:
         on.ear.forget()
         outcome = await on.soul.rewind(Target(2))
         assert outcome.prompt == "second\nwith more"
-        assert (outcome.checkpoint_id, outcome.world_line, outcome.tokens_before) == (2, 1, 550)
+        assert (outcome.checkpoint_id, outcome.tokens_before) == (2, 550)
         assert outcome.tokens_after == 110
         assert outcome.messages_dropped == 9
         assert on.file() == prefix[: next(i for i, r in enumerate(prefix) if r.get("id") == 2)]
@@ -79,7 +79,7 @@ async def test_the_preview(tmp_path: Path) -> None:
         assert seen.prompt == "second\nwith more"
         assert (seen.steps, seen.turns, seen.messages) == (6, 2, 9)
         assert (seen.tokens_before, seen.tokens_after) == (550, 110)
-        assert [(g.kind, g.text, g.name, g.failed) for g in seen.goes] == [
+        assert [(g.kind, g.text, g.name, g.failed) for g in seen.dropped] == [
             ("agent", "three", "", False),
             ("user", "third", "", False),
             ("agent", "two", "", False),
@@ -88,7 +88,7 @@ async def test_the_preview(tmp_path: Path) -> None:
             ("tool", "a.txt", "ReadFile", False),
             ("agent", "I look.", "", False),
         ]
-        assert seen.goes[5].tokens == 100
+        assert seen.dropped[5].tokens == 100
         step = await on.soul.preview(Target(3))
         assert step.prompt == ""
         assert step.label == "Read a.txt"
@@ -240,7 +240,7 @@ async def test_jump_to_another_line(tmp_path: Path) -> None:
         await on.soul.run("otherwise")
         seen = await on.soul.preview(Target(6, world_line=1))
         assert seen.prompt == "third"
-        assert [g.text for g in seen.goes] == ["other", "otherwise"]
+        assert [g.text for g in seen.dropped] == ["other", "otherwise"]
         outcome = await on.soul.rewind(Target(6, world_line=1))
         assert outcome.prompt == "third"
         (changed,) = [e for e in on.ear.of(ev.LineChanged) if e.op == "jump"]

@@ -7,12 +7,11 @@ import pytest
 from kimi_tui.llm.message import FunctionCall, Message, ToolCall, user_message
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
-from kimi_tui.soul.messages import dmail_message
+from kimi_tui.soul.messages import Segment, dmail_message
 from kimi_tui.soul.rebuilt_history import (
     _carried_with,  # pyright: ignore[reportPrivateUsage]
     events_from_messages,
 )
-from kimi_tui.soul.segments import Segment
 from kimi_tui.soul.tool_results import tool_message
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import ToolResult

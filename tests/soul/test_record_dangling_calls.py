@@ -21,9 +21,9 @@ from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.kimisoul import open_soul
 from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind_values import Target
-from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
@@ -103,14 +103,14 @@ async def test_a_call_that_ran_when_the_program_was_killed_is_a_stopped_one(
             rows = list_checkpoints(session)
             assert rows[-1].kind == "interrupted"
             if opening:
-                outcome = await soul.rewind(Target(1))
-                compared = await soul.compare(outcome.world_line)
+                await soul.rewind(Target(1))
+                compared = await soul.compare(1)
                 left = [m for m in compared.other if m.kind == "tool"]
                 assert [(m.name, m.target, m.text) for m in left] == [
                     ("Shell", "sleep 300", INTERRUPTED)
                 ]
                 assert left[0].failed
-                (left_card,) = shown(await soul.read_line(outcome.world_line))
+                (left_card,) = shown(await soul.read_line(1))
                 assert left_card.state == "stopped"
         finally:
             await soul.aclose()

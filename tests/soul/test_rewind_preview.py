@@ -18,11 +18,19 @@ from kimi_tui.session import context_index, schema
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.schema import Checkpoint, message_line
 from kimi_tui.soul import dmail, tasks, token_meter
+from kimi_tui.soul import messages as messages_module
 from kimi_tui.soul import rewind_preview as preview_module
-from kimi_tui.soul import segments as segments_module
-from kimi_tui.soul.messages import dmail_text, internal_kind, is_user_words, summary_text
+from kimi_tui.soul.messages import (
+    call_target,
+    dmail_text,
+    internal_kind,
+    is_user_words,
+    kind_of,
+    label_of,
+    segments,
+    summary_text,
+)
 from kimi_tui.soul.rewind_values import DroppedMessage, Target
-from kimi_tui.soul.segments import call_target, kind_of, label_of, segments
 from kimi_tui.soul.tool_results import outcome_of
 from kimi_tui.wire import events as ev
 
@@ -94,14 +102,14 @@ async def test_the_rows_are_those_of_the_messages(tmp_path: Path) -> None:
                 said = [one for one in expected if one[0] == "user"]
                 for one in said[len(said) - last :]:
                     expected.remove(one)
-            assert [row(one) for one in seen.goes] == expected
-            assert [row(one) for one in seen.goes[1:4]] == expected[1:4]
-            assert [row(seen.goes[-n]) for n in range(1, len(expected) + 1)] == expected[::-1]
+            assert [row(one) for one in seen.dropped] == expected
+            assert [row(one) for one in seen.dropped[1:4]] == expected[1:4]
+            assert [row(seen.dropped[-n]) for n in range(1, len(expected) + 1)] == expected[::-1]
             kinds = Counter(part.kind for part in parts)
             assert (seen.steps, seen.turns) == (len(parts), kinds["user"])
             assert seen.label == parts[0].label
             assert seen.messages == sum(internal_kind(m) != "marker" for m in going)
-            assert seen.ran_commands == any(one.name == "Shell" for one in seen.goes)
+            assert seen.ran_commands == any(one.name == "Shell" for one in seen.dropped)
         kinds_there = {
             kind_of(context.index.kinds(p.message_index, q.message_index), p.id)
             for p, q in zip(context.checkpoints, context.checkpoints[1:], strict=False)
@@ -179,7 +187,7 @@ async def test_a_long_line_is_neither_read_nor_counted_for_a_preview(
             # What stands at the checkpoint itself is read, for its label.
             assert len(read) <= 3
             assert seen.steps == 1_502 - target.id
-            assert [one.text for one in seen.goes[:3]] == ["go", "answer 499", ""]
+            assert [one.text for one in seen.dropped[:3]] == ["go", "answer 499", ""]
             assert len(read) <= 6
         # Only what has come since the figures were told last: a marker.
         assert len(estimated) <= 1
@@ -208,7 +216,7 @@ async def test_what_is_pinned_and_said_is_nothing_that_a_dmail_takes(tmp_path: P
         # Of the call its result stays too.
         found = await on.soul.preview_dmail(2, "Think.", "person")
         assert (found.steps, found.turns, found.messages) == (2, 0, 2)
-        assert [(one.kind, one.text) for one in found.goes] == [
+        assert [(one.kind, one.text) for one in found.dropped] == [
             ("agent", "three"),
             ("agent", "two"),
         ]
@@ -222,12 +230,12 @@ async def test_a_preview_stands_when_the_line_becomes_another_one(tmp_path: Path
         for text in ("first", "second", "third"):
             await on.soul.run(text)
         seen = await on.soul.preview(Target(2))
-        newest = seen.goes[0]
+        newest = seen.dropped[0]
         await on.soul.rewind(Target(0))
-        assert len(seen.goes) == 3
-        assert seen.goes[0] == newest
-        assert seen.goes[2].kind == "agent"
-        assert seen.goes[2].text == ""
+        assert len(seen.dropped) == 3
+        assert seen.dropped[0] == newest
+        assert seen.dropped[2].kind == "agent"
+        assert seen.dropped[2].text == ""
 
 
 async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loop(
@@ -305,10 +313,10 @@ async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
         preview = await on.soul.preview(Target(0))
         # Of the calls those in sight are read.
         targets = counted(monkeypatch, preview_module, "call_target")
-        assert [row.kind for row in preview.goes[:5]] == ["tool"] * 5
+        assert [row.kind for row in preview.dropped[:5]] == ["tool"] * 5
         assert len(targets) == 5
         looked_at = 0
-        rows = list(preview.goes)
+        rows = list(preview.dropped)
         assert sum(row.kind == "tool" and row.tokens is not None for row in rows) == n_calls
         assert looked_at < 20 * n_calls
 
@@ -316,17 +324,17 @@ async def test_a_message_of_many_calls_is_listed_in_time_that_grows_with_them(
 async def test_the_label_of_a_step_reads_as_many_calls_as_it_has_room_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    targets = counted(monkeypatch, segments_module, "call_target")
+    targets = counted(monkeypatch, messages_module, "call_target")
     made = [
         ToolCall(id=f"c{n}", function=FunctionCall(name="Glob", arguments='{"pattern": "*"}'))
-        for n in range(9 * segments_module.MAX_LABEL)
+        for n in range(9 * messages_module.MAX_LABEL)
     ]
     answer = Message(role="assistant", content=[], tool_calls=made)
-    step = segments_module.Segment(Checkpoint(0, "u", "", 0, 0), (answer,))
+    step = messages_module.Segment(Checkpoint(0, "u", "", 0, 0), (answer,))
     label = step.label
-    assert len(label) == segments_module.MAX_LABEL
+    assert len(label) == messages_module.MAX_LABEL
     assert label.startswith("Glob *, Glob *, ")
-    assert len(targets) <= segments_module.MAX_LABEL
+    assert len(targets) <= messages_module.MAX_LABEL
 
 
 async def test_what_was_spent_is_counted_in_slices_when_a_session_is_opened(

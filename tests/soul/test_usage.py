@@ -12,7 +12,7 @@ from support.chat_server import call, say
 from support.soul import Stage, stage
 
 from kimi_tui.config.settings import ModelPrices
-from kimi_tui.projection.checkpoint_tokens import CheckpointTokens
+from kimi_tui.projection.tokens import CheckpointTokens
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.usage import Cost, ModelUsage, cost_of, session_statistics, statistics
 from kimi_tui.soul.world_line_reader import RecordedFacts

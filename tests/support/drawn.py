@@ -10,7 +10,13 @@ from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.app import App, ScreenStackError
 from textual.geometry import Region
-from textual.pilot import Pilot
+from textual.message_pump import MessagePump
+from textual.pilot import Pilot, WaitForScreenTimeout
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kimi_tui.tui.compositor import RowCompositor
 
 N_ROUNDS = 200
 """What still changes after so many is something that moves, as a blinking cursor."""
@@ -20,7 +26,8 @@ def wait_for_it() -> None:
     """Begin: `Pilot.pause()` ends when no widget has a message and the screen has nothing left to lay out or to draw.
 
     By itself it waits until the process seems to be idle, which it also seems to be while others have the processor, and
-    draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later.
+    draws once. What a layout brings about (a size, hence a scroll bar, hence another layout) is only drawn later. Nothing is
+    drawn while a widget has a message, as the program's own timer does not: its tasks go first in each turn of the loop.
     """
     pause = Pilot.pause
 
@@ -29,45 +36,157 @@ def wait_for_it() -> None:
         await pause(self, delay)
         n_quiet = 0
         for _ in range(N_ROUNDS):
-            if _is_at_rest(self.app):
+            if (screen := _screen(self.app)) is None:
+                return
+            if _has_messages(screen):
+                n_quiet = 0
+            elif _is_to_be_drawn(screen):
+                n_quiet = 0
+                screen._on_timer_update()
+            else:
                 n_quiet += 1
                 if n_quiet > 1:
                     return
-            else:
-                n_quiet = 0
-                self.app.screen._on_timer_update()
             await asyncio.sleep(0)
 
     Pilot.pause = paused
 
 
-def write_nothing() -> None:
-    """Begin: every widget draws its rows as ever, but they are cut and joined to an update only for a picture.
+def ask_the_busy() -> None:
+    """Begin: after a key, a click or a pause, only those widgets are waited for that have something to do.
 
-    An app without a terminal throws each update away. Putting them together was a good part of the work of these tests.
+    Textual sends a message to every widget and waits until each has answered: a good part of all messages of these tests.
+    One that waits for a message would answer at once.
+    """
+
+    async def waited(self: Pilot[Any], timeout: float = 30.0) -> bool:
+        await asyncio.sleep(0)
+        if (screen := _screen(self.app)) is None:
+            return False
+        n_asked, all_answered = 0, asyncio.Event()
+
+        def answered() -> None:
+            nonlocal n_asked
+            n_asked -= 1
+            if not n_asked:
+                all_answered.set()
+
+        for pump in (self.app, *screen.walk_children(with_self=True)):
+            if not _is_waiting(pump) and pump.call_later(answered):
+                n_asked += 1
+        if not n_asked:
+            return self.app._exception is None
+        tasks = [
+            asyncio.create_task(some.wait()) for some in (all_answered, self.app._exception_event)
+        ]
+        done, rest = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        if not done:
+            raise WaitForScreenTimeout("Some widgets do not come to an end.")
+        return not n_asked
+
+    Pilot._wait_for_screen = waited
+
+
+def draw_what_notes_it() -> None:
+    """Begin: in a frame that nobody looks at, only those widgets draw that do it by code of their own.
+
+    These may note what was shown. What Textual draws of the others is a picture and no more: it is drawn for a picture, or
+    where a test asks for the text of a screen. An app without a terminal throws the frames away, and putting them together
+    was a good part of the work of these tests.
     """
     update = Compositor.render_update
+    render_lines = Widget.render_lines
+    is_unseen = False
 
     @functools.wraps(update)
     def drawn(self: Compositor, full: bool = False, screen_stack: Any = None, **named: Any) -> Any:
+        nonlocal is_unseen
         if full:
             return update(self, full, screen_stack, **named)
         visible_screen_stack.set(screen_stack or [])
         if self._dirty_regions:
             crop = Region.from_union(self._dirty_regions).intersection(self.size.region)
             self._dirty_regions.clear()
-            for _ in self._get_renders(crop):
-                pass
+            is_unseen = True
+            try:
+                for _ in self._get_renders(crop):
+                    pass
+            finally:
+                is_unseen = False
         return None
 
+    @functools.wraps(render_lines)
+    def lines(self: Widget, crop: Region) -> list[Strip]:
+        if is_unseen and _is_drawn_by_textual(type(self)):
+            return [Strip([])] * crop.height
+        return render_lines(self, crop)
+
     Compositor.render_update = drawn  # pyright: ignore[reportAttributeAccessIssue]
+    Widget.render_lines = lines
 
 
-def _is_at_rest(app: App[Any]) -> bool:
+@functools.cache
+def _is_drawn_by_textual(kind: type[Widget]) -> bool:
+    functions = (kind.render_lines, kind.render_line, kind.render)
+    return all(function.__module__.startswith("textual.") for function in functions)
+
+
+def text_of(app: App[Any]) -> str:
+    """What the user sees on the screen of an app, a line for each row."""
+    size, compositor = app.size, app.screen._compositor
     try:
-        screen = app.screen
+        if not isinstance(compositor, RowCompositor):
+            rows = ["".join(s.text for s in strip) for strip in compositor.render_strips(size)]
+        else:
+            rows = _rows(compositor)[: size.height]
+    except KeyError:
+        # What is being taken away has no styles any more; the next layout leaves it out.
+        return ""
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def _rows(compositor: RowCompositor) -> list[str]:
+    """What is seen of each widget, the topmost first, without the styles that joining them would be for."""
+    size = compositor.size  # not always the app's
+    gaps = [[(0, size.width)] for _ in range(size.height)]
+    parts: list[dict[int, str]] = [{} for _ in gaps]
+    for region, _, strips in compositor._get_renders(size.region):
+        for y, strip in zip(region.line_range, strips, strict=False):
+            left: list[tuple[int, int]] = []
+            for start, end in gaps[y]:
+                x, stop = max(start, region.x), min(end, region.right)
+                if x >= stop:
+                    left.append((start, end))
+                    continue
+                is_whole = stop - x == region.width
+                seen = strip if is_whole else strip.crop(x - region.x, stop - region.x)
+                parts[y][x] = seen.text
+                left += [gap for gap in ((start, x), (stop, end)) if gap[0] < gap[1]]
+            gaps[y] = left
+    return ["".join(row[x] for x in sorted(row)) for row in parts]
+
+
+def _is_waiting(pump: MessagePump) -> bool:
+    """Whether it waits for a message, with nothing that it still does for the one before."""
+    come = pump._message_queue.ready_event
+    return not come.is_set() and bool(come._waiters)
+
+
+def _screen(app: App[Any]) -> Screen[Any] | None:
+    try:
+        return app.screen
     except ScreenStackError:
-        return True
+        return None
+
+
+def _has_messages(screen: Screen[Any]) -> bool:
+    pumps = (screen.app, screen, *screen.walk_children())
+    return any(pump.message_queue_size for pump in pumps)
+
+
+def _is_to_be_drawn(screen: Screen[Any]) -> bool:
     pending = (
         screen._layout_required,
         screen._scroll_required,
@@ -75,6 +194,4 @@ def _is_at_rest(app: App[Any]) -> bool:
         screen._dirty_widgets,
         screen._callbacks,
     )
-    return not any(pending) and not any(
-        pump.message_queue_size for pump in (app, screen, *screen.walk_children())
-    )
+    return any(pending)

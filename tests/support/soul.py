@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.llm.retry import RetryPolicy
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
-from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.runtime import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul, open_soul
 from kimi_tui.tools.base import Tool as BaseTool
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome

@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Static
 
-from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.screens import sheets

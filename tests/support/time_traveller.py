@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.errors import APIStatusError
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import (
@@ -22,14 +23,12 @@ from kimi_tui.llm.provider import (
     ToolSpec,
     Usage,
 )
-from kimi_tui.llm.retry import RetryPolicy
-from kimi_tui.projection.gauge import GaugeModel
 from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.prompts import CHECKPOINT_MARKER
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.runtime import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul, open_soul
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.session_tools import SendDMail

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from kimi_tui.display_names import short_name
 from kimi_tui.projection.blocks import (
     AgentBlock,
     Block,
@@ -19,7 +20,6 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.rewind_values import RewindPreview
-from kimi_tui.tool_names import short_name
 from support.stored_lines import (
     Line,
     Place,
@@ -160,7 +160,7 @@ def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineMode
     frees = preview.tokens_before - preview.tokens_after
     if there.is_measured and frees != timeline.frees(row):
         yield f"a rewind to #{there.id} frees {frees}, its row says {timeline.frees(row)}"
-    named = [(one.kind, one.name or one.text) for one in reversed(preview.goes)]
+    named = [(one.kind, one.name or one.text) for one in reversed(preview.dropped)]
     said = [(one.kind, one.text.split("\n")[0]) for segment in goes for one, _ in said_in(segment)]
     returned = preview.prompt.split("\n\n") if preview.prompt else []
     rows = _rows_of(there)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.process_output import HEAD_CHARS, LIVE_CHARS, TAIL_CHARS, Capture, LiveText
+from kimi_tui.tools.process import HEAD_CHARS, LIVE_CHARS, TAIL_CHARS, Capture, LiveText
 
 pieces = st.lists(st.binary(max_size=40), max_size=20)
 

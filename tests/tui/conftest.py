@@ -11,8 +11,10 @@ from support.watchdog import Watchdog, held_up
 from syrupy.assertion import SnapshotAssertion
 
 parsed_css.remember()
+parsed_css.style_what_is_asked_for()
 drawn.wait_for_it()
-drawn.write_nothing()
+drawn.ask_the_busy()
+drawn.draw_what_notes_it()
 Watchdog(held_up.append, with_garbage=False).install()
 
 

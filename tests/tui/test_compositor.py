@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
+from rich.console import RenderableType
 from rich.segment import Segment
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.app import App, ComposeResult
 from textual.events import Resize
 from textual.geometry import Region, Size
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -155,3 +157,52 @@ async def test_a_screen_of_another_size_is_drawn_once_its_widgets_know_of_it() -
         assert rows.drawn_at
         assert {told for _, told in rows.drawn_at} == {Size(30, 14)}
         assert {size for size, _ in rows.drawn_at} == {Size(30, 14)}
+
+
+class Cover(ModalScreen[None]):
+    """Covers the rows `a` of a `Sheet` and lets the others shine through."""
+
+    CSS = """
+    Cover { background: black 50%; }
+    #cover { width: 10; height: 100%; background: black; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        draw_changed_rows(self)
+
+    def compose(self) -> ComposeResult:
+        yield Widget(id="cover")
+
+
+async def test_of_a_screen_below_only_what_can_be_seen_and_has_changed_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        below = Sheet()
+        await app.push_screen(below)
+        await app.push_screen(Cover())
+        for _ in range(3):
+            await pilot.pause()
+        drawn: list[set[Region]] = []
+        update = RowCompositor.render_update
+
+        def note(
+            self: RowCompositor,
+            full: bool = False,
+            screen_stack: list[Screen[Any]] | None = None,
+            simplify: bool = False,
+        ) -> RenderableType | None:
+            drawn.append(set(self._dirty_regions))
+            return update(self, full, screen_stack, simplify)
+
+        monkeypatch.setattr(RowCompositor, "render_update", note)
+        covered, seen = below.query_one("#a"), below.query_one("#b")
+        for row in range(1, 4):
+            drawn.clear()
+            covered.refresh(Region(0, row, 4, 1))
+            seen.refresh(Region(0, row, 4, 1))
+            while not drawn:
+                await pilot.pause()
+            assert drawn == [{Region(10, row, 4, 1)}]

@@ -10,7 +10,7 @@ from support.story import Teller, until_folding, whole_story
 from support.time_travel_app import TimeTravelApp
 from textual.geometry import Region
 
-from kimi_tui.projection.gauge import FreedTokens
+from kimi_tui.projection.tokens import FreedTokens
 from kimi_tui.tui.gauge import (
     Gauge,
     GaugeLayout,

@@ -18,7 +18,7 @@ from kimi_tui.tui import terminal_input
 from kimi_tui.tui.dialogs import settings
 from kimi_tui.tui.main import drafts, image_input
 from kimi_tui.tui.prompt import completion, image_chips
-from kimi_tui.tui.transcript import markdown, markdown_splitter, tool_card
+from kimi_tui.tui.transcript import markdown, markdown_stream, tool_card
 from kimi_tui.tui.transcript import search as transcript_search
 
 SIZE = 150_000
@@ -67,13 +67,13 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         [of("https://"), of("https://,,,"), "https://" + of(","), of("https:// "), of("http")],
     ),
     "markdown._TASK": (markdown._TASK.match, ["[x]" + of(" "), of("[ ")]),
-    "markdown_splitter._HEADING": (markdown_splitter._HEADING.match, [of("#"), of(" "), "#" + of("\t")]),
-    "markdown_splitter._ITEM": (markdown_splitter._ITEM.match, [of("1"), "1." + of(" ", "x"), "-" + of(" \t"), of("-")]),
-    "markdown_splitter._MARK": (markdown_splitter._longest, [of("*"), of("_a"), of("a")]),
-    "markdown_splitter._QUOTE": (markdown_splitter._QUOTE.match, [of(" "), of(">")]),
+    "markdown_stream._HEADING": (markdown_stream._HEADING.match, [of("#"), of(" "), "#" + of("\t")]),
+    "markdown_stream._ITEM": (markdown_stream._ITEM.match, [of("1"), "1." + of(" ", "x"), "-" + of(" \t"), of("-")]),
+    "markdown_stream._MARK": (markdown_stream._longest, [of("*"), of("_a"), of("a")]),
+    "markdown_stream._QUOTE": (markdown_stream._QUOTE.match, [of(" "), of(">")]),
     "completion._TYPED_PATH": (completion.typed_mention, [of("(@", "#"), of('(@"', '"'), of("@"), of(" @a"), "@" + of("a", "#")]),
     "completion._PLAIN_PATH": (completion.mention, [of("a", "#"), of("a "), of("\\")]),
-    "image_names.CHIP": (
+    "display_names.CHIP": (
         image_chips.in_text,
         [of("[image "), of("[image a 1"), of("[image " + "1x1 ~1" * 15), "[image " + of(" "), of("[image a 1x1 ~1, ")],
     ),
@@ -92,8 +92,8 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
         [of("\x1b]1;"), of("\x1b]l"), "\x1b]52;" + of("a"), of("\x1bP"), "\x1b_" + of("a", "\x1b"), of("\x1b")],
     ),
     "terminal_input._BEGUN_GRAPHICS": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
-    "markdown_splitter.by hand": (
-        lambda text: (markdown_splitter.fence_of(text), markdown_splitter.is_rule(text)),
+    "markdown_stream.by hand": (
+        lambda text: (markdown_stream.fence_of(text), markdown_stream.is_rule(text)),
         [of("`"), of("~", "`"), "```" + of(" ", "`"), "~~~" + of(" \t", "`"), of("- "), "- - -" + of(" ", "x"),
          of("-" + " " * 99, "x")],
     ),
@@ -131,7 +131,7 @@ def test_every_pattern_is_tried() -> None:
         "settings.re.compile",
         "drafts.re.compile",
         "completion.re.compile",
-        "markdown_splitter.re.compile",
+        "markdown_stream.re.compile",
         "markdown.re.compile",
         "tool_card.re.compile",
     }
@@ -140,7 +140,7 @@ def test_every_pattern_is_tried() -> None:
         "tool_calls.number",
         "timeline_tree._TARGET",
         "timeline_tree.re.compile",
-    } == set(CASES) - {"markdown_splitter.by hand", "image_names.CHIP"}
+    } == set(CASES) - {"markdown_stream.by hand", "display_names.CHIP"}
 
 
 def _attempts(work: Callable[[str], object], texts: Iterable[str]) -> Attempts:

@@ -12,7 +12,7 @@ from support.still_screen import still_screen
 from support.story import whole_story
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ToolBlock, UserBlock
-from kimi_tui.projection.comparison import WorldLineMessage
+from kimi_tui.projection.world_lines import WorldLineMessage
 from kimi_tui.soul.world_line_reader import WorldLineInfo
 from kimi_tui.tui.world_line_view import (
     WorldLineTranscript,
@@ -22,7 +22,7 @@ from kimi_tui.tui.world_line_view import (
 )
 from kimi_tui.wire.events import EventRecord
 
-LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
+LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 4, 14, 1)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """The sandbox policy of a command: what it may read and write, from the settings and the content of the work folder.
 
 Writable are the work folder, the caches of package managers and what the settings name; but within the work folder neither
-files that decide what git runs, nor files at its top that run later. Readable is everything but secrets and this program's
+files that decide what git runs, nor files at its top that run later, and nowhere the code of this program. Readable is everything but secrets and this program's
 own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
 afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
 """
@@ -9,6 +9,7 @@ afterwards (`WatchedFiles`). `refused` finds in the output of a failed command w
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import stat
@@ -20,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
-from kimi_tui.tools.sandbox.own_code import package_folder, program_places
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -67,7 +68,7 @@ _GIT_OWN = (
     "refs/heads",
     "packed-refs",
 )
-_USER_SETTINGS = (".gitconfig", ".config/git/config", "/etc/gitconfig")
+_SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
@@ -155,7 +156,7 @@ class Policy:
     def replaced(self) -> list[str]:
         """The kept and hidden paths that are other files by now, so that they are no longer protected. For a thread."""
         if sys.platform == "darwin":
-            # There it goes by the name.
+            # There rules go by the path.
             return []
         now = _identities(self.held)
         return [path for path, was in self.held.items() if now.get(path, was) != was]
@@ -168,7 +169,7 @@ class Policy:
         return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
 
     def may_rename(self, path: str) -> bool:
-        """Whether no folder stands still on the way to what is at this path, so that it can be renamed to any other place."""
+        """Whether what is at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
         return not _under(os.path.realpath(os.path.join(self.work, path)), self.pinned)
 
     def may_read(self, path: str) -> bool:
@@ -278,9 +279,9 @@ def policy_for(
             raise NoSandbox(
                 f"commands could make {end}, from which this program reads its settings"
             )
-    if _under(work, (package_folder(),)):
+    if _under(work, (_package_folder(),)):
         raise NoSandbox("the work folder is part of this program")
-    kept |= links | program_places(roots, work)
+    kept |= links | _program_places(roots, work)
     kept_paths = sorted(kept - hidden)
     if len(kept_paths) + len(hidden) + len(sockets) > _MOST_GUARDED:
         raise NoSandbox(f"more than {_MOST_GUARDED} files would have to be kept from commands")
@@ -394,13 +395,13 @@ _MOST_HELD_BYTES = 1 << 20
 
 
 class _Held(NamedTuple):
-    """A file at one time: None where there is none, and what it held, None where that cannot be read."""
+    """A file at one time: its stamp, None where there was none, and its content, None where that cannot be read."""
 
     stamp: _Stamp | None
     text: str | None
 
     def runs_other(self, path: str) -> bool:
-        """Whether what it says is run is another thing by now, or may be."""
+        """Whether the programs that it names have changed since, or may have."""
         now = _held(path)
         if now.stamp == self.stamp:
             return False
@@ -486,10 +487,10 @@ class WatchedFiles:
 
 
 class _Listing(NamedTuple):
-    """What counts of a folder.
+    """What the policy needs to know of one folder.
 
     Attributes:
-        stamp: of the folder; None where not all of it was seen, or it changed so lately that the same stamp would say nothing.
+        stamp: of the folder; None where not all of it was seen, or it changed so lately that an equal stamp proves nothing.
         n_entries: how many were looked at.
         folders: what to look into, and whether what is in it runs later.
         guarded: names of what is secret or runs later: whether it is secret, whether it runs later, whether it is a folder.
@@ -508,9 +509,9 @@ class _Listing(NamedTuple):
 
 
 class FolderMemory:
-    """What the last look through a folder found, so that only what changed since is listed again.
+    """The results of the last listing of a work folder, so that only folders that changed since are listed again.
 
-    A folder's own times change with every name in it, and a command cannot set the second one.
+    A folder's modification and change times are updated with every name in it, and a command cannot set the change time.
     """
 
     def __init__(self) -> None:
@@ -523,7 +524,7 @@ class FolderMemory:
 
 
 def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, list[str]]:
-    """Look through the upper part of a work folder.
+    """List the upper part of a work folder.
 
     Returns:
         what at its top runs later; the same below and what is secret; the folders that are repositories of their own.
@@ -600,7 +601,7 @@ def _is_git_too(folder: str, name: str) -> bool:
 
 
 def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
-    """The folders of submodules, which may lie deeper than is looked."""
+    """The folders of submodules, which may be deeper than `_DEEPEST`."""
     for folder in repositories:
         try:
             data = read_regular(Path(folder, ".gitmodules"), _SETTINGS_BYTES)
@@ -619,7 +620,7 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
 def _listing(
     folder: str, above: tuple[str, ...], known: _Listing | None, *, is_later: bool, room: int
 ) -> _Listing | None:
-    """What counts in a folder; None where it cannot be listed.
+    """The listing of a folder; None where it cannot be listed.
 
     Args:
         folder: its path.
@@ -832,6 +833,18 @@ def _has_own_settings(git: str) -> bool:
     )
 
 
+def git_settings(home: str, config_home: str) -> list[str]:
+    """The files with the settings of git that count in every repository: the user's, then the system's.
+
+    Args:
+        home: the home folder; empty where it is not known.
+        config_home: the folder of the user's configurations; empty likewise.
+    """
+    places = [os.path.join(home, ".gitconfig")] if home else []
+    places += [os.path.join(config_home, "git/config")] if config_home else []
+    return [*places, _SYSTEM_GIT_SETTINGS]
+
+
 def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True) -> set[str]:
     """The files and folders that a repository's settings name: included settings, hooks, programs such as filters.
 
@@ -850,7 +863,9 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
     found: set[str] = set()
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
-    for links, end in [links_to(os.path.join(home, name)) for name in _USER_SETTINGS if home]:
+    for links, end in map(
+        links_to, git_settings(home, os.path.join(home, ".config")) if home else ()
+    ):
         waiting.append(end)
         found |= {*links, end}
     read: set[str] = set()
@@ -1069,3 +1084,94 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
                 f"renaming {held} (a folder there is held still, for what is in it; a copy works)"
             ]
     return []
+
+
+# -- this program's own code -------------------------------------------------------------------------
+
+_PACKAGES = ("site-packages", "dist-packages")
+_DESCRIPTION = ".dist-info"
+_UNPACKED = "archive-v"
+"""So begin the names of the folders in which `uv` keeps what it links into environments."""
+
+
+def _program_places(roots: Sequence[str], work: str) -> set[str]:
+    """What of the program's code is below these folders, and links on the way to it.
+
+    Each command has a supervisor, which runs outside the sandbox: a command that changed its code would be outside with the
+    next command. So package, interpreter and what both import are read-only where a command may otherwise write: in a work folder in
+    which the program is installed or developed, in a cache from which a package manager runs it, and in a cache whose files are hard
+    links of the installed ones (`uv`).
+
+    Args:
+        roots: real paths of what commands may write.
+        work: the work folder; what holds all of it is left out, so that the program can be developed in it.
+    """
+    found: set[str] = set()
+    for place in {*_own_places(), *_linked_places(roots)}:
+        links, end = links_to(place)
+        if not os.path.lexists(end):
+            # It could be made.
+            end = os.path.dirname(end)
+        if not _under(work, (end,)):
+            found |= {one for one in (*links, end) if _under(one, roots)}
+    return {one for one in found if os.path.lexists(one)}
+
+
+def _package_folder() -> str:
+    """The real path of the folder of this program's package."""
+    return os.path.realpath(os.path.dirname(kimi_tui.__file__))
+
+
+@functools.cache
+def _own_places() -> frozenset[str]:
+    prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    # Where the folder of an environment is the work folder, what counts in it does.
+    settings = {os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes}
+    programs = {os.path.dirname(path) for path in (sys.executable, sys.argv[0])}
+    return frozenset(
+        path
+        for path in {_package_folder(), *prefixes, *settings, *programs, *sys.path}
+        if os.path.isabs(path)
+    )
+
+
+def _linked_places(roots: Sequence[str]) -> Iterator[str]:
+    """The folders of a cache that share files with what is installed for this program."""
+    own = _linked_descriptions()
+    for root in roots if own else ():
+        with contextlib.suppress(OSError):
+            for name in os.listdir(root):
+                archive = os.path.join(root, name)
+                if name.startswith(_UNPACKED):
+                    yield from _sharing(archive, os.stat(archive).st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _sharing(archive: str, _changed: int) -> tuple[str, ...]:
+    """The folders of an archive that share files with what is installed; kept while the archive's time of change is the same."""
+    own = _linked_descriptions()
+    with contextlib.suppress(OSError):
+        entries = [os.path.join(archive, name) for name in os.listdir(archive)]
+        return tuple(entry for entry in entries if not own.isdisjoint(_descriptions(entry)))
+    return ()
+
+
+@functools.cache
+def _linked_descriptions() -> frozenset[tuple[int, int]]:
+    """Of the packages that are installed for this program, those whose files have a second name somewhere."""
+    places = [path for path in sys.path if os.path.basename(path) in _PACKAGES]
+    return frozenset(
+        which for place in places for which, n_names in _descriptions(place).items() if n_names > 1
+    )
+
+
+def _descriptions(folder: str) -> dict[tuple[int, int], int]:
+    """The files that describe the packages in a folder, by device and number, and how many names each has."""
+    found: dict[tuple[int, int], int] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.endswith(_DESCRIPTION):
+                with contextlib.suppress(OSError):
+                    status = os.stat(os.path.join(folder, name, "METADATA"))
+                    found[status.st_dev, status.st_ino] = status.st_nlink
+    return found

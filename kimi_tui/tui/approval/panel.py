@@ -160,7 +160,7 @@ def _toll_rows(toll: Toll, width: int, glyphs: Glyphs) -> list[Content]:
 
 
 def _answer_rows(
-    choice: Choice, width: int, *, chosen: bool, armed: bool, box: str = "", cut: str = ""
+    choice: Choice, width: int, *, chosen: bool, accepts_keys: bool, box: str = "", cut: str = ""
 ) -> list[Content]:
     """An answer with its key, in as many rows as its words need.
 
@@ -168,12 +168,12 @@ def _answer_rows(
         choice: the answer.
         width: of the panel.
         chosen: the arrows stand on it.
-        armed: a key would count now.
+        accepts_keys: a key would count now.
         box: stands before its words, where it is one of several that may be chosen.
         cut: ends the one row that is all there is room for; empty where all rows are wanted.
     """
     back = " on $select" if chosen else ""
-    key = f"bold $accent{back}" if armed else f"$ink-quiet{back}"
+    key = f"bold $accent{back}" if accepts_keys else f"$ink-quiet{back}"
     words = f"bold $ink-strong{back}" if chosen else f"$ink{back}"
     rows: list[Content] = []
     room = max(10, width - 9 - cell_len(box))
@@ -238,11 +238,11 @@ def keys_row(
     glyphs: Glyphs,
     *,
     chosen: int,
-    armed: bool,
+    accepts_keys: bool,
     checked: Collection[Choice] = (),
 ) -> Content:
     """The keys of all answers in one row, with the words of the chosen one; `key_at` finds them in it."""
-    key = "bold $accent" if armed else "$ink-quiet"
+    key = "bold $accent" if accepts_keys else "$ink-quiet"
     keys = [
         (
             f"{glyphs.done if one in checked else ' '}{one.key} ",
@@ -303,7 +303,7 @@ class PanelLayout:
         glyphs: the signs to draw with.
         waiting: how many requests wait, this one among them.
         chosen: the place of the answer that the arrows stand on.
-        armed: a key would count now.
+        accepts_keys: a key would count now.
         toll: what a D-Mail would take and leave, where that is known.
         folded: the answers are one row of keys, so that there is more room to read on a low screen.
         checked: the answers that are checked.
@@ -322,7 +322,7 @@ class PanelLayout:
         *,
         waiting: int,
         chosen: int | None,
-        armed: bool,
+        accepts_keys: bool,
         toll: Toll | None = None,
         folded: bool = False,
         checked: Collection[Choice] = (),
@@ -344,7 +344,7 @@ class PanelLayout:
                     choice,
                     width,
                     chosen=at == chosen,
-                    armed=armed,
+                    accepts_keys=accepts_keys,
                     box=_box(choice, checked, glyphs),
                     cut=cut,
                 )
@@ -367,7 +367,7 @@ class PanelLayout:
         if folded and chosen is not None:
             self.answers = []
             self.keys = keys_row(
-                answers, width, glyphs, chosen=chosen, armed=armed, checked=checked
+                answers, width, glyphs, chosen=chosen, accepts_keys=accepts_keys, checked=checked
             )
 
     @property
@@ -499,9 +499,9 @@ class ApprovalPanel(Widget, can_focus=True):
         if self._takes_keys:
             self.focus()
         self._turning.begin()
-        self.woken()
+        self.ignore_early_keys()
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Let no key count before the question is on the terminal, and half a second after that."""
         self._paint.begin()
         self.wait_anew()
@@ -538,7 +538,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self.post_message(self.KeysChanged())
 
     @property
-    def armed(self) -> bool:
+    def accepts_keys(self) -> bool:
         """Whether a key would count now."""
         return (
             self.has_focus
@@ -679,7 +679,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self._detail.scroll(event.key)
             self._turn_to()
 
-    def voids(self, event: events.MouseUp) -> bool:
+    def refuses_click(self, event: events.MouseUp) -> bool:
         """Whether a click on an answer comes too early: by when it was read, and where the rows stood by then.
 
         The app asks before it makes a click of it, which is of another time.
@@ -941,7 +941,7 @@ class ApprovalPanel(Widget, can_focus=True):
             glyphs,
             waiting=self.waiting,
             chosen=self._chosen,
-            armed=self.armed,
+            accepts_keys=self.accepts_keys,
             toll=self.toll,
             folded=folded,
             checked=self._checked,

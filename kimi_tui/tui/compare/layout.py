@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import clean, one_line, shown_name
-from kimi_tui.tool_names import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import log_fault
@@ -25,7 +25,7 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.wire.display import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import Comparison, Side, WorldLineMessage
+    from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage
     from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 
 TEXT_ROWS = 4
@@ -77,7 +77,6 @@ class ComparisonRows:
 
     Attributes:
         height: the number of rows measured so far.
-        complete: whether all messages are measured.
         starts: the first row of each measured message.
         outdated: the messages whose rows have changed since; these rows stay on the screen until others are measured.
     """
@@ -98,7 +97,6 @@ class ComparisonRows:
         self.heights: dict[Key, int] = dict(known or {})
         self.outdated: set[Key] = set()
         self.height = 0
-        self.complete = False
         self.starts: dict[Side, list[int]] = {"other": [], "live": []}
 
     def measure(self) -> Generator[None]:
@@ -113,7 +111,6 @@ class ComparisonRows:
                 next_of[side] += 1
                 self.height = max(self.height, ends[side])
                 yield
-        self.complete = True
 
     def _put(self, side: Side, index: int, end: int) -> int:
         entries = self._comparison.sides[side]

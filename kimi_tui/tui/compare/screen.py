@@ -22,7 +22,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widgets import Static
 
-from kimi_tui.projection.comparison import Comparison, Side
+from kimi_tui.projection.world_lines import Comparison, Side
 from kimi_tui.tui import formatting
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, StyledText, images_of
 from kimi_tui.tui.faults import blank_strips, reported
@@ -49,7 +49,7 @@ from kimi_tui.tui.transcript.transcript import LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.comparison import WorldLineMessage
+    from kimi_tui.projection.world_lines import WorldLineMessage
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo
     from kimi_tui.wire.display import ImageBlock
 

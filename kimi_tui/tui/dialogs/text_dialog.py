@@ -45,7 +45,7 @@ class TextQuestion(NamedTuple):
         verb: what Enter does, in a word.
         kind: whose colour the title bears.
         may_be_empty: whether Enter does it without a word, too.
-        low: the field is one row high at first; it asks for a name or a value, in which keys are covered and not taken.
+        low: the field is one row high at first; it asks for a name or a value, in which keys are masked and not taken.
     """
 
     title: str
@@ -133,7 +133,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._is_doubtful = False
         """Whether something was written before anyone could have read what for: Enter is asked for twice."""
         self.area = PromptArea(
-            placeholder=question.placeholder, is_answer=True, covers_keys=question.low
+            placeholder=question.placeholder, is_answer=True, masks_keys=question.low
         )
         self._status = DialogWords()
         self._keys = DialogWords()
@@ -168,7 +168,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     def _shown(self) -> None:
         self._waits_since = self._paint.seen_at
 
-    def woken(self) -> None:
+    def ignore_early_keys(self) -> None:
         """Let nothing count that was typed before the dialog is on the terminal again."""
         self._waits_since = float("inf")
         self._paint.begin()

@@ -19,9 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kimi_tui.display_names import CHIP
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import clean, clean_pasted
-from kimi_tui.image_names import CHIP
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import Draft, chip_of
 
@@ -187,7 +187,7 @@ class Drafts:
         else:
             if self.trouble:
                 self.trouble = ""
-                self._bench.solved(NOT_KEPT)
+                self._bench.chat_pane.solve(NOT_KEPT)
 
     def keep_at_once(self) -> None:
         """Store the text of the present draft. For a thread, when the event loop hangs."""

@@ -1,6 +1,6 @@
 """The prompt's other uses: shell commands of the user (`!`), notes for AGENTS.md (`#`), and writing in an editor.
 
-Also the rows above the prompt, which name the mode and list waiting messages. Imported when the first of these is used.
+Also the rows above the prompt, which name the mode and list waiting messages.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TypeVar
 from textual.app import App, SuspendNotSupported
 
 from kimi_tui.app_paths import short
+from kimi_tui.display_names import BEGINS
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
-from kimi_tui.image_names import BEGINS
 from kimi_tui.tui.faults import start_detached
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.conversation import Conversation
@@ -55,11 +55,11 @@ class PromptModes:
         self._bench = bench
         self._conversation = conversation
         self._to_note = ""
-        """The line that was asked about."""
+        """The note that the user was asked to confirm; empty for none."""
         self._asked = SeenQuestion(bench.screen)
-        """Whether that was asked where it could be seen."""
+        """Whether that question was painted."""
         self._edits = False
-        """Whether an editor has the terminal."""
+        """Whether an editor is running."""
 
     # --- what is said over the field
 
@@ -102,8 +102,8 @@ class PromptModes:
 
     # --- commands and notes
 
-    def woken(self) -> None:
-        """Forget what was asked about: nobody may have seen that."""
+    def forget_note(self) -> None:
+        """Forget which note was asked about: nobody may have seen that."""
         self._to_note = ""
 
     def takes(self, text: str) -> bool:
@@ -164,7 +164,7 @@ class PromptModes:
     # --- the editor
 
     async def edit(self) -> None:
-        """Write what stands in the prompt in the user's editor."""
+        """Edit the text of the prompt in the user's editor."""
         bench = self._bench
         if self._edits:
             return  # its keys were pressed twice; two editors cannot share a terminal

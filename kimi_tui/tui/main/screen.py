@@ -17,22 +17,21 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.app_paths import data_dir, short
-from kimi_tui.image_names import BEGINS
+from kimi_tui.display_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
-from kimi_tui.tui.main.approval_slot import ApprovalSlot
-from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
+from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
-from kimi_tui.tui.main.parts import MainParts
 from kimi_tui.tui.main.prompt_modes import PromptModes
+from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
 from kimi_tui.tui.main.workbench import READING, Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
-from kimi_tui.tui.notices import STAYS_S, NoticeDetails
+from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles
@@ -44,17 +43,16 @@ from kimi_tui.tui.screens import (
     ModelMissing,
     NoModelNamed,
     OpeningFailed,
-    QuitChosen,
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MainState
+from kimi_tui.tui.state import MainState, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import Attention
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
+    from kimi_tui.wire.events import ApprovalRequest
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
@@ -69,16 +68,9 @@ RESUME_DELAY_S = 0.02
 NOT_OPEN = "The session is not open"
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
-WARNED_S = 10.0
-"""Seconds in which leaving a second time is an answer to the warning about what would be lost."""
-MOST_WARNINGS = 3
-"""How many such warnings in a row keep the user, where none of them could be drawn."""
 TWICE_S = 1.0
 OFFERED = 50
 """The most checkpoints, or world lines, that are offered as the argument of a command."""
-QUIT = "quit"
-"""Topic of the notice that pressing the key again quits."""
-QUITTING = ("ctrl+c", "ctrl+d")
 AS_MESSAGE = "A blank before the slash sends it as a message."
 
 
@@ -98,6 +90,7 @@ class MainScreen(Screen[None]):
         conversation: the session.
         viewer: shows a world line in place of the chat, and the prospect of a rewind.
         keystrokes: routes typed keys and pastes.
+        quitting: asks before the session is left.
         commands: all commands of this session.
         first_time_hints: the hints at first occasions; None before the session is open, and in the demo.
     """
@@ -137,7 +130,7 @@ class MainScreen(Screen[None]):
         self._attention = attention
         self.commands = CommandTable(*COMMANDS)
         self._learned = asyncio.Event()
-        """Whether the commands of files are among them."""
+        """Set once the custom commands are in the table."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
         bench = self.bench = Workbench(
             self, launch, size, images, self.commands, self.transcript, last_key_at
@@ -150,8 +143,8 @@ class MainScreen(Screen[None]):
         self.viewer = WorldLineViewer(bench, self.conversation)
         self.keystrokes = Keystrokes(bench, self.viewer)
         self._prompt_modes = PromptModes(bench, self.conversation)
-        self._approvals = ApprovalSlot(bench, self.conversation, self.viewer, self.keystrokes)
         self._demo = DemoPlayer(bench, launch)
+        self.quitting = QuitConfirmation(bench, self.conversation)
         self.parts = MainParts(
             bench, self.conversation, self.viewer, self.keystrokes, self._prompt_modes
         )
@@ -160,35 +153,28 @@ class MainScreen(Screen[None]):
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
-        """What was sent and the menu is not ordered by yet."""
+        """Sent texts that the order of the menu does not count yet."""
         self._is_looking = False
-        """Whether the branch is being looked at."""
-        self._warned_at = -WARNED_S
-        self._warned = SeenQuestion(self)
-        """Whether the warning could be seen."""
-        self._n_warned = 0
-        """How often it was given in succession."""
-        self._told_of_jobs_at = -WARNED_S
-        """When the first press of a key that quits told of commands in the background."""
+        """Whether the branch is being read."""
         self._offered = SeenQuestion(self)
-        """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
+        """Whether the hint that Enter in an empty prompt lets the agent go on was painted."""
+        self._shows_dmail = False
+        """Whether chat and gauge show the prospect of the D-Mail that waits for an answer."""
         self._says_above = False
-        """Whether something was ever said over the prompt."""
+        """Whether rows above the prompt were ever shown."""
         self._escaped_at = 0.0
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
-        self._quits_at: float | None = None
-        """When it was said that the key quits if it is pressed again; None when it does not."""
 
     def compose(self) -> ComposeResult:
-        """The parts, from the top."""
+        """The widgets, from the top."""
         yield from self.bench.frame.compose()
         yield self.prompt
         yield self.bench.footer
 
     def on_mount(self) -> None:
-        """Prepare the prompt; the rest comes when the first picture stands."""
+        """Prepare the prompt; the session is opened after the first frame."""
         self.transcript.load_image = self.conversation.load_image
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
@@ -286,59 +272,9 @@ class MainScreen(Screen[None]):
         """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
             self._refused = ""
-            self.bench.solved(REFUSED)
+            self.bench.chat_pane.solve(REFUSED)
             self.transcript.reading = READING
             self._open()
-
-    async def may_end(self) -> bool:
-        """Save the session; returns whether leaving loses nothing.
-
-        Where something would be lost, a notice says so once, and a second call within `WARNED_S` returns True.
-        """
-        soul = self.conversation.soul
-        words = "" if soul is None else await soul.save()
-        now, jobs = time.monotonic(), self.conversation.state.jobs
-        if now - self._told_of_jobs_at < WARNED_S:
-            jobs = 0
-        is_again = now - self._warned_at < WARNED_S
-        is_known = is_again and self._warned.accepts(self.bench.last_key_at())
-        self._n_warned = self._n_warned + 1 if is_again else 1
-        # Over a line on which nothing arrives any more one can leave, too.
-        if not (words or jobs) or is_known or self._n_warned > MOST_WARNINGS:
-            return True
-        self._warned_at = now
-        self._warned.ask(is_expected=True)
-        if words:
-            self.bench.tell(
-                words, level="error", advice="Do it again to leave without what is not saved."
-            )
-        else:
-            self.bench.tell(
-                f"{self._jobs_run()} in the background and would end with this session.",
-                level="warning",
-                advice="Do it again to end it all; /jobs lists them.",
-            )
-        return False
-
-    def quits_again(self, key: str) -> str:
-        """The notice that a key quits at its second press, with what would be lost then; `may_end` warns of that no more.
-
-        Args:
-            key: its name, as shown.
-        """
-        state = self.conversation.state
-        self._told_of_jobs_at = time.monotonic()
-        if state.unsaved:
-            self._warned_at, self._n_warned = self._told_of_jobs_at, 1
-            self._warned.ask(is_expected=True)
-            return f"{key} again quits without what is not saved."
-        if state.jobs:
-            return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
-        return f"{key} again quits."
-
-    def _jobs_run(self) -> str:
-        jobs = self.conversation.state.jobs
-        return "1 command runs" if jobs == 1 else f"{jobs} commands run"
 
     # --- commands
 
@@ -385,16 +321,13 @@ class MainScreen(Screen[None]):
                     pass
         self.viewer.apply(shown.records)
 
-    def woken(self) -> None:
-        """Discount keys after a suspension: they may have been pressed before the screen was seen."""
-        self._prompt_modes.woken()
-        if self._warned.is_open:
-            self._warned_at = -WARNED_S
-        else:
-            self._warned.ask(is_expected=True)  # it was given behind the suspension
+    def ignore_early_keys(self) -> None:
+        """Have keys that were pressed before the screen is painted again answer or confirm nothing."""
+        self._prompt_modes.forget_note()
+        self.quitting.ignore_early_keys()
         self._offered.ask(is_expected=True)
         if (panel := self.bench.question) is not None:
-            panel.woken()
+            panel.ignore_early_keys()
 
     @on(Conversation.StateChanged)
     def _state_changed(self, event: Conversation.StateChanged) -> None:
@@ -403,9 +336,9 @@ class MainScreen(Screen[None]):
         if new.can_resume and not old.can_resume:
             self._offered.ask(is_expected=True)
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals)
+            self._show_approvals(new.approvals)
             if not new.approvals:
-                self.bench.solved(BEHIND)
+                self.bench.chat_pane.solve(BEHIND)
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -574,7 +507,7 @@ class MainScreen(Screen[None]):
         self._run_written(self.commands[name], argument, f"/{chosen}")
 
     def _learn_uses(self, sent: Iterable[str]) -> None:
-        """Order the menu by these as well; not while it is chosen from: no row moves under the cursor."""
+        """Count sent texts for the order of the menu; while the menu is open, later: no row must move under the cursor."""
         self._uses += sent
         if not self.prompt.area.text.startswith("/"):
             self.commands.learn_uses(self._uses)
@@ -624,7 +557,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
         """Update completions and hints, which depend on the cursor's place."""
-        self.prompt.area.keep_up()
+        self.prompt.area.offer(anew=False)
         self._show_above()
 
     @on(PromptArea.MenuMade)
@@ -679,8 +612,9 @@ class MainScreen(Screen[None]):
             self.conversation.follow_up(area.take())
 
     @on(PromptArea.ModeChanged)
-    def _mode_changed(self) -> None:
-        """The footer names what keys mean now."""
+    @on(Transcript.CopyModeChanged)
+    def _keys_changed(self) -> None:
+        """Update the footer: keys of the prompt, or of the cursor in the chat, have another meaning now."""
         self.bench.update_footer()
 
     @on(PromptArea.PathPasted)
@@ -720,20 +654,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.ExitPressed)
     def _exit_pressed(self, event: PromptArea.ExitPressed) -> None:
         """Ctrl+C stops what runs, else empties the prompt. Ctrl+C or Ctrl+D again, while the notice says so, quits."""
-        if self._quits_at is not None:
-            self.post_message(QuitChosen())
-            return
-        if event.stops and not self.conversation.stop() and self.prompt.area.text:
-            self.bench.add_to_history(self.prompt.area.take())
-        self._quits_at = time.monotonic()
-        self.bench.tell(self.quits_again(event.key), topic=QUIT)
-        self.set_timer(STAYS_S, partial(self._quit_no_more, self._quits_at))
-
-    def _quit_no_more(self, since: float | None = None) -> None:
-        """Forget the first press of a key that quits at the second one: another key or some time came between."""
-        if self._quits_at is not None and since in (None, self._quits_at):
-            self._quits_at = None
-            self.bench.solved(QUIT)
+        self.quitting.key_pressed(event.key, stops=event.stops)
 
     def take_draft(self) -> Draft:
         """Remove the draft from the prompt and return it, to be moved to another session."""
@@ -750,14 +671,14 @@ class MainScreen(Screen[None]):
         is_now = event.transcript is self.transcript
         point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:
-            self.bench.start(compaction.read_summary(self.parts, point.uid), opens=True)
+            self.bench.start(rewind.read_summary(self.parts, point.uid), opens=True)
         else:
             target = Target(event.id, 0 if is_now else self.viewer.shown_line, event.said)
             self.bench.start(rewind.preview(self.parts, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
-        """Pin a message of the chat, or no longer."""
-        self.bench.start(bookmarks.pin_message(self.parts, event.uid, event.number))
+        """Pin a message of the chat, or unpin it."""
+        self.bench.start(world_lines.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
@@ -780,11 +701,6 @@ class MainScreen(Screen[None]):
     def _nothing_copied(self, event: Transcript.NothingCopied) -> None:
         event.stop()
         self.bench.tell(event.words)
-
-    @on(Transcript.CopyModeChanged)
-    def _copy_mode_changed(self) -> None:
-        """The footer lists the keys of the cursor."""
-        self.bench.update_footer()
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
@@ -829,18 +745,18 @@ class MainScreen(Screen[None]):
                 world_lines.open_line(self.parts, target.world_line, target.id), opens=True
             )
         elif event.action == "bookmark" and target.id < 0 and uid:
-            self.bench.start(bookmarks.name_line(self.parts, target.world_line), opens=True)
+            self.bench.start(world_lines.name_line(self.parts, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
             self.bench.tell("That needs a step.", advice="Space unfolds the line.")
         elif event.action == "bookmark":
-            self.bench.start(bookmarks.name_checkpoint(self.parts, target, uid), opens=True)
+            self.bench.start(world_lines.name_checkpoint(self.parts, target, uid), opens=True)
         elif event.action == "pin":
-            self.bench.start(bookmarks.pin_message(self.parts, uid))
+            self.bench.start(world_lines.pin_message(self.parts, uid))
         elif event.action == "summary":
-            self.bench.start(compaction.read_summary(self.parts, uid), opens=True)
+            self.bench.start(rewind.read_summary(self.parts, uid), opens=True)
 
     def on_timeline_left(self) -> None:
-        """The user is done with the timeline."""
+        """Return the focus from the timeline."""
         self.bench.leave_timeline()
 
     def on_timeline_filter_changed(self) -> None:
@@ -853,7 +769,7 @@ class MainScreen(Screen[None]):
     async def takes_early(self, event: events.Key | events.Paste) -> bool:
         """Whether a key or paste was handled, or is held back; the app asks before it passes it to the focused widget."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
-            self._quit_no_more()
+            self.quitting.cancel()
         if self.first_time_hints is not None:
             self.first_time_hints.key_pressed()
         return await self.keystrokes.takes(event)
@@ -862,7 +778,7 @@ class MainScreen(Screen[None]):
         """The screen above this one is closed: end the prospect that a click on the timeline showed."""
         self.transcript.uncovered()
         self.viewer.hide_prospect()
-        self.woken()
+        self.ignore_early_keys()
 
     def on_screen_suspend(self) -> None:
         """Another screen is over this one."""
@@ -927,6 +843,75 @@ class MainScreen(Screen[None]):
         """The footer lists the keys of what has the focus; notices leave the row of a search free."""
         self.bench.chat_pane.set_class(self.bench.on_view.is_searched, "-searched")
         self.bench.update_footer()
+
+    # --- approvals, in place of the prompt
+
+    def _show_approvals(self, requests: tuple[ApprovalRequest, ...]) -> None:
+        """Show the oldest of the waiting requests in place of the prompt, which keeps its draft; the prompt where there is none.
+
+        Args:
+            requests: all that wait, oldest first.
+        """
+        from kimi_tui.tui.approval.panel import ApprovalPanel
+
+        bench, prompt = self.bench, self.prompt
+        shown, oldest = bench.question, requests[0] if requests else None
+        if shown is not None and oldest is not None and shown.request.id == oldest.id:
+            shown.waiting = len(requests)
+            return
+        bench.question = None
+        if self._shows_dmail:
+            self._shows_dmail = False
+            self.viewer.show_prospect(None)
+        if oldest is not None:
+            # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
+            going = shown or prompt
+            takes_keys = self.focused is None or going.has_focus_within
+            if takes_keys:
+                # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
+                self.set_focus(None)
+            panel = bench.question = ApprovalPanel(
+                oldest,
+                bench.last_key_at(),
+                bench.keys,
+                takes_keys=takes_keys,
+                write=self.keystrokes.write_on,
+                typed_at=self.keystrokes.written_at,
+            )
+            panel.waiting = len(requests)
+            prompt.display = False
+            self.mount(panel, after=prompt)
+            if oldest.checkpoint_id >= 0:
+                bench.start(self._preview_dmail(panel))
+        elif shown is not None:
+            prompt.display = True
+            if shown.has_focus_within:
+                bench.focus_prompt()
+        if shown is not None:
+            shown.remove()
+
+    async def _preview_dmail(self, panel: ApprovalPanel) -> None:
+        """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
+        from kimi_tui.soul.rewind_values import Target
+        from kimi_tui.tui.preview.layout import consequence_rows
+
+        bench, request = self.bench, panel.request
+        soul = await self.conversation.opened()
+        try:
+            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        except KeyError:
+            # The line became another one meanwhile, and the question went with it.
+            if bench.question is panel:
+                words = f"There is no #{request.checkpoint_id} here for this D-Mail."
+                bench.tell(words, level="warning")
+            return
+        if bench.question is not panel:
+            return
+        panel.toll = partial(consequence_rows, found)
+        if not bench.timeline_pane.has_keys:
+            self._shows_dmail = True
+            target, left = Target(request.checkpoint_id), found.tokens_after
+            self.viewer.show_prospect(Prospect(target, left, found.estimated, words_stay=True))
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Pass an answer on."""

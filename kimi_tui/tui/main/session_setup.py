@@ -35,7 +35,7 @@ from kimi_tui.tui.transcript.transcript import import_for
 from kimi_tui.wire.events import EventRecord, TurnBegin
 
 if TYPE_CHECKING:
-    from kimi_tui.demo.demo import Demo
+    from kimi_tui.demo import Demo
     from kimi_tui.llm.openai_compatible import OpenAICompatible
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
@@ -132,8 +132,8 @@ async def open_session(
                 found(known._replace(end=end))
                 # What is imported now would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
-        await asyncio.to_thread(import_module, "kimi_tui.soul.runtime")
-        from kimi_tui.soul.runtime import open_soul
+        await asyncio.to_thread(import_module, "kimi_tui.soul.kimisoul")
+        from kimi_tui.soul.kimisoul import open_soul
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
         provider = stage.provider or await provider_of(launch, session.id)
@@ -205,7 +205,7 @@ def _end(session: Session) -> Sequence[EventRecord]:
 
 async def _stage(launch: Launch) -> _Stage:
     if launch.demo:
-        from kimi_tui.demo.demo import prepare
+        from kimi_tui.demo import prepare
 
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
         return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)

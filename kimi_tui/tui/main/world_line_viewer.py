@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.worker import Worker
 
-    from kimi_tui.projection.comparison import WorldLineMessage
-    from kimi_tui.projection.world_lines import LiveLineActivity
+    from kimi_tui.projection.world_lines import LiveLineActivity, WorldLineMessage
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.world_line_reader import WorldLineInfo
     from kimi_tui.tui.world_line_view import WorldLineView
@@ -58,7 +57,7 @@ class WorldLineViewer:
         self._glance: Literal["", "coming", "whole"] = ""
         """Whether the line is only glanced at: the timeline has the keys, and another row there takes its place."""
         self._wanted = (0, -1)
-        """What is glanced at: a line, and a checkpoint of it."""
+        """The world line and checkpoint that are glanced at."""
         self._coming: Worker[None] | None = None
         self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
         """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
@@ -66,7 +65,7 @@ class WorldLineViewer:
         self._selected_prospect: Prospect | None = None
         """What going to the selected row of the timeline would leave, as the timeline last posted it; None while no row is selected."""
         self._prospect: Prospect | None = None
-        """What chat and gauge show."""
+        """The prospect on view; None for none."""
 
     @property
     def shown_line(self) -> int:
@@ -84,7 +83,7 @@ class WorldLineViewer:
         return bool(self.QUIET_S) and self.has_keys and not self._quiet.accepts(event.time)
 
     def _focus(self) -> None:
-        """Give the line on view the keys."""
+        """Focus the line on view."""
         if self._reading is not None:
             self._bench.screen.set_focus(self._reading.transcript)
 

@@ -22,8 +22,8 @@ from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import clean, one_line
-from kimi_tui.image_names import titled
 from kimi_tui.launch import Launch
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported

@@ -153,9 +153,9 @@ async def test_no_key_counts_before_the_terminal_has_taken_it(
         desk.panel._quiet = QuietAlready(0.0, 0.0)  # pyright: ignore[reportPrivateUsage]
         await press(pilot, "y", "y")
         assert desk.answers == []
-        assert not desk.panel.armed
+        assert not desk.panel.accepts_keys
         taken = True
-        while not desk.panel.armed:
+        while not desk.panel.accepts_keys:
             await pilot.pause(0.01)
         await press(pilot, "y")
         assert desk.answers == [("once", "")]
@@ -236,7 +236,7 @@ async def test_a_key_that_comes_too_early_answers_nothing() -> None:
         before = len(desk.panel._timers)  # pyright: ignore[reportPrivateUsage]
         await press(pilot, "y", "enter", "n", *"x" * 9)
         assert desk.answers == []
-        assert not desk.panel.armed
+        assert not desk.panel.accepts_keys
         # One timer looks whether it is quiet, however long a key is held.
         assert len(desk.panel._timers) <= before + 1  # pyright: ignore[reportPrivateUsage]
         desk.wait_out()
@@ -404,24 +404,24 @@ async def test_a_click_waits_for_the_quiet_too() -> None:
         y = next(y for y, row in enumerate(desk.text().split("\n")) if "Yes, once" in row)
         await until(pilot, lambda: not desk.panel._placing.waits)  # pyright: ignore[reportPrivateUsage]
         click = events.MouseUp(None, 8, y, 0, 0, 1, False, False, False)
-        assert desk.panel.voids(click)
-        await until(pilot, lambda: desk.panel.armed)
+        assert desk.panel.refuses_click(click)
+        await until(pilot, lambda: desk.panel.accepts_keys)
         # Handled now, and read before.
-        assert desk.panel.voids(click)
+        assert desk.panel.refuses_click(click)
         desk.wait_out()
-        assert not desk.panel.voids(click)
+        assert not desk.panel.refuses_click(click)
         desk.panel.waiting = 2
         await pilot.pause()
-        assert not desk.panel.voids(click)
+        assert not desk.panel.refuses_click(click)
         # The rows stand elsewhere than they did when it was read.
         await pilot.resize_terminal(80, 40)
         await until(pilot, lambda: row_of(desk, "Yes, once") != y)
         # From when that could be seen.
         await until(pilot, lambda: not desk.panel._placing.waits)  # pyright: ignore[reportPrivateUsage]
         moved = events.MouseUp(None, 8, row_of(desk, "Yes, once"), 0, 0, 1, False, False, False)
-        assert not desk.panel.voids(moved)
+        assert not desk.panel.refuses_click(moved)
         moved.time = click.time
-        assert desk.panel.voids(moved)
+        assert desk.panel.refuses_click(moved)
         await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "Yes, once")))
         assert desk.answers == [("once", "")]
 

@@ -43,7 +43,7 @@ async def asked(one: Desk) -> ApprovalPanel:
     """The question about the letter, when keys count."""
     await one.sees("Send this D-Mail to #1?")
     panel = one.screen.query_one(ApprovalPanel)
-    await one.until(lambda: panel.armed)
+    await one.until(lambda: panel.accepts_keys)
     return panel
 
 

@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def answer(one: Desk, words: str, *keys: str) -> None:
     """Wait for a question and answer it."""
     await one.sees(words)
-    await one.until(lambda: (p := one.screen.bench.question) is not None and p.armed)  # pyright: ignore[reportPrivateUsage]
+    await one.until(lambda: (p := one.screen.bench.question) is not None and p.accepts_keys)  # pyright: ignore[reportPrivateUsage]
     panel = one.screen.bench.question
     await one.pilot.press(keys[0])
     if len(keys) > 1 and panel is not None:

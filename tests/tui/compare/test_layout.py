@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.projection.comparison import Comparison, Side, WorldLineMessage
+from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage
 from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, message_rows
 from kimi_tui.tui.glyphs import UNICODE
@@ -24,10 +24,8 @@ def said(text: str, checkpoint: int = 1) -> WorldLineMessage:
 def measured(comparison: Comparison, width: int = 40) -> ComparisonRows:
     """All of its rows."""
     sheet = ComparisonRows(comparison, width, UNICODE)
-    assert not sheet.complete
     for _ in sheet.measure():
         pass
-    assert sheet.complete
     return sheet
 
 

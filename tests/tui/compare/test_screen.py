@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.still_screen import still_screen
 
-from kimi_tui.projection.comparison import WorldLineMessage
+from kimi_tui.projection.world_lines import WorldLineMessage
 from kimi_tui.soul.world_line_reader import DivergedFiles, WorldLineComparison, WorldLineInfo
 from kimi_tui.tui.compare.layout import ComparisonRows
 from kimi_tui.tui.compare.screen import CompareScreen, CompareSides
@@ -26,7 +26,7 @@ def page(then: str = "what was then") -> CompareScreen:
             DivergedFiles(()),
             0,
         ),
-        WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 1, 0, 1, 1, 0),
+        WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 0, 1, 0),
         used=2_000,
         heading=Heading("Compared", "~", "main", "kimi-k2"),
     )

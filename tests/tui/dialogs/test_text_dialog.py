@@ -85,7 +85,7 @@ async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
         # As what was typed while the program was stopped.
         monkeypatch.setattr(TextDialog, "QUIET_S", 0.2)
         await asyncio.sleep(0.3)
-        page.woken()
+        page.ignore_early_keys()
         await one.pilot.press("enter")
         assert answers == []
         await asyncio.sleep(0.3)

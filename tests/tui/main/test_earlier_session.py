@@ -22,11 +22,10 @@ from kimi_tui.projection.blocks import Block, ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul import runtime
+from kimi_tui.soul import kimisoul
 from kimi_tui.soul.rebuilt_history import end_of_context
 from kimi_tui.soul.record import end_of_record, read_records
 from kimi_tui.soul.rewind_values import END, Target
-from kimi_tui.soul.runtime import open_soul
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -110,13 +109,13 @@ async def _held(
     app = KimiApp(launch)
     async with app.run_test(size=(120, 40)) as pilot:
         shown = Glance(Desk(app, pilot))
-        open_soul = runtime.open_soul
+        open_soul = kimisoul.open_soul
 
         async def opened(**parts: Any) -> Any:
             await shown.open.wait()
             return await open_soul(**parts)
 
-        monkeypatch.setattr(runtime, "open_soul", opened)
+        monkeypatch.setattr(kimisoul, "open_soul", opened)
         monkeypatch.setattr(shown._feed, "_schedule", shown.schedule)  # pyright: ignore[reportPrivateUsage]
         yield shown
         for screen in app.screen_stack:
@@ -337,7 +336,7 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     provider = OpenAICompatible(
         provider="moonshot", base_url=server.base_url, api_key="k", model="m", window=WINDOW
     )
-    soul = await open_soul(session=stored, provider=provider)
+    soul = await kimisoul.open_soul(session=stored, provider=provider)
     if then in ("undo", "rewind"):
         # To a turn before the last one.
         await soul.rewind(Target(stored.context.n_checkpoints - 25))
@@ -354,7 +353,8 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     again = SessionStore(tmp_path).find(session.session_id)
     whole, line = told_by(read_records(again))
     lengths: set[int] = set()
-    for size in range(1_000, again.record.size + 9_000, max(2_000, again.record.size // 25)):
+    whole_size = again.record.path.stat().st_size
+    for size in range(1_000, whole_size + 9_000, max(2_000, whole_size // 25)):
         monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", size)
         monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", size)
         assert end_of_context(again), size

@@ -54,7 +54,7 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         await one.sees("Too early: answers wait")
         assert "takes it back" not in one.text()
         assert panel.size.height == height
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.until(lambda: len(server.requests) == 3)
         await one.pilot.press("escape")

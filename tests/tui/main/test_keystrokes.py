@@ -280,7 +280,7 @@ async def test_prose_over_a_preview_goes_to_the_prompt(home: Path) -> None:
         before = facts(one, server)
         for words in ("for real now", "do it", "/help", "just do it", "Rd"):
             shown = await a_preview(one)
-            await one.until(lambda shown=shown: shown.armed)
+            await one.until(lambda shown=shown: shown.accepts_keys)
             # Read close behind one another, and handled late.
             typed(one, words, before_s=5.0)
             await one.until(lambda words=words: one.screen.prompt.area.text == words)
@@ -325,9 +325,9 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
 
         monkeypatch.setattr(one.screen, "action_command", act)
         await on_timeline()
-        chosen = one.screen.bench.views.timeline.selected
+        chosen = one.screen.bench.views.timeline._view.selected
         typed(one, "jkj", before_s=2.0)
-        await one.until(lambda: one.screen.bench.views.timeline.selected != chosen)
+        await one.until(lambda: one.screen.bench.views.timeline._view.selected != chosen)
         typed(one, "uu", before_s=1.0)
         await one.until(lambda: acted == ["undo"] * 2)
         typed(one, "U" * 7, gap_s=0.001)
@@ -424,7 +424,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         for words in ("yes", "a better way", "no", "easy", "y "):
             area.put("")
             one.screen.bench.focus_prompt()
-            await one.until(lambda: panel.armed)
+            await one.until(lambda: panel.accepts_keys)
             typed(one, words)
             await one.pilot.press("enter")
             await one.until(lambda words=words: area.text == words)
@@ -442,13 +442,13 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert one.app.screen is one.screen
         area.put("y ")
         one.screen.bench.focus_prompt()
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         one.app.post_message(events.Paste("yes"))
         await one.until(lambda: area.text == "y yes")
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
         one.screen.bench.focus_prompt()
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         assert "waits behind the question" in one.text()
         await one.pilot.press("y")
         await one.sees("Written.")
@@ -535,7 +535,7 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         await one.pilot.press("escape")
         # A held key is one letter; Enter behind a letter waits for another.
         shown = await a_preview(one)
-        await one.until(lambda: shown.armed)
+        await one.until(lambda: shown.accepts_keys)
         typed(one, "nn")
         await one.pilot.press("enter", "escape")
         await one.until(lambda: one.app.screen is one.screen)
@@ -552,7 +552,7 @@ async def test_a_letter_answers_a_preview_once_it_has_settled(home: Path) -> Non
         await one.until(lambda: one.screen.prompt.area.text == "for")
         assert facts(one, server) == before
         shown = await a_preview(one)
-        await one.until(lambda: shown.armed)
+        await one.until(lambda: shown.accepts_keys)
         typed(one, "r")
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
 

@@ -155,14 +155,14 @@ async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home:
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         assert panel.has_focus
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.sees("Done.")
         await one.idle()
         assert one.screen.prompt.area.has_focus
         assert "out-of-it" in messages(server)
         # On its way back the focus did not come by the timeline, which selects a row when it has it.
-        assert one.screen.bench.views.timeline.selected is None
+        assert one.screen.bench.views.timeline._view.selected is None
 
 
 async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:
@@ -173,7 +173,7 @@ async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:
     await one.until(lambda: one.screen.bench.question is not None)  # pyright: ignore[reportPrivateUsage]
     panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
     assert panel is not None
-    await one.until(lambda: panel.armed)
+    await one.until(lambda: panel.accepts_keys)
     return panel
 
 
@@ -186,8 +186,8 @@ async def test_the_timeline_during_an_approval(home: Path) -> None:
         await one.pilot.press("down", "up", "escape")
         await one.until(lambda: panel.has_focus)
         # Keys of before do not count: only what comes when it was quiet again.
-        assert not panel.armed
-        await one.until(lambda: panel.armed)
+        assert not panel.accepts_keys
+        await one.until(lambda: panel.accepts_keys)
         assert not (home / "app" / "z.txt").exists()
         await one.pilot.press("y")
         await one.sees("Done.")
@@ -217,7 +217,7 @@ async def test_keys_meant_for_the_timeline_never_approve(
         monkeypatch.setattr(one.screen.bench, "focus_timeline", lambda: None)
         await one.pilot.press("ctrl+t", "down", "enter", "y")
         assert panel.has_focus
-        assert not panel.armed
+        assert not panel.accepts_keys
         assert not (home / "app" / "z.txt").exists()
         assert one.screen.conversation.state.approvals
 
@@ -242,17 +242,17 @@ async def test_answers_count_only_where_the_question_has_the_keys(home: Path) ->
         await one.pilot.press("escape", "y")
         await one.until(lambda: panel.has_focus)
         assert AWAY not in await one.sees("n/e answer")
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         # What closes a page over the question, and comes right behind that, is no answer either.
         await one.pilot.press("f1")
         await one.until(lambda: one.app.screen is not one.screen)
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)
-        assert not panel.armed
+        assert not panel.accepts_keys
         await one.pilot.press("y")
         assert one.screen.conversation.state.approvals
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.sees("Done.")
 
@@ -274,7 +274,7 @@ async def test_a_question_leaves_the_keys_to_who_reads(home: Path) -> None:
         assert panel is not None
         await one.until(lambda: panel.has_focus)
         assert one.screen.conversation.state.approvals
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.sees("Done.")
 
@@ -309,7 +309,7 @@ async def test_the_draft_survives_an_approval(home: Path) -> None:
         await one.sees("Run this command?")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("n")
         await one.idle()
         assert one.screen.prompt.area.text == "half a thought"
@@ -433,7 +433,7 @@ async def test_the_mode_by_the_key_that_the_question_names(home: Path) -> None:
         assert not (home / "app" / "a.txt").exists(), "it was not answered by that"
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("y")
         await one.sees("Written.")
 
@@ -498,7 +498,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.sees("every edit in this folder")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press("a")
         await one.sees("Wrote a.")
         await one.say("b")

@@ -18,7 +18,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.session.session import Session
-from kimi_tui.soul import rebuilt_history, runtime
+from kimi_tui.soul import kimisoul, rebuilt_history
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.conversation import Conversation
@@ -94,13 +94,13 @@ async def held(
     if not record:
         (session / "wire.jsonl").unlink()
     let_on = asyncio.Event()
-    open_soul = runtime.open_soul
+    open_soul = kimisoul.open_soul
 
     async def opened(**parts: Any) -> Any:
         await let_on.wait()
         return await open_soul(**parts)
 
-    monkeypatch.setattr(runtime, "open_soul", opened)
+    monkeypatch.setattr(kimisoul, "open_soul", opened)
     async with desk(home, server.base_url, resume=session.name) as one:
         yield Held(one, let_on)
         let_on.set()

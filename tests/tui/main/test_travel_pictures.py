@@ -18,7 +18,7 @@ from textual.screen import Screen
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.projection.comparison import WorldLineMessage
+from kimi_tui.projection.world_lines import WorldLineMessage
 from kimi_tui.soul.rewind_values import (
     END,
     DroppedMessage,
@@ -71,7 +71,7 @@ def app(home: Path) -> KimiApp:
 def line() -> WorldLineInfo:
     """World line 2, left two hours ago."""
     at = (datetime.now(UTC) - timedelta(hours=2, minutes=1)).isoformat()
-    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
+    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 4, 14, 1)
 
 
 async def over_the_page(
@@ -113,7 +113,9 @@ async def test_all_actions(tmp_path: Path, picture: SnapshotAssertion) -> None:
         tokens_before=58_300,
         tokens_after=53_700,
         estimated=False,
-        goes=(DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),),
+        dropped=(
+            DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
+        ),
         prompt="",
         files=FilesPreview(
             (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True
@@ -132,7 +134,7 @@ UNDONE = RewindPreview(
     tokens_before=47_500,
     tokens_after=51_200,
     estimated=False,
-    goes=(
+    dropped=(
         DroppedMessage("agent", "The importer takes it now."),
         DroppedMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
         DroppedMessage("user", "Once more, with a test"),
@@ -212,7 +214,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
         "Some files are not what they were at this moment.",
         *(0, 0, 0, 47_500, 47_500),
         estimated=False,
-        goes=(),
+        dropped=(),
         prompt="",
         files=files,
         is_there=True,

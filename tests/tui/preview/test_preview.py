@@ -53,7 +53,7 @@ STORY = RewindPreview(
     tokens_before=58_300,
     tokens_after=53_700,
     estimated=False,
-    goes=GOES,
+    dropped=GOES,
     prompt="Fields",
 )
 LONG = RewindPreview(
@@ -65,7 +65,7 @@ LONG = RewindPreview(
     tokens_before=158_300,
     tokens_after=22_800,
     estimated=True,
-    goes=(
+    dropped=(
         DroppedMessage("user", "Why is the import slow?"),
         DroppedMessage("agent", "I look at what the importer does with each line."),
         DroppedMessage("dmail", "Do not read import.log whole.", tokens=300),
@@ -382,7 +382,7 @@ async def test_a_key_right_behind_the_one_that_asked_for_a_word_is_no_word(key: 
 
 async def _press_twice(app: PreviewApp, key: str) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
-        while not app.shown.armed:
+        while not app.shown.accepts_keys:
             await pilot.pause(0.01)
         await pilot.press("f")
         while not any("f again" in row for row in app.rows):
@@ -391,7 +391,7 @@ async def _press_twice(app: PreviewApp, key: str) -> None:
         await pilot.pause()
         assert app.answers == []
         assert any("came too early" in row for row in app.rows)
-        while not app.shown.armed:
+        while not app.shown.accepts_keys:
             await pilot.pause(0.01)
         await pilot.press(key)
         while not app.answers:
@@ -403,10 +403,10 @@ async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
     app = PreviewApp(STORY)
     with keys_count(QUIET_S):
         async with app.run_test(size=(120, 40)) as pilot:
-            while not app.shown.armed:
+            while not app.shown.accepts_keys:
                 await pilot.pause(0.01)
             await pilot.press("2", "enter")
-            while not app.shown.armed:
+            while not app.shown.accepts_keys:
                 await pilot.pause(0.01)
             await pilot.press("enter")
             await pilot.pause()
@@ -650,7 +650,7 @@ async def test_a_jump_says_what_it_leaves_and_that_there_is_more() -> None:
 
 
 def test_a_jump_forward_leaves_nothing() -> None:
-    preview = replace(THERE, goes=(), steps=0, messages=0)
+    preview = replace(THERE, dropped=(), steps=0, messages=0)
     state = layout.PreviewState(preview, actions_at(6, 3))
     for width, height in ((104, 28), (74, 20), (58, 16)):
         rows = layout.preview_rows(state, width, height, UNICODE).rows
@@ -726,7 +726,7 @@ def test_a_call_that_waits_is_not_called_done() -> None:
 
 
 def test_a_message_that_alone_goes_is_said_to_come_back() -> None:
-    preview = replace(STORY, goes=(), steps=2, messages=1)
+    preview = replace(STORY, dropped=(), steps=2, messages=1)
     state = layout.PreviewState(preview, CONVERSATION_ACTIONS)
     rows = layout.preview_rows(state, 104, 28, UNICODE).rows
     shown = "\n".join(row.text for row in rows)

@@ -260,6 +260,8 @@ async def test_the_values_of_an_argument_are_offered(
             ("/model ", ("down", "enter"), ("model", "big-one")),
             ("/model one/more", ("enter",), ("model", "one/more")),
             ("/tools of", ("tab", "enter"), ("tools", "off")),
+            ("/mode al", ("enter",), ("mode", "al")),
+            ("/mode al", ("tab", "enter"), ("mode", "all")),
             ("/mode all", ("enter",), ("mode", "all")),
         ):
             await one.pilot.press(*("space" if sign == " " else sign for sign in typed))

@@ -20,8 +20,7 @@ from textual.pilot import Pilot
 from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.projection.playback import PlaybackClock
-from kimi_tui.projection.replay import ChangedFiles, Replay
+from kimi_tui.projection.replay import ChangedFiles, PlaybackClock, Replay
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.lock import SessionLock

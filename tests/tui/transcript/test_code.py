@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.tui.rows import Span
-from kimi_tui.tui.transcript import markdown_splitter
+from kimi_tui.tui.transcript import markdown_stream
 from kimi_tui.tui.transcript.code import (
     COMMENT,
     INK,
@@ -20,7 +20,7 @@ from kimi_tui.tui.transcript.code import (
 
 
 def test_line_by_line_as_at_once() -> None:
-    lines = Path(markdown_splitter.__file__).read_text().split("\n")
+    lines = Path(markdown_stream.__file__).read_text().split("\n")
     stream = CodeStream("python")
     streamed = [stream.feed(line) for line in lines]
     assert streamed == colour(lines, "python")

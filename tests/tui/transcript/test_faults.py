@@ -175,7 +175,7 @@ def test_a_search_goes_on_past_a_block_that_fails(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_compared_message_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kimi_tui.projection.comparison import Comparison, WorldLineMessage
+    from kimi_tui.projection.world_lines import Comparison, WorldLineMessage
     from kimi_tui.tui.compare import layout
     from kimi_tui.tui.glyphs import UNICODE
 

@@ -13,7 +13,7 @@ from support.effort import n_calls
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.rows import HIT_LINK, Line, cells
-from kimi_tui.tui.transcript import code, markdown_splitter, markdown_stream
+from kimi_tui.tui.transcript import code, markdown_stream
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
 
 WIDTH = 60
@@ -54,8 +54,8 @@ def _limits(request: pytest.FixtureRequest) -> Iterator[None]:
     """Once with every limit so low that short texts meet it, too."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "tight":
-            patch.setattr(markdown_splitter, "PIECE_LIMIT", 40)
-            patch.setattr(markdown_splitter, "PIECE_MARKS", 4)
+            patch.setattr(markdown_stream, "PIECE_LIMIT", 40)
+            patch.setattr(markdown_stream, "PIECE_MARKS", 4)
             patch.setattr(markdown_stream, "RESOLVE_CHARS", 10)
             patch.setattr(markdown_stream, "LEX_LIMIT", 12)
             patch.setattr(code, "LEX_LIMIT", 12)

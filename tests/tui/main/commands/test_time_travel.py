@@ -55,10 +55,10 @@ async def answered(one: Desk, key: str) -> None:
         return one.screen.bench.question is not panel  # pyright: ignore[reportPrivateUsage]
 
     while not is_gone():
-        await one.until(lambda: panel.armed)
+        await one.until(lambda: panel.accepts_keys)
         await one.pilot.press(key)
         # One that came before the question was painted, on a slow machine, is dropped and begins the wait anew.
-        await one.until(lambda: is_gone() or not panel.armed)
+        await one.until(lambda: is_gone() or not panel.accepts_keys)
 
 
 async def a_world_line(one: Desk, server: ChatServer) -> None:
@@ -832,7 +832,9 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         assert one.app.screen is one.screen
         # One that is on view.
         jump()
-        await one.until(lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.armed)
+        await one.until(
+            lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.accepts_keys
+        )
         await soul.redo()
         await one.sees("The conversation is another one now.")
         assert one.app.screen is one.screen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.story import until_folding
 
-from kimi_tui.projection.gauge import FreedTokens, GaugeModel
+from kimi_tui.projection.tokens import FreedTokens, GaugeModel
 from kimi_tui.wire.events import CompactionEnd, ContextReverted, EventRecord, TextPart
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.timer import Timer
 
-COVER = "•"
+MASK = "•"
 BURST_S = 0.02
 """Characters read within so many seconds of one another are a burst: nobody types so fast."""
 OVER_S = 0.06
@@ -34,7 +34,7 @@ LEAST_KEY = 8
 """The least length of a key."""
 
 
-class KeyCover:
+class ApiKeyMask:
     """Decides which parts of a field's text are masked.
 
     The field reports each key and paste before it is drawn, and receives the messages.
@@ -51,7 +51,7 @@ class KeyCover:
             super().__init__()
             self.typed_at = typed_at
 
-    class Uncovered(Message, bubble=False):
+    class Unmasked(Message, bubble=False):
         """Something is no longer masked: the field must be drawn again."""
 
     class KeyFound(Message, bubble=False):
@@ -109,13 +109,13 @@ class KeyCover:
         self._is_over = True
         self._judge(text, self._burst)  # all of it, where it came in pieces
         if len(self._burst) > FEW:
-            self._field.post_message(self.Uncovered())
+            self._field.post_message(self.Unmasked())
 
     def without(self, key: str, text: str) -> str:
         """The text of the field as it was before a key was entered; where it came in pieces, the text without the key."""
         return self._before if self._burst.strip() == key else text.replace(key, "")
 
-    def covered(self, text: str, at: int) -> str:
+    def masked(self, text: str, at: int) -> str:
         """The text as it is drawn, with keys masked; of the same length.
 
         Args:
@@ -130,7 +130,7 @@ class KeyCover:
             whole = start < 0 or text[start:at] != self._burst
             spans = [*spans, (0, len(text)) if whole else (start, at)]
         for start, end in spans:
-            hidden = "".join(COVER if char.isascii() else char for char in text[start:end])
+            hidden = "".join(MASK if char.isascii() else char for char in text[start:end])
             text = text[:start] + hidden + text[end:]
         return text
 

@@ -13,11 +13,11 @@ from textual.widgets import Input
 
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.launch import Launch
+from kimi_tui.tui.api_key_mask import MASK
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import KEY_REFUSED as NOT_TAKEN
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.first_run.screens import KEY_MOVED, KEY_REFUSED, KeyScreen
-from kimi_tui.tui.hidden_keys import COVER
 from kimi_tui.tui.keyboard import LineField
 
 KEY = "sk-aB3dE5fG7hK9mN1pQ"
@@ -58,7 +58,7 @@ class FieldApp(App[None]):
 
 
 @pytest.mark.parametrize("key", [KEY, RANDOM])
-async def test_a_pasted_key_is_covered_in_its_first_picture_and_told(key: str) -> None:
+async def test_a_pasted_key_is_masked_in_its_first_picture_and_told(key: str) -> None:
     app = FieldApp()
     async with app.run_test() as pilot:
         app.field.focus()
@@ -70,14 +70,14 @@ async def test_a_pasted_key_is_covered_in_its_first_picture_and_told(key: str) -
             await pilot.pause()
         # Behind other text, too, where no blank parts it from that.
         assert app.field.value == f"http://h/v1{key}"
-        assert app.shown == f"http://h/v1{COVER * len(key)}"
+        assert app.shown == f"http://h/v1{MASK * len(key)}"
         assert app.keys == [key]
         app.field.take_out(key)
         assert app.shown == "http://h/v1"
 
 
-async def test_a_burst_is_covered_until_it_is_over_and_then_only_a_key_is() -> None:
-    for text, keys, shown in ((MODEL, [], MODEL), (KEY, [KEY], COVER * len(KEY))):
+async def test_a_burst_is_masked_until_it_is_over_and_then_only_a_key_is() -> None:
+    for text, keys, shown in ((MODEL, [], MODEL), (KEY, [KEY], MASK * len(KEY))):
         app = FieldApp()
         async with app.run_test() as pilot:
             app.field.focus()
@@ -90,7 +90,7 @@ async def test_a_burst_is_covered_until_it_is_over_and_then_only_a_key_is() -> N
             while app.field.value != text:
                 await pilot.pause()
                 drawn = app.shown if len(app.field.value) > 3 else ""
-                assert set(drawn) <= {COVER}, drawn
+                assert set(drawn) <= {MASK}, drawn
             # Hangs where it is not so, until the test has no time left.
             while (app.shown, app.keys) != (shown, keys):
                 await pilot.pause()
@@ -103,8 +103,8 @@ async def test_of_what_is_typed_by_hand_an_address_alone_is_shown() -> None:
         await pilot.pause()
         for written, shown in (
             ("sk-a", "sk-a"),
-            ("sk-ab3d", f"sk-a{COVER * 3}"),
-            ("9f8e7d", f"9f8e{COVER * 2}"),
+            ("sk-ab3d", f"sk-a{MASK * 3}"),
+            ("9f8e7d", f"9f8e{MASK * 2}"),
             ("gpu12x:8080", "gpu12x:8080"),
             ("localhost", "localhost"),
             ("sk-learn.org/v1", "sk-learn.org/v1"),
@@ -226,7 +226,7 @@ async def test_a_command_takes_no_key_and_keeps_none(home: Path) -> None:
         await one.until(lambda: "What follows /bookmark looks like a key" in in_words(one))
         await one.pilot.press(*"/model ")
         one.app.post_message(events.Paste(KEY))
-        await one.sees(f"› /model {COVER * len(KEY)}")
+        await one.sees(f"› /model {MASK * len(KEY)}")
         await one.pilot.press("ctrl+u")
     assert files_with(home, KEY) == []
 
@@ -238,7 +238,7 @@ async def test_a_setting_takes_no_key(home: Path) -> None:
         await one.pilot.press("enter")
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         one.app.post_message(events.Paste(KEY))
-        await one.sees(COVER * len(KEY))
+        await one.sees(MASK * len(KEY))
         await one.pilot.press("enter")
         await one.until(lambda: NOT_TAKEN in in_words(one).replace("│", "").replace("  ", " "))
         assert KEY not in one.text()

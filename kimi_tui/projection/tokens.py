@@ -1,13 +1,15 @@
-"""The tokens in the window before each checkpoint, from events: the same figures for every view, the engine and commands.
+"""Token figures from events: in the window before each checkpoint (`CheckpointTokens`), and in the window now (`GaugeModel`).
 
-The engine estimates them when it makes a checkpoint; the server's own figure replaces the estimate when the step has been
-answered. Estimates between two figures of the server, or before its first, are then fitted between these, as an estimate
-does not know how the server counts. The same holds for the tokens that a D-Mail or a compaction left.
+The engine estimates the tokens before a checkpoint when it makes one; the server's own figure replaces the estimate when the
+step has been answered. Estimates between two figures of the server, or before its first, are then fitted between these, as an
+estimate does not know how the server counts. The same holds for the tokens that a D-Mail or a compaction left. Views, engine
+and commands all use these figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kimi_tui.wire.events import (
@@ -17,13 +19,14 @@ from kimi_tui.wire.events import (
     CompactionEnd,
     ContextReverted,
     Event,
+    EventRecord,
     LineChanged,
     StatusUpdate,
 )
 
 
 class TokenFigure(NamedTuple):
-    """A number of tokens: `measured` where it is the server's own figure, `fitted` where an estimate was fitted to one."""
+    """A number of tokens: `measured` where it is the server's figure, `fitted` where it is an estimate fitted to one."""
 
     tokens: int
     measured: bool
@@ -35,7 +38,7 @@ class Changed(NamedTuple):
 
     Attributes:
         rows: the uids of checkpoints whose figures changed, a new one first.
-        ends: the uids of D-Mails and compactions whose left tokens changed, each with the difference.
+        ends: the uids of D-Mails and compactions after which the tokens in the window changed, each with the difference.
     """
 
     rows: Sequence[str] = ()
@@ -59,7 +62,7 @@ def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
 
 
 class CheckpointTokens:
-    """The token figures of all checkpoints of a session, on any line, by uid, and of what D-Mails and compactions left."""
+    """The tokens in the window before each checkpoint of a session, on any line, and after D-Mails and compactions, by uid."""
 
     def __init__(self) -> None:
         self._known: dict[str, TokenFigure] = {}
@@ -80,11 +83,11 @@ class CheckpointTokens:
         self._estimated = True
 
     def get(self, uid: str) -> TokenFigure | None:
-        """The figure of a checkpoint; None where no event had one."""
+        """The tokens before a checkpoint; None where no event reported them."""
         return self._known.get(uid)
 
     def left_by(self, uid: str) -> TokenFigure | None:
-        """What the D-Mail or the compaction of a checkpoint left; None of any other."""
+        """The tokens after the D-Mail or the compaction of a checkpoint; None for any other checkpoint."""
         return self._ends.get(uid)
 
     def apply(self, event: Event) -> Changed:
@@ -147,7 +150,7 @@ class CheckpointTokens:
         return Changed((event.uid, *more.rows), more.ends)
 
     def _settle(self, base: int) -> None:
-        """Fix the estimates so far; only what follows is fitted from here on."""
+        """Keep the estimates so far as they are; only later ones are fitted from here on."""
         self._base, self._is_other_line = base, False
         if self._guessed:
             self._guessed.clear()
@@ -176,7 +179,7 @@ class CheckpointTokens:
         return changed
 
     def _fit(self, estimate: int, figure: int) -> Changed:
-        """The server gave a figure of what had been estimated at so many tokens."""
+        """Fit the estimates since the last figure of the server to its new one, for which the estimate was so many tokens."""
         if not self._guessed and not self._guessed_ends:
             self._end = ""
             return _UNCHANGED
@@ -200,7 +203,7 @@ class CheckpointTokens:
 
 
 class DMailCuts:
-    """The D-Mails of a record, each with the uid of the checkpoint as which it arrived; empty where that was not told."""
+    """The D-Mails of a record, each with the uid of the checkpoint at which it was delivered; empty where that is not recorded."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, ContextReverted]] = []
@@ -225,8 +228,92 @@ class DMailCuts:
 
 
 def saved_by(uid: str, cut: ContextReverted, figures: CheckpointTokens) -> int:
-    """The tokens that a D-Mail took away, by what the server has counted since, if it has; one at the end took none."""
+    """The tokens that a D-Mail freed, by the server's next figure where there is one; 0 for one that only appended."""
     left = figures.left_by(uid)
     if cut.from_checkpoint < cut.checkpoint_id:
         return 0
     return max(0, cut.tokens_before - (left.tokens if left is not None else cut.tokens_after))
+
+
+@dataclass(frozen=True, slots=True)
+class FreedTokens:
+    """The tokens in the window before and after the newest revert or compaction; 0 and 0 after a switch to another line.
+
+    `serial` counts operations, to tell a new one from the one before.
+    `estimated` is true while `after` is not the server's figure.
+    """
+
+    reason: str = ""
+    before: int = 0
+    after: int = 0
+    serial: int = 0
+    estimated: bool = False
+
+
+class GaugeModel:
+    """The state of the gauge, reduced from events.
+
+    Attributes:
+        status: the newest report of the window; after a revert or compaction an estimate of it until the next report.
+        freed: the tokens that the newest rewind, D-Mail or compaction freed.
+    """
+
+    def __init__(self) -> None:
+        self.status = StatusUpdate(used=0, limit=0, trigger=0)
+        self.freed = FreedTokens()
+        self._is_step = False
+        # Whether reports to come tell better what was left: not those behind what the user says, or of another line.
+        self._is_guess = False
+
+    def apply(self, record: EventRecord) -> bool:
+        """Apply one event; returns whether the gauge may look different now."""
+        match record.event:
+            case StatusUpdate() as status:
+                freed = self.freed
+                self._correct(status)
+                if status == self.status and self.freed == freed:
+                    return False
+                self.status = status
+            case CheckpointCreated(kind=kind):
+                self._is_step = kind == "step"
+                self._is_guess = self._is_guess and kind != "user"
+                return False
+            case LineChanged(op="jump" | "undo" | "redo"):
+                # What the line that was left had lost says nothing of this one.
+                self._is_guess = False
+                self.freed = FreedTokens(serial=self.freed.serial + 1)
+            case ContextReverted() as event:
+                self._drop(event.reason, event.tokens_before, event.tokens_after)
+            case CompactionEnd() as event if not event.error:
+                # The revert of a compaction was an event before, but did not say how far the window falls.
+                self._drop("compaction", event.tokens_before, event.tokens_after)
+            case _:
+                return False
+        return True
+
+    def _correct(self, status: StatusUpdate) -> None:
+        """Replace the estimate of `freed.after` by the server's next figure: that of the first request since."""
+        if self._is_guess:
+            sent = status.step_input if self._is_step else None
+            after = status.used if sent is None else sent
+            self.freed = replace(self.freed, after=after, estimated=status.estimated)
+            self._is_guess = sent is None and status.estimated
+
+    def _drop(self, reason: str, before: int, after: int) -> None:
+        self.freed = FreedTokens(reason, before, after, self.freed.serial + 1, estimated=True)
+        self._is_guess = True
+        status = self.status
+        if status.used <= 0:
+            self.status = status._replace(used=after, estimated=True)
+            return
+        # The next report splits anew; until then the system prompt keeps its size and the rest shrinks in proportion.
+        system = min(status.system, after)
+        rest = max(1, status.talk + status.tools)
+        talk = (after - system) * status.talk // rest
+        self.status = status._replace(
+            used=after,
+            estimated=True,
+            system=system,
+            talk=talk,
+            tools=max(0, after - system - talk),
+        )

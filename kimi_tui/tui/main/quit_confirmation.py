@@ -1,0 +1,126 @@
+"""Confirmation before a session is left: a key that quits must be pressed twice, and what would be lost is said first.
+
+A warning is confirmed by doing the same again within `WARNED_S`, by a key that was pressed once the terminal had painted the
+warning: what was typed ahead confirms nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from kimi_tui.tui.keyboard import SeenQuestion
+from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.notices import STAYS_S
+from kimi_tui.tui.screens import QuitChosen
+
+WARNED_S = 10.0
+"""Seconds within which leaving again confirms the warning about what would be lost."""
+MOST_WARNINGS = 3
+"""The most warnings in succession that keep the user in a session while none of them could be painted."""
+QUIT = "quit"
+"""Topic of the notice that pressing the key again quits."""
+QUITTING = ("ctrl+c", "ctrl+d")
+"""The keys that quit when they are pressed twice."""
+
+
+class QuitConfirmation:
+    """Decides whether the program may leave a session now, and warns of what would be lost by it.
+
+    Args:
+        bench: shows the warnings, and has the prompt.
+        conversation: the session, with its jobs and what is not saved.
+    """
+
+    def __init__(self, bench: Workbench, conversation: Conversation) -> None:
+        self._bench = bench
+        self._conversation = conversation
+        self._pressed_at: float | None = None
+        """When a key that quits was pressed for the first time; None when the next one is the first."""
+        self._warned_at = -WARNED_S
+        self._n_warned = 0
+        """How many warnings were given in succession."""
+        self._warning = SeenQuestion(bench.screen)
+        """Whether the newest warning was painted, so that a key may confirm it."""
+        self._told_of_jobs_at = -WARNED_S
+        """When the first press of a key told of commands in the background."""
+
+    def key_pressed(self, key: str, *, stops: bool) -> None:
+        """Handle a key that quits: the first press shows a notice, the second one quits.
+
+        Args:
+            key: its name, as shown.
+            stops: whether the first press also stops what runs, or else empties the prompt.
+        """
+        bench = self._bench
+        if self._pressed_at is not None:
+            bench.screen.post_message(QuitChosen())
+            return
+        if stops and not self._conversation.stop() and bench.prompt.area.text:
+            bench.add_to_history(bench.prompt.area.take())
+        self._pressed_at = time.monotonic()
+        bench.tell(self.first_press(key), topic=QUIT)
+        bench.screen.set_timer(STAYS_S, partial(self.cancel, self._pressed_at))
+
+    def cancel(self, since: float | None = None) -> None:
+        """Forget the first press, since another key was pressed; or a first press at `since`, which is too long ago."""
+        if self._pressed_at is not None and since in (None, self._pressed_at):
+            self._pressed_at = None
+            self._bench.chat_pane.solve(QUIT)
+
+    def first_press(self, key: str) -> str:
+        """What a notice says at the first press of a key that quits: also what would be lost, which `may_quit` warns of no more.
+
+        Args:
+            key: its name, as shown.
+        """
+        state = self._conversation.state
+        self._told_of_jobs_at = time.monotonic()
+        if state.unsaved:
+            self._warned(self._told_of_jobs_at, 1)
+            return f"{key} again quits without what is not saved."
+        if state.jobs:
+            return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
+        return f"{key} again quits."
+
+    async def may_quit(self) -> bool:
+        """Save the session, and return whether it may be left: nothing would be lost, or the warning of that is confirmed."""
+        soul, bench = self._conversation.soul, self._bench
+        words = "" if soul is None else await soul.save()
+        now, jobs = time.monotonic(), self._conversation.state.jobs
+        if now - self._told_of_jobs_at < WARNED_S:
+            jobs = 0
+        is_again = now - self._warned_at < WARNED_S
+        n_warned = self._n_warned + 1 if is_again else 1
+        is_confirmed = is_again and self._warning.accepts(bench.last_key_at())
+        # Over a line on which nothing arrives any more one can leave, too.
+        if not (words or jobs) or is_confirmed or n_warned > MOST_WARNINGS:
+            return True
+        self._warned(now, n_warned)
+        if words:
+            bench.tell(
+                words, level="error", advice="Do it again to leave without what is not saved."
+            )
+        else:
+            bench.tell(
+                f"{self._jobs_run()} in the background and would end with this session.",
+                level="warning",
+                advice="Do it again to end it all; /jobs lists them.",
+            )
+        return False
+
+    def ignore_early_keys(self) -> None:
+        """Have no key confirm a warning that was given before a stop of the program, or not before it is painted."""
+        if self._warning.is_open:
+            self._warned_at = -WARNED_S
+        else:
+            self._warning.ask(is_expected=True)  # it was given behind the stop
+
+    def _warned(self, at: float, n_warned: int) -> None:
+        self._warned_at, self._n_warned = at, n_warned
+        self._warning.ask(is_expected=True)
+
+    def _jobs_run(self) -> str:
+        jobs = self._conversation.state.jobs
+        return "1 command runs" if jobs == 1 else f"{jobs} commands run"
