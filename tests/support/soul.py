@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
 from kimi_tui.wire.queue import Subscription, Wire
 from support.chat_server import ChatServer, strict
+from support.quick_disk import memory_folder
 
 E = TypeVar("E")
 PATIENCE_S = 50.0
@@ -109,19 +111,25 @@ class Stage:
     """A session in a folder, a server on a socket and the engine between them.
 
     Args:
-        folder: empty; holds the data and the work folder.
+        folder: empty; holds the work folder.
         server: the model.
         window: the model's.
+        data: the data folder; by default beside the work folder.
         options: further arguments of `open_soul`.
     """
 
     def __init__(
-        self, folder: Path, server: ChatServer, window: int = 200_000, **options: Any
+        self,
+        folder: Path,
+        server: ChatServer,
+        window: int = 200_000,
+        data: Path | None = None,
+        **options: Any,
     ) -> None:
         self.server = server
         self.work = folder / "work"
         self.work.mkdir(exist_ok=True)
-        self.store = SessionStore(folder / "data", options.pop("storage", None))
+        self.store = SessionStore(data or folder / "data", options.pop("storage", None))
         self.session = self.store.create(self.work)
         self.window = window
         self.capabilities = options.pop("capabilities", None)
@@ -192,12 +200,18 @@ def said_in(message: dict[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def stage(folder: Path, **options: Any) -> AsyncIterator[Stage]:
-    """An open stage, whose server refuses what a strict one would refuse."""
-    async with ChatServer(check=strict) as server:
-        on = Stage(folder, server, **options)
-        await on.open()
-        try:
-            yield on
-        finally:
-            await on.soul.aclose()
-        assert not server.refused, server.refused
+    """An open stage, whose server refuses what a strict one would refuse.
+
+    Sessions are kept in memory, where there is room: each is synced many times. The work folder is not: tools read nothing
+    below `/dev`.
+    """
+    in_memory = tempfile.TemporaryDirectory(dir=memory_folder(), ignore_cleanup_errors=True)
+    with in_memory as data:
+        async with ChatServer(check=strict) as server:
+            on = Stage(folder, server, data=Path(data), **options)
+            await on.open()
+            try:
+                yield on
+            finally:
+                await on.soul.aclose()
+            assert not server.refused, server.refused
