@@ -21,7 +21,7 @@ from kimi_tui.tui.prompt import completion, image_chips
 from kimi_tui.tui.transcript import markdown, markdown_stream, tool_card
 from kimi_tui.tui.transcript import search as transcript_search
 
-SIZE = 75_000
+SIZE = 150_000
 CPU_S = 4
 """Far more than what is linear takes on a slow machine, far less than what is not."""
 
