@@ -16,9 +16,9 @@ from pathlib import Path
 APP = "kimi-tui"
 
 
-def config_file(environ: Mapping[str, str] = os.environ) -> Path:
+def config_file() -> Path:
     """Our `config.toml`, whether it exists or not."""
-    return config_dir(environ) / "config.toml"
+    return config_dir() / "config.toml"
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -85,9 +85,9 @@ def home_of(environ: Mapping[str, str]) -> str:
         return ""
 
 
-def no_home_notice(environ: Mapping[str, str] = os.environ) -> str:
+def no_home_notice() -> str:
     """A sentence on where our files are where there is no home folder; empty where they are in their usual place."""
-    if environ.get("KIMI_TUI_HOME") or data_dir(environ) != _makeshift():
+    if os.environ.get("KIMI_TUI_HOME") or data_dir() != _makeshift():
         return ""
     return (
         f"There is no home folder: sessions are kept in {_makeshift()}, which the system may clear. "
@@ -110,9 +110,9 @@ def make_private(folder: Path) -> None:
         raise PermissionError(errno.EPERM, "it belongs to somebody else", str(makeshift))
 
 
-def log_file(environ: Mapping[str, str] = os.environ) -> Path:
+def log_file() -> Path:
     """Where what went wrong is written down."""
-    return data_dir(environ) / "logs" / "kimi-tui.log"
+    return data_dir() / "logs" / "kimi-tui.log"
 
 
 def hints_file(data_dir: Path) -> Path:
@@ -120,9 +120,9 @@ def hints_file(data_dir: Path) -> Path:
     return data_dir / "hints.json"
 
 
-def kimi_cli_config_file(environ: Mapping[str, str] = os.environ) -> Path:
+def kimi_cli_config_file() -> Path:
     """kimi-cli's own configuration, read where ours is absent."""
-    return kimi_cli_share_dir(environ) / "config.toml"
+    return kimi_cli_share_dir() / "config.toml"
 
 
 def own_places(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
+from support import forks
 from textual import _wait, constants
 
 if TYPE_CHECKING:
@@ -109,7 +110,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
     PyPy needs the five. What a worker of pytest-xdist finds then, nobody is told.
     """
-    config.stash[gc_collect_iterations_key] = 0 if hasattr(config, "workerinput") else 1
+    told = getattr(config, "workerinput", None)
+    config.stash[gc_collect_iterations_key] = 0 if told else 1
+    if told:
+        forks.share(told["meeting"])
+    # What is collected here stays until the end.
+    gc.disable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let the processes that run tests have one that forks."""
+    node.workerinput["meeting"] = [*forks.meeting()]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -146,5 +158,6 @@ def pytest_collection_finish() -> None:
     """Spare every later collection of garbage what stays until the end: the tests themselves."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     # And let what few tests leave be looked for less often than Python does: without a pause that anybody would feel.
     gc.set_threshold(5_000, 10, 10)

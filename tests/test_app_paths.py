@@ -27,10 +27,10 @@ def test_the_places_are_those_of_platformdirs(
     assert app_paths.data_dir() == platformdirs.user_data_path("kimi-tui", appauthor=False)
 
 
-def test_one_folder_for_all(tmp_path: Path) -> None:
-    environ = {"KIMI_TUI_HOME": str(tmp_path)}
+def test_one_folder_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     for place in (app_paths.config_file, app_paths.data_dir, app_paths.log_file):
-        assert place(environ).is_relative_to(tmp_path)
+        assert place().is_relative_to(tmp_path)
 
 
 def test_paths_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,7 @@ NO_LIST_STATUSES = frozenset({200, 404, 405, 501})
 """The statuses with which a server answers that has no list of models."""
 _LOOPBACK_TIMEOUT_S = 0.8
 _PAUSE_S = 2.0
+_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,15 +344,13 @@ async def local_servers(
     return [server for server in found if server is not None]
 
 
-async def local_servers_until_ready(
-    *, patience_s: float = 600.0
-) -> AsyncGenerator[list[LocalServer]]:
+async def local_servers_until_ready() -> AsyncGenerator[list[LocalServer]]:
     """The servers of this machine: a list at once, and another one whenever one of them has finished loading its model.
 
-    Ends when none is loading any more, or when `patience_s` are over; a server does not notify, so those that load
+    Ends when none is loading any more, or after ten minutes; a server does not notify, so those that load
     are asked every two seconds.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + _PATIENCE_S
     found = await local_servers()
     yield found
     while any(server.loading for server in found) and time.monotonic() < deadline:

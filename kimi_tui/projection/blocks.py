@@ -24,7 +24,7 @@ _WORTH_CHARS = 1_000
 _QUICKLY = 1
 _WINDOW_BITS = 13
 _MEMORY_LEVEL = 6
-"""A compressor of zlib's usual size clears a quarter of a megabyte first, which takes longer than packing a usual result."""
+"""zlib's `memLevel`: at the default a compressor clears 256 KB first, which takes longer than compressing a usual result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PackedText:
 
     @classmethod
     def of(cls, text: str) -> PackedText:
-        """Pack a text."""
+        """Compress a text."""
         line_ends = text.count("\n")
         if len(text) < _WORTH_CHARS:
             return cls(text, line_ends)
@@ -66,22 +66,23 @@ LIVE_LINES = 200
 ToolState = Literal[
     "writing", "waiting", "running", "done", "failed", "stopped", "rejected", "unsent", "recalled"
 ]
-"""Of D-Mails: `unsent` was not delivered at the end of its step, `recalled` was, and the line that it left is live again."""
+"""The state of a tool call. Of a D-Mail: `unsent` was not delivered at the end of its step; `recalled` was delivered, and an undo or jump
+made the line that it left live again."""
 
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Base of all blocks. `checkpoint` and `uid` name the point before which it stands; None where there is none.
+    """Base of all blocks. `checkpoint` and `uid` are those of the checkpoint that it belongs to; None where there is none.
 
-    `number` is which of the messages behind that point it belongs to, as pins name them.
-    `live` is false once the point cannot be returned to by its number (it stands before a compaction); `replaced` where a
-    summary of a part took its place on the line itself: it stands before that summary, and goes with it.
+    `number` is the index, after that checkpoint, of the message it belongs to, as pins name it.
+    `live` is false once a rewind to that checkpoint is not possible any more (it is before a compaction); `replaced` where a
+    summary of a part replaced it on the line itself: it is before that summary, and is dropped with it.
     """
 
     title_row: ClassVar[int] = 0
-    """Which of its rows is the one that keys and pointers act on."""
+    """The index of the row that is highlighted when the block is chosen."""
     is_users: ClassVar[bool] = False
-    """Whether the user said it: no D-Mail takes that away."""
+    """Whether it is a message of the user: a D-Mail does not drop it."""
 
     key: int
     checkpoint: int | None = None
@@ -96,11 +97,11 @@ class Block:
 
     @property
     def is_past(self) -> bool:
-        """Whether it went into a summary: the model is not sent it any more."""
+        """Whether a summary replaced it: it is not sent to the model any more."""
         return not self.live
 
     def touch(self) -> None:
-        """Note that the block looks different: raises its version, by which the views notice it."""
+        """Raise the version, by which views notice that the block has changed."""
         self.version += 1
 
 
@@ -113,7 +114,7 @@ def _values_of(kind: type[Block]) -> Callable[[Block], tuple[object, ...]]:
 
 
 def copied(block: _B, **changes: object) -> _B:
-    """A copy with these other values, and another version. `dataclasses.replace` takes twice as long, and a step may have
+    """A copy with these values replaced and a new version. `dataclasses.replace` takes twice as long, and a step may have
     thousands of cards."""
     kind = type(block)
     copy = kind(*_values_of(kind)(block))  # pyright: ignore[reportArgumentType]
@@ -125,10 +126,10 @@ def copied(block: _B, **changes: object) -> _B:
 
 @dataclass(slots=True, eq=False)
 class UserBlock(Block):
-    """A message of the user. `steer` is its id where it was typed while the agent worked, `queued` until it went in.
+    """A message of the user. `steer` is its id where it was typed while the agent worked, `queued` is true until it was sent.
 
-    `written` is the text as it was written where emoji in it are shown shorter, else empty. `attached` says of each file
-    that it names what went with it.
+    `written` is the text as typed where emoji in it are displayed in a shorter form, else empty. `attached` has a text for each
+    attached file that the message names.
     """
 
     is_users: ClassVar[bool] = True
@@ -141,27 +142,27 @@ class UserBlock(Block):
     queued: bool = False
 
     def write(self, text: str) -> None:
-        """Let it say this."""
+        """Set the text."""
         self.text = clean(text)
         self.written = clean_source(text) if has_pictures(text) else ""
 
     @property
     def is_past(self) -> bool:
-        """What is queued will be sent yet."""
+        """Whether a summary replaced it; false while it is queued, as it is still to be sent."""
         return not (self.live or self.queued)
 
 
 PIECE = 4_096
-"""Streamed text is kept in pieces of about this size: joining all of it for every token would take quadratic time."""
+"""Characters, about, of the pieces that streamed text is kept in: joining all of it for every token would take quadratic time."""
 
 
 @dataclass(slots=True, eq=False)
 class StreamedText:
-    """Sanitized text that grows. From the first emoji of several characters on, it is also kept as it was written."""
+    """Sanitized text that is appended to. From the first emoji of several characters on, the source is kept as well."""
 
     pieces: list[str] = field(default_factory=list[str])
     starts: list[int] = field(default_factory=list[int])
-    """Where each piece begins."""
+    """The index of the first character of each piece."""
     cleaner: Cleaner = field(default_factory=Cleaner)
     size: int = 0
     line_ends: int = 0
@@ -211,18 +212,18 @@ class StreamedText:
 
     @property
     def text(self) -> str:
-        """All of it, as it is shown."""
+        """The whole text, as displayed."""
         return "".join(self.pieces)
 
     @property
     def source(self) -> str:
-        """All of it, for the clipboard: emoji as they were written."""
+        """The whole text, for the clipboard: emoji as received."""
         return self.text if self.written is None else "".join(self.written)
 
 
 @dataclass(slots=True, eq=False)
 class ThoughtBlock(Block):
-    """Reasoning, folded to one row unless unfolded."""
+    """Reasoning of the model; one row while it is folded."""
 
     stream: StreamedText = field(default_factory=StreamedText)
     open: bool = True
@@ -231,7 +232,7 @@ class ThoughtBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class AgentBlock(Block):
-    """What the agent said, as Markdown."""
+    """Text of an answer, in Markdown."""
 
     stream: StreamedText = field(default_factory=StreamedText)
     open: bool = True
@@ -239,10 +240,10 @@ class AgentBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class ToolBlock(Block):
-    """One tool call. `tokens` is what its step added to the window, `tokens_estimated` until the next call tells.
+    """One tool call. `tokens` is by how many tokens its step grew the context; `tokens_estimated` until the next model call reports usage.
 
-    Of a command, `changed` are the files that were seen to change by it, the first few by name; `n_changed` all of them, and
-    `n_lost` those that cannot be brought back, of which `lost` are some.
+    Of a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
+    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these.
     """
 
     call: str = ""
@@ -279,7 +280,7 @@ class ToolBlock(Block):
         return self.state not in {"writing", "waiting", "running"}
 
     def add_output(self, text: str) -> None:
-        """Append live output, which is sanitized already; only the last lines are kept."""
+        """Append live output, sanitized by the caller; only the last `LIVE_LINES` lines are kept."""
         lines = text.split("\n")
         if not self.live_output:
             self.live_output.append("")
@@ -293,11 +294,11 @@ class ToolBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class DMailBlock(Block):
-    """A D-Mail that arrived here: its `text`, and what it undid, to be read only.
+    """A D-Mail that was delivered here: its `text`, and the blocks that it dropped, read only.
 
-    `is_moved` once its checkpoint has another number than when it came: where it came from has none on this line.
-    `facts` is what the program added; of a message that was carried over (`is_carried`) it says whose that was.
-    `tokens_changed` is by how much the window grew, an estimate with `estimated`.
+    `is_moved` is true once its checkpoint was renumbered: the checkpoint that it was sent from has no number on this line.
+    `facts` is the text that the program added; of a message that was carried over (`is_carried`) it names the origin.
+    `tokens_changed` is the signed change of the tokens in the window; an estimate while `estimated`.
     """
 
     title_row: ClassVar[int] = 1
@@ -317,7 +318,7 @@ class DMailBlock(Block):
 
     @property
     def undid(self) -> bool:
-        """Whether anything was cut away for it; else it was only added, or nothing is known of what was."""
+        """Whether steps were dropped for it; false where it was only appended, or where what was dropped is not known."""
         return self.steps > 0
 
     @property
@@ -327,11 +328,11 @@ class DMailBlock(Block):
 
     @property
     def unfolds(self) -> bool:
-        """Whether there is more to read than the D-Mail."""
+        """Whether unfolding shows more than the D-Mail's text."""
         return bool(self.folded) or (bool(self.facts) and not self.is_carried)
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """Correct the tokens that it left by a difference. Of one that came from nowhere it is not known what it undid."""
+        """Add a difference to the tokens that it left; nothing where the checkpoint that it was sent from is not known."""
         if self.undid or self.author == "person":
             self.tokens_changed += more
             self.estimated = estimated
@@ -339,10 +340,10 @@ class DMailBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class CompactionBlock(Block):
-    """A summary that stands for all above it; `running` while it is being written, `edited` by the user since.
+    """A summary that replaces all above it; `running` while it is being written, `edited` where the user has changed it.
 
-    `below` are the keys of the blocks that stayed word for word, `kept` counts the messages of those that stand below it.
-    `tokens_after` is an estimate with `estimated`.
+    `below` are the keys of the blocks that were kept verbatim, `kept` is the number of their messages below it.
+    `tokens_after` is an estimate while `estimated`.
     """
 
     tokens_before: int = 0
@@ -356,7 +357,7 @@ class CompactionBlock(Block):
     kept: int = 0
 
     def resize(self, more: int, *, estimated: bool) -> None:
-        """Correct the tokens that it left by a difference, where it is known what it replaced."""
+        """Add a difference to the tokens that it left; nothing where what it replaced is not known."""
         if self.tokens_before != self.tokens_after:
             self.tokens_after += more
             self.estimated = estimated
@@ -377,7 +378,7 @@ class RetryBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class ErrorBlock(Block):
-    """The turn ended in an error."""
+    """The error that a turn ended with."""
 
     title: str = ""
     reason: str = ""
@@ -389,10 +390,10 @@ MarkGlyph = Literal["stopped", "done", "files", "line", "none"]
 
 @dataclass(slots=True, eq=False)
 class MarkBlock(Block):
-    """One quiet row: stopped, refused, files brought back.
+    """One row without emphasis: stopped, refused, files restored, a switch of the line.
 
-    `operation` is the checkpoint that an operation on files alone was about: the row goes when that is undone. One that
-    `passes` says what an undo, redo or jump did, and is no part of a line.
+    `operation` is the checkpoint of an operation on files alone: the row is removed when that is undone. One that `passes`
+    reports an undo, redo or jump, and belongs to no line.
     """
 
     glyph: MarkGlyph = "none"
@@ -403,7 +404,7 @@ class MarkBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class NoticeBlock(Block):
-    """Something to know, where it happened."""
+    """A notice, at the place in the conversation where it was published."""
 
     level: Literal["info", "warning", "error"] = "info"
     text: str = ""
@@ -415,10 +416,10 @@ B = TypeVar("B", bound=Block)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change that an event made: blocks from `first` on must be drawn again; None where nothing changed.
+    """What an event changed: the blocks from index `first` on must be laid out again; None where nothing changed.
 
-    `gone` are the blocks that a revert removed, for its animation; they were at `gone_at`, or where that is None at `first`.
-    `rebuild` is true where the events do not determine the transcript any more, so that it must be built from the session.
+    `gone` are the blocks that a revert removed, for its animation; their index was `gone_at`, or `first` where that is None.
+    `rebuild` is true where the events do not determine the transcript any more, so that it must be built anew from the session.
     """
 
     first: int | None = None
@@ -431,7 +432,7 @@ NOTHING = Change()
 
 
 def both(first: Change, second: Change) -> Change:
-    """Two changes, one after the other, as one."""
+    """Two consecutive changes as one."""
     if first.first is None and not first.rebuild:
         return second
     if second.first is None and not second.rebuild:
@@ -446,7 +447,7 @@ def both(first: Change, second: Change) -> Change:
 
 
 def place_among_said(block: Block, blocks: Sequence[Block]) -> int:
-    """The place of a message of the user among those behind the same checkpoint; -1 for any other block."""
+    """The index of a message of the user among those after the same checkpoint; -1 for any other block."""
     if not isinstance(block, UserBlock) or not block.uid:
         return -1
     same = [one for one in blocks if one.uid == block.uid and isinstance(one, UserBlock)]
@@ -458,11 +459,11 @@ class BlockList:
     """The blocks of a transcript in order, and where new ones are inserted.
 
     Attributes:
-        blocks: as they stand; the last `tail` of them (what is queued) stay last.
-        base: the first block whose checkpoint is on the live line: what stands before was compacted.
-        checkpoint, uid: the newest point of the live line; None between a cut and the next one.
-        number: that of the first message behind it.
-        attempt: keys of what the running attempt of a model call has streamed: gone if it is tried again.
+        blocks: all blocks; the last `tail` of them (queued messages) stay last.
+        base: the index of the first block whose checkpoint is on the live line: those before it were compacted.
+        checkpoint, uid: the newest checkpoint of the live line; None between a revert and the next checkpoint.
+        number: the `number` of the first message after it.
+        attempt: keys of the blocks that the running attempt of a model call has streamed: removed if it is retried.
     """
 
     blocks: list[Block] = field(default_factory=list[Block])
@@ -474,7 +475,7 @@ class BlockList:
     attempt: set[int] = field(default_factory=set[int])
     _next_key: int = 0
     _found: int = 0
-    """Where the block was that was looked for last."""
+    """The index of the block that was looked up last."""
 
     @property
     def end(self) -> int:
@@ -487,7 +488,7 @@ class BlockList:
         return self.blocks[self.end - 1] if self.end > 0 else None
 
     def new(self, kind: Callable[..., B], at: float) -> B:
-        """A block of this kind after the newest checkpoint, not yet in the list."""
+        """Make a block of this class at the newest checkpoint; it is not put into the list."""
         return kind(
             key=self.new_key(),
             checkpoint=self.checkpoint,
@@ -502,16 +503,16 @@ class BlockList:
         return self._next_key
 
     def append(self, block: Block) -> Change:
-        """Put a block after the last one that is not queued."""
+        """Insert a block after the last one that is not queued."""
         return self.insert(self.end, block)
 
     def insert(self, index: int, block: Block) -> Change:
-        """Put a block before the one at this place."""
+        """Insert a block before the one at this index."""
         self.blocks.insert(index, block)
         return Change(index)
 
     def queue(self, block: Block) -> Change:
-        """Put a block last, where it stays until it is removed."""
+        """Append a queued block: it stays last until it is removed."""
         self.blocks.append(block)
         self.tail += 1
         return Change(len(self.blocks) - 1)
@@ -522,7 +523,7 @@ class BlockList:
         return self.at(block)
 
     def at(self, block: Block) -> Change:
-        """Where a block stands; nothing if it lies folded away in a D-Mail."""
+        """The index of a block; None where it is not in the list, but among those folded into a D-Mail."""
         # What changes is nearly always close to the end, or to what changed before: the calls of a step, one after another.
         near = range(max(0, self._found - _NEAR), min(self._found + _NEAR, len(self.blocks)))
         for index in chain(near, range(len(self.blocks) - 1, -1, -1)):
@@ -532,7 +533,7 @@ class BlockList:
         return NOTHING
 
     def remove(self, block: Block) -> Change:
-        """Take a block out."""
+        """Remove a block."""
         change = self.at(block)
         if change.first is not None:
             if change.first >= self.end:
@@ -541,11 +542,11 @@ class BlockList:
         return change
 
     def begin_point(self, checkpoint: int, uid: str, first: int = 0) -> None:
-        """Begin a new checkpoint; the first message behind it has the number `first`."""
+        """Begin a new checkpoint; the first message after it has the number `first`."""
         self.checkpoint, self.uid, self.number = checkpoint, uid, first
 
     def first_from(self, checkpoint: int) -> int:
-        """The first block on the live line that belongs to this checkpoint or a later one, with what that replaced."""
+        """The index of the first block on the live line that belongs to this checkpoint or a later one, or was replaced by it."""
         first, end = self.base, self.end
         # Their numbers rise, but for blocks that have none.
         while first < end:
@@ -562,6 +563,6 @@ class BlockList:
         return end
 
     def forget_point(self) -> None:
-        """Forget the current checkpoint: the line is another one, and its next checkpoint has not come yet."""
+        """Forget the current checkpoint: the live line has changed, and its next checkpoint was not published yet."""
         self.checkpoint, self.uid, self.number = None, "", 0
         self.attempt.clear()

@@ -46,14 +46,14 @@ from kimi_tui.wire.events import (
 MarkerKind = Literal["turn", "dmail", "compaction", "rewind"]
 
 LONGEST_PAUSE_S = 2.0
-"""Longer pauses (the user was thinking, or asleep) are played as this."""
+"""The longest pause in playing time; longer ones are shortened to it."""
 STREAMED_CHARS = 24
-"""Shorter texts are there at once."""
+"""The least characters of a text that is played as a stream; shorter ones appear at once."""
 SLOWEST_CHARS_S = 20.0
-"""Characters a second; slower than this no model writes, and the rest of the time is a pause."""
+"""The slowest stream in characters a second; time beyond that counts as a pause."""
 SPEEDS = (1, 2, 4, 8, 16)
 CUT_S = {"dmail": 1.0, "rewind": 0.4, "compaction": 0.4}
-"""How long the clock waits where the context is cut; the motion on the screen takes a little less."""
+"""Seconds for which the clock waits at a cut of the context, a little longer than its animation."""
 _UNTIMED_CHARS_S = 250.0
 _UNTIMED_STEP_S = 0.5
 _BY_USER = frozenset({"rewind", "clear"})
@@ -65,10 +65,10 @@ class Marker:
 
     Attributes:
         kind: which of them; the last five are all `rewind`.
-        position: where it has happened.
-        time_s: when that is reached, in seconds of playing.
+        position: the position after it.
+        time_s: the playing time of that position, in seconds.
         from_id: the checkpoint that was left, -1 where it is not known.
-        name: the word for it.
+        name: the name that is displayed.
     """
 
     kind: MarkerKind
@@ -79,23 +79,23 @@ class Marker:
 
 
 class Recording:
-    """The events of a session in order. Made once and never changed.
+    """The events of a session, with their playing times. Immutable.
 
     Args:
         records: the events.
 
     Attributes:
-        records: the same.
+        records: the events.
         markers: turns and cuts, in order.
         stops: the positions at which a step, a turn or an operation is complete; the first is 0, the last the end.
-        turns: those of them before which a turn's first words stand.
+        turns: the stops directly after the message that begins a turn.
     """
 
     def __init__(self, records: Sequence[EventRecord]) -> None:
         self.records = tuple(records)
         self._begun: list[float] = []
         self._reached: list[float] = []
-        """When the first word of each event is there, and when all of it is, in seconds of playing."""
+        """The playing times in seconds at which each event begins and ends to stream."""
         self._measure_times()
         self.markers = self._markers()
         self.stops = tuple(sorted({0, *_stops(self.records), len(self.records)}))
@@ -139,26 +139,26 @@ class Recording:
 
     @property
     def opening(self) -> int:
-        """Where to begin: with the first thing that was said, which is more than an empty page."""
+        """The position at which a replay begins: after the first message."""
         return self.turns[0] if self.turns else self.step(0, 1)
 
     # --- times
 
     @property
     def length_s(self) -> float:
-        """How long all of it plays at the usual speed."""
+        """The playing time of the whole session at speed 1, in seconds."""
         return self._reached[-1] if self.records else 0.0
 
     def time_of(self, position: int) -> float:
-        """When a position is reached, in seconds of playing."""
+        """The playing time of a position, in seconds."""
         return self._reached[position - 1] if position > 0 else 0.0
 
     def position_at(self, time_s: float) -> int:
-        """The position that is reached by then."""
+        """The position at a playing time in seconds."""
         return bisect_right(self._reached, time_s)
 
     def streamed_by(self, position: int, time_s: float) -> int:
-        """How many characters of the event at a position were streamed by then; 0 where it has none, or all are."""
+        """The number of characters of the event at a position that are streamed at a playing time; 0 where none or all are."""
         if position >= len(self.records):
             return 0
         begun, reached = self._begun[position], self._reached[position]
@@ -168,17 +168,17 @@ class Recording:
         return int(len(text) * (time_s - begun) / (reached - begun))
 
     def clock_at(self, position: int) -> float:
-        """What the clock said, in seconds since 1970; 0 where nothing is recorded."""
+        """The recorded time at a playing time, in seconds since 1970; 0 for an empty recording."""
         return self.records[max(0, position - 1)].at if self.records else 0.0
 
     # --- stops
 
     def step(self, position: int, steps: int) -> int:
-        """The stop so many steps before or after a position."""
+        """The stop that is so many stops before (negative) or after a position."""
         return _beside(self.stops, position, steps)
 
     def turn(self, position: int, steps: int) -> int:
-        """The turn so many turns before or after a position; beyond them the beginning and the end."""
+        """The turn that is so many turns before (negative) or after a position; beyond these the beginning or the end."""
         return _beside(sorted({0, *self.turns, self.end}), position, steps)
 
     def stop_after(self, position: int) -> int:
@@ -187,23 +187,23 @@ class Recording:
         return self.stops[at] if at < len(self.stops) else self.end
 
     def is_stop(self, position: int) -> bool:
-        """Whether all that began before a position is complete."""
+        """Whether a position is a stop: all that began before it is complete."""
         return self.stop_after(position) == position
 
     def stop_of(self, uid: str) -> int | None:
-        """Where the step of a checkpoint is complete; None for a checkpoint that is not recorded."""
+        """The stop at which the step of a checkpoint is complete; None for a checkpoint that is not recorded."""
         created = self._created.get(uid)
         return None if created is None else self.stop_after(created)
 
     # --- cuts
 
     def next_cut(self, position: int) -> Marker | None:
-        """The first cut that happens after a position."""
+        """The first cut after a position; None where there is none."""
         at = bisect_right(self._cut_positions, position)
         return self._cuts[at] if at < len(self._cuts) else None
 
     def cut_between(self, start: int, end: int) -> Marker | None:
-        """The first cut that happens after `start` and not after `end`."""
+        """The first cut after `start` and not after `end`; None where there is none."""
         cut = self.next_cut(start)
         return cut if cut is not None and cut.position <= end else None
 
@@ -214,7 +214,7 @@ def streamed_text(event: Event) -> str:
 
 
 def _durations(record: EventRecord, following: EventRecord | None) -> tuple[float, float]:
-    """For how many seconds the text of an event is streamed, and how long the pause behind it is."""
+    """The seconds for which the text of an event streams, and those of the pause after it."""
     if following is None:
         return 0.0, 0.0
     text = streamed_text(record.event)
@@ -260,7 +260,7 @@ def _marker_kind(event: Event) -> MarkerKind | None:
 
 
 def _stops(records: Sequence[EventRecord]) -> list[int]:
-    """Where something begins, all before it is complete; an event that belongs to the one before it begins nothing."""
+    """The stops: before each event that begins something; one that belongs to the event before it begins nothing."""
     stops: list[int] = []
     is_open, compacting = False, False
     for index, record in enumerate(records):
@@ -292,16 +292,16 @@ def _stops(records: Sequence[EventRecord]) -> list[int]:
 
 
 class PlaybackClock:
-    """The clock of a replay: its position in a recording, its speed, whether it runs.
+    """The clock of a replay: its position in a recording, its speed, and whether it runs.
 
     Args:
         recording: what is played.
-        waits: whether the clock stands still for a moment where the context is cut.
+        waits: whether the clock pauses for `CUT_S` at a cut of the context.
 
     Attributes:
-        position: how much has happened.
-        time_s: the same in seconds of playing, exact between two events.
-        is_playing: whether time goes on.
+        position: the number of records that have happened.
+        time_s: the playing time in seconds, also between two events.
+        is_playing: whether the clock runs.
         waits: as above.
     """
 
@@ -316,11 +316,11 @@ class PlaybackClock:
 
     @property
     def speed(self) -> int:
-        """How many times faster than it happened."""
+        """The factor by which it plays faster than it was recorded."""
         return SPEEDS[self._speed]
 
     def change_speed(self, steps: int) -> None:
-        """Select the next of `SPEEDS` (1) or the one before (-1)."""
+        """Select the next one of `SPEEDS` (1) or the one before (-1)."""
         self._speed = max(0, min(len(SPEEDS) - 1, self._speed + steps))
 
     def toggle(self) -> None:
@@ -330,13 +330,13 @@ class PlaybackClock:
         self.is_playing = not self.is_playing and self._recording.end > 0
 
     def go_to(self, position: int) -> None:
-        """Stand at a position."""
+        """Set the position."""
         self.position = max(0, min(self._recording.end, position))
         self.time_s = self._recording.time_of(self.position)
         self._hold_s = 0.0
 
     def advance(self, elapsed_s: float) -> int:
-        """Let real time go by; returns the position that is reached. Pauses at the end, and waits at a cut."""
+        """Advance by seconds of real time; returns the new position. Stops at the end, and waits at a cut."""
         if not self.is_playing:
             return self.position
         if self._hold_s > 0:
@@ -355,33 +355,33 @@ class PlaybackClock:
         return reached
 
     def seconds_to(self, time_s: float) -> float:
-        """How long it takes at this speed until then."""
+        """The seconds of real time until a playing time, at the present speed."""
         return max(0.0, time_s - self.time_s) / self.speed
 
 
 KEYFRAME_EVERY = 500
-"""Records between two keyframes: as many are applied anew in the worst case."""
+"""Records between two keyframes: the most that are applied anew to reach a position."""
 SLICE = 100
 """Records that are applied in one go, in about a millisecond."""
 PIECE = 200
 """Blocks or checkpoints that are read in one go from a keyframe, in about a millisecond."""
 MOST_FAULTS = 10
-"""Errors that are kept; each holds what was being worked on when it was raised."""
+"""The most errors that are kept, as each keeps its traceback's objects alive."""
 _LONG_CHARS = 200
 _CUT_KINDS = {"dmail": ("dmail",), "compaction": SUMMARIES}
-"""The kinds of checkpoint that a cut makes."""
+"""The kinds of the checkpoint that a cut makes, by the kind of the cut."""
 Report = Callable[[Exception], None]
-"""Takes an error that ends nothing."""
+"""Reports an error after which the replay continues."""
 
 
 class ChangedFile(NamedTuple):
     """A file that the agent had changed by a moment.
 
     Attributes:
-        path: of the file, in one line.
-        id: the checkpoint at which it got its form; -1 where that is not known.
-        is_left: that checkpoint is on a line that was left.
-        is_compacted: it was compacted since.
+        path: the path of the file, in one line.
+        id: the checkpoint whose step wrote the present content; -1 where that is not known.
+        is_left: whether that checkpoint is on a line that was left.
+        is_compacted: whether that checkpoint was compacted since.
     """
 
     path: str
@@ -393,19 +393,19 @@ class ChangedFile(NamedTuple):
 class ChangedFiles:
     """The working files that the agent changed, the newest change first.
 
-    A file that was brought back has the form of an earlier step again; where that is none of the agent's, it is not listed.
+    A file that was restored has the content of an earlier step again; where that is none of the agent's, it is not listed.
     """
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
         self._lines = WorldLines[CheckpointName]()
         self._history: dict[str, list[str]] = {}
-        """The steps that changed a file, whatever became of them."""
+        """The steps that changed each file, on any line."""
         self._changed: dict[str, str] = {}
         self._brought_back: tuple[str, ...] = ()
 
     def apply(self, record: EventRecord) -> bool:
-        """Take in one event; tells whether the list may be another one."""
+        """Apply one event; returns whether the list may have changed."""
         match record.event:
             case CheckpointCreated(id=number, uid=uid) as event:
                 self._ids[uid] = number
@@ -452,7 +452,7 @@ class ChangedFiles:
         return [one.uid for one in (*self._lines.before_now(), *self._lines.live.points)]
 
     def _bring_back(self, paths: Iterable[str], line: Sequence[str]) -> None:
-        """Note that these files are as this line left them."""
+        """Note that these files were restored to their contents on a line."""
         on_line = set(line)
         for path in paths:
             self._changed.pop(path, None)
@@ -466,7 +466,7 @@ class ChangedFiles:
 
 
 class UpcomingCheckpoints:
-    """The checkpoints of a whole session in the order in which they were made, whatever became of them.
+    """All checkpoints of a recorded session in the order in which they were made, on any line.
 
     Args:
         records: the events of the session.
@@ -476,7 +476,7 @@ class UpcomingCheckpoints:
         self._checkpoints: list[Checkpoint] = []
         self._positions: list[int] = []
         self._eras: list[tuple[int, int]] = [(0, 0)]
-        """Where a compaction lets the numbers begin anew, and how many steps there will be until the next one."""
+        """The positions of compactions, after which numbers begin anew, each with the number of steps until the next one."""
         used = 0
         for index, record in enumerate(records):
             match record.event:
@@ -507,11 +507,11 @@ class UpcomingCheckpoints:
         self._positions.append(position)
 
     def n_steps(self, position: int) -> int:
-        """How many steps there are at the end of the line, or at its next compaction; a summary is none."""
+        """The number of steps, without a summary, at the end of the line or at its next compaction."""
         return self._eras[bisect_right(self._eras, position, key=lambda era: era[0]) - 1][1]
 
     def after(self, position: int, cut: Marker | None) -> Future:
-        """Those that come after a position, where `cut` is the next one; the same object while nothing changes."""
+        """The checkpoints after a position, where `cut` is the next cut; the same object while nothing changes."""
         first = bisect_right(self._positions, position)
         awaited = ""
         if cut is not None and cut.kind in _CUT_KINDS:
@@ -529,7 +529,7 @@ class UpcomingCheckpoints:
 
 @dataclass(slots=True)
 class ReplayState:
-    """What chat, timeline, gauge and file list show, when `position` records have happened."""
+    """The state of transcript, timeline, gauge and file list after `position` records."""
 
     chat: TranscriptModel = field(default_factory=TranscriptModel)
     timeline: TimelineModel = field(default_factory=TimelineModel)
@@ -538,7 +538,7 @@ class ReplayState:
     position: int = 0
 
     def apply(self, records: Sequence[EventRecord], report: Report) -> None:
-        """Let these happen; what one of the four cannot take is reported, and the others take it."""
+        """Apply records; an error in one of the four is reported, and the others continue."""
         for take in (self.chat.apply, self.timeline.apply, self.gauge.apply, self.files.apply):
             for record in records:
                 try:
@@ -548,7 +548,7 @@ class ReplayState:
         self.position += len(records)
 
     def pieces(self) -> Iterator[object]:
-        """All of it, the many small things first: what holds them is then no more than references to them."""
+        """The parts of the state for pickling in pieces: the many small objects first, then those that refer to them."""
         tree, rows = self.timeline.tree, self.timeline.rows
         every: list[Sequence[object]] = [self.chat.blocks, tree.live]
         every += [line.checkpoints for line in tree.lines.values()]
@@ -562,7 +562,7 @@ class ReplayState:
 
 
 class _Keyframe(NamedTuple):
-    """A moment as bytes, in pieces one after the other, so that reading them can be interrupted."""
+    """A pickled state, in pieces, so that unpickling can be interrupted between them."""
 
     position: int
     state: bytes
@@ -570,7 +570,7 @@ class _Keyframe(NamedTuple):
 
 
 class Replay:
-    """A recorded session with keyframes. Making one reads all of it: do so in a thread.
+    """A recorded session with keyframes. The constructor applies all records: call it in a thread.
 
     Args:
         records: what was recorded.
@@ -579,9 +579,9 @@ class Replay:
 
     Attributes:
         recording: the events.
-        upcoming: the checkpoints that are still to come at any of its positions.
-        used_at_end: how full the window is at the end, in tokens.
-        faults: the first errors of events that cannot be shown.
+        upcoming: the checkpoints after any position.
+        used_at_end: the tokens in the window at the end.
+        faults: the first errors of events that could not be applied.
     """
 
     def __init__(
@@ -608,9 +608,9 @@ class Replay:
             self.faults.append(error)
 
     def slices(self, position: int) -> Generator[None, None, ReplayState]:
-        """A new moment at this position; nothing of any other moment is in it.
+        """Make a new state of a position, which shares no object with any other state; the generator's return value.
 
-        Stops after every piece of the work, so that keys and frames need not wait for all of it.
+        Yields after every slice of the work, so that keys and frames are handled in between.
         """
         position = max(0, min(self.recording.end, position))
         index = bisect_right(self._keyframes, position, key=lambda one: one.position) - 1
@@ -640,7 +640,7 @@ class Replay:
 
 
 class _Writer(pickle.Pickler):
-    """Writes a state, but for long texts: those are kept once, whatever the number of states that hold them."""
+    """Pickles a state without its long texts: each is kept once for all states that have it."""
 
     def __init__(self, buffer: io.BytesIO, texts: list[str], numbers: dict[int, int]) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
@@ -648,7 +648,7 @@ class _Writer(pickle.Pickler):
         self._numbers = numbers
 
     def persistent_id(self, obj: object) -> int | None:
-        """The number of a long text."""
+        """The index of a long text in the common list; None for any other object."""
         if type(obj) is not str or len(obj) < _LONG_CHARS:
             return None
         number = self._numbers.get(id(obj))
@@ -660,12 +660,12 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Reads what `_Writer` wrote in this process; nothing from outside ever comes here."""
+    """Unpickles what `_Writer` wrote in this process; it never reads data from outside."""
 
     def __init__(self, buffer: io.BytesIO, texts: list[str]) -> None:
         super().__init__(buffer)
         self._texts = texts
 
     def persistent_load(self, pid: int) -> str:
-        """The text of a number."""
+        """The long text with this index."""
         return self._texts[pid]

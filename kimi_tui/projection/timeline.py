@@ -52,7 +52,7 @@ from kimi_tui.wire.events import (
 )
 
 DMAIL_CALL = short_name("SendDMail")
-"""What a step that sends a D-Mail calls."""
+"""The name of the tool that sends a D-Mail."""
 NOT_SENT = "not sent"
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
@@ -69,31 +69,31 @@ class _OpenCall:
 
 
 class StepTracker:
-    """Follows the events of the running step, for its label. Methods return the checkpoint whose label changed, or None."""
+    """Makes the label of the running step from its events. Methods return the checkpoint whose label changed, or None."""
 
     def __init__(self) -> None:
         self._said = ""
         self._open: dict[str, _OpenCall] = {}
         self._files: set[str] = set()
         self._dmails: list[Call] = []
-        """Those of the running step, as long as they may yet be delivered."""
+        """The D-Mails of the running step, while they may still be delivered."""
 
     def begin(self) -> None:
-        """Begin a step at a new checkpoint: what follows belongs to it."""
+        """Begin a step at a new checkpoint."""
         self._said = ""
         self._files = set()
 
     def end(self) -> None:
-        """End the turn: calls that are still open get no results any more."""
+        """End the turn: calls without a result get none any more."""
         self._open.clear()
 
     def said(self, text: str) -> None:
-        """Take in text of the answer. Only its beginning is of use."""
+        """Append text of the answer; only its beginning is used."""
         if len(self._said) < 2 * LABEL_LIMIT:
             self._said += text[: 2 * LABEL_LIMIT]
 
     def settle(self, head: Checkpoint | None) -> Checkpoint | None:
-        """The step has ended: its text is the label, where no tool was called."""
+        """End the step: its text becomes the label where no tool was called."""
         said, self._said = self._said, ""
         if head is None or not said or head.words or head.calls:
             return None
@@ -101,18 +101,18 @@ class StepTracker:
         return head
 
     def undelivered(self, head: Checkpoint | None) -> Checkpoint | None:
-        """The step is over, and the line was not cut: its D-Mails were not sent."""
+        """End the step without a revert: its D-Mails were not delivered."""
         unsent, self._dmails = self._dmails, []
         for call in unsent:
             call.target, call.failed = f"{call.target} {NOT_SENT}".strip(), True
         return head if unsent else None
 
     def cut(self) -> None:
-        """Forget the step: the line is another one, as D-Mails were delivered."""
+        """Forget the step: its D-Mails were delivered, and the line was reverted."""
         self._dmails = []
 
     def drop_attempt(self, head: Checkpoint | None) -> Checkpoint | None:
-        """The model call is tried again: what it had streamed is not there any more."""
+        """Drop what the model call had streamed: it is retried."""
         self._said = ""
         self._open.clear()
         if head is None or not head.calls or any(call.size_chars for call in head.calls):
@@ -121,7 +121,7 @@ class StepTracker:
         return head
 
     def call(self, event: ToolCall, head: Checkpoint | None) -> Checkpoint | None:
-        """A tool is called; its target comes with the arguments."""
+        """Add a tool call; its target is read from the arguments."""
         if head is None or event.key in self._open:
             return None
         call = Call(short_name(event.name)[:40], is_path=event.name in _FILE_TOOLS)
@@ -132,13 +132,13 @@ class StepTracker:
         return head
 
     def more_arguments(self, event: ToolCallPart) -> None:
-        """Append a piece of a call's arguments."""
+        """Append a chunk of a call's arguments."""
         known = self._open.get(event.key)
         if known is not None and len(known.parts) < _PARTS_LIMIT:
             known.parts.append(event.arguments)
 
     def waits(self, key: str) -> Checkpoint | None:
-        """The call waits for the user: its arguments are whole, and what it is about is of interest now."""
+        """Note that the call waits for approval: its arguments are complete, so its target is set."""
         known = self._open.get(key)
         if known is None or known.call.target:
             return None
@@ -157,7 +157,7 @@ class StepTracker:
         return known.checkpoint
 
     def changed(self, event: FilesChanged, live: Sequence[Checkpoint]) -> Checkpoint | None:
-        """Files were seen to change in a step: by a tool or by a command, whatever its result showed."""
+        """Note files that a step changed, by a tool or a command."""
         for checkpoint in reversed(live[-_LATEST:]):
             if checkpoint.uid == event.uid:
                 known = self._files if checkpoint is live[-1] else set[str]()
@@ -201,18 +201,18 @@ class Arrangement(NamedTuple):
 
 
 class TimelineModel:
-    """The timeline without its drawing: checkpoints, world lines, tokens, and the user's folds, filter, bookmarks and pins.
+    """The state of the timeline: checkpoints, world lines, token figures, and the user's folds, filter, bookmarks and pins.
 
     Attributes:
         tree: the lines and their checkpoints.
         rows: the tree as rows.
-        revision: rises with every change that a screen may want to draw.
+        revision: incremented with every change that may be drawn.
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
-        estimated: `used` is not the server's own figure.
+        estimated: whether `used` is an estimate, and not the server's figure.
         revert: the newest operation that dropped checkpoints; None before the first.
-        is_revert_new: whether nothing was streamed since then, so that its animation delays nothing.
-        bookmarks, pins: the marks by uid, which a checkpoint gets when it is created.
+        is_revert_new: whether nothing was streamed since that revert, so that it may be animated.
+        bookmarks, pins: the marks by uid; a checkpoint takes its own when it is created.
     """
 
     def __init__(self) -> None:
@@ -307,9 +307,9 @@ class TimelineModel:
         return True
 
     def most_tokens(self) -> int:
-        """The tokens before or behind a checkpoint of the live line, where they are the most.
+        """The largest number of tokens before or after any checkpoint of the live line.
 
-        With every event of a turn, of lines of any length: only the figures of the newest two change without a word.
+        Cached, as it is asked for with every event: only the figures of the newest two checkpoints change unannounced.
         """
         live = self.tree.live
         n, most = self._settled
@@ -320,7 +320,7 @@ class TimelineModel:
         return max(most, *(max(one.tokens, one.tokens_end) for one in live[n_settled:]), 0)
 
     def _end_motion(self) -> bool:
-        """What is streamed is drawn elsewhere; but the first of it ends the motion here."""
+        """Note that something was streamed: it ends the animation of a revert."""
         was_new, self.is_revert_new = self.is_revert_new, False
         return was_new
 
@@ -407,7 +407,7 @@ class TimelineModel:
         return self.tree.find_left(uid) if index is None else self.tree.live[index]
 
     def _link(self, checkpoint: Checkpoint) -> None:
-        """Tell a D-Mail or a compaction what it took away."""
+        """Set the line that a D-Mail or a compaction left, at its checkpoint."""
         cut, self._last_cut = self._last_cut, None
         if checkpoint.is_summary:
             self._compaction = checkpoint
@@ -427,7 +427,7 @@ class TimelineModel:
             checkpoint.saved = cut.tokens_after - cut.tokens_before
 
     def _leaves(self, checkpoint: Checkpoint, world_line: int) -> None:
-        """What was done there left a line."""
+        """Note at a checkpoint which line its operation left."""
         left = self._world_lines.left.get(world_line)
         if left is not None:
             self._left_by[checkpoint.uid] = left
@@ -511,7 +511,7 @@ class TimelineModel:
     def _edit(
         self, event: ContextReverted | CompactionEnd | LineChanged, at: float
     ) -> LineEdit[Checkpoint] | None:
-        """Figures and lines after an operation; what it does to the live line, None where nothing."""
+        """Update token figures and world lines by an event; returns the edit of the live line, None where there is none."""
         self._settled = (0, 0)
         self._figures.apply(event)
         return self._world_lines.apply(event, at)
@@ -579,11 +579,11 @@ class TimelineModel:
     # --- questions
 
     def find(self, uid: str, checkpoint_id: int) -> int | None:
-        """The index on the live line of the checkpoint with this uid, or else with this id."""
+        """The index on the live line of the checkpoint with this uid, else of the one with this id; None where there is neither."""
         return self._world_lines.find(uid, checkpoint_id)
 
     def path_of(self, world_line: int) -> Sequence[Checkpoint]:
-        """All checkpoints of a line that was left, or of the live one (0), shared ones included."""
+        """All checkpoints of a line by its number (0: the live one), those shared with other lines included."""
         if not world_line:
             return self._world_lines.live.points
         left = self._world_lines.left.get(world_line)
@@ -591,33 +591,33 @@ class TimelineModel:
 
     @property
     def left_lines(self) -> Collection[int]:
-        """The numbers of all lines that were left, also of those that have nothing of their own."""
+        """The numbers of all lines that were left, also of those without checkpoints of their own."""
         return self._world_lines.left.keys()
 
     @property
     def n_steps(self) -> int:
-        """Checkpoints on the live line, without a summary in place of older ones."""
+        """The number of checkpoints on the live line, without a summary's."""
         live = self.tree.live
         return len(live) - (1 if live and live[0].is_summary else 0)
 
     def tokens_after(self, world_line: int) -> tuple[int, bool]:
-        """What was in the window when a line had been left, and whether the server said so; 0 where nothing tells."""
+        """The tokens in the window after a line was left, and whether that is the server's figure; 0 where it is not known."""
         left = self._world_lines.left.get(world_line)
         return (left.tokens_after, left.after_measured) if left is not None else (0, False)
 
     def line_name(self, world_line: int) -> str:
-        """What a line that was left is called; empty where nothing tells, or nothing on it is its own."""
+        """The name of a line that was left; empty where it has none, or no checkpoint of its own."""
         line = self.tree.lines.get(world_line)
         return self.tree.name_of(line) if line is not None else ""
 
     def name_from(self, checkpoint_id: int) -> str:
-        """What the live line from a checkpoint on will be called when it has been left; empty where there is none."""
+        """The name that the live line from a checkpoint on will have once it is left; empty where there is none."""
         index = self.find("", checkpoint_id)
         own = self.tree.live[index:] if index is not None else []
         return self.tree.name_of(WorldLine(0, "", 0.0, own))
 
     def frees(self, checkpoint: Checkpoint) -> int:
-        """How many tokens a rewind to this live checkpoint frees."""
+        """The number of tokens that a rewind to this checkpoint of the live line frees."""
         return max(0, self.used - checkpoint.tokens)
 
     # --- what the user does
@@ -644,7 +644,7 @@ class TimelineModel:
         self.revision += 1
 
     def mark(self, names: Mapping[str, str], pins: frozenset[str]) -> None:
-        """Show names and pins, by the uids of their checkpoints, on whatever line those are; no others are shown."""
+        """Set the bookmarks and pins of all lines, by the uids of their checkpoints; those not given are removed."""
         names = {uid: one_line(name) for uid, name in names.items() if name}
         changed = {uid for uid, _ in names.items() ^ self.bookmarks.items()} | (pins ^ self.pins)
         self.bookmarks.clear()
@@ -685,7 +685,7 @@ class TimelineModel:
         return heading.row_key
 
     def reveal(self, checkpoint: Checkpoint) -> Key | None:
-        """Unfold the compacted line as far as a checkpoint needs it; returns the key of the row of that checkpoint."""
+        """Unfold the compacted line so that a checkpoint has a row; returns the key of that row."""
         live = self.tree.live
         base = self.tree.base(live[0]) if live else None
         if base is None:
@@ -699,6 +699,6 @@ class TimelineModel:
         return checkpoint.row_key
 
     def search(self, needle: str) -> Generator[None]:
-        """Show only rows that hold the text, found in small steps for as many checkpoints as there may be."""
+        """Filter the rows by a text, as a generator that yields between small steps."""
         yield from self.rows.search(needle)
         self.revision += 1

@@ -19,18 +19,18 @@ from kimi_tui.projection.timeline_tree import Checkpoint, Key, Tree, WorldLine
 RowKind = Literal["checkpoint", "said", "gap", "line", "foot", "base", "more"]
 
 MAX_DEPTH = 40
-"""Lines within lines that are followed; a damaged record may have lines that are attached to one another."""
+"""The deepest nesting of lines that is shown; in a damaged record lines may be attached to one another."""
 SHORT = 6
-"""An opened world line shows this many steps next to its name; the rest is one row until that is opened too."""
+"""Steps that an unfolded world line shows; the others are one row until that is unfolded as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimelineRow:
     """A row of the timeline.
 
-    `lanes` has a character for every lane left of the row's own: `l` a line that goes on, `b` the line before a
-    compaction. `is_tip` marks the newest row of an opened world line, `hidden` counts what a fold holds. A row of the kind
-    `said` is the message `said` of those that the user said behind `checkpoint`.
+    `lanes` has a character for every lane left of the row's own: `l` a line that continues, `b` the line before a
+    compaction. `is_tip` is true for the newest row of an unfolded world line, `hidden` is the number of folded checkpoints. A
+    row of the kind `said` is the user's message with the index `said` after `checkpoint`.
     """
 
     kind: RowKind
@@ -44,7 +44,7 @@ class TimelineRow:
 
     @property
     def key(self) -> Key:
-        """What selection names; a gap cannot be selected."""
+        """The key by which the row is selected; a gap cannot be selected."""
         if self.kind == "checkpoint" and self.checkpoint is not None:
             return self.checkpoint.row_key
         if self.kind == "said" and self.checkpoint is not None:
@@ -62,16 +62,16 @@ class TimelineRow:
 
     @property
     def names_line(self) -> bool:
-        """Whether it bears the name of a world line."""
+        """Whether the row shows the name of a world line."""
         return self.kind in ("line", "foot", "base")
 
 
 class Builder:
-    """Makes rows, oldest first. Where a filter passes over a checkpoint, None stands in: a place to pause.
+    """Makes rows, oldest first. For a checkpoint that the filter hides it yields None, so that a caller can pause there.
 
     Args:
         tree: the checkpoints and lines.
-        needle: what a row must hold, in lower case; empty for every row.
+        needle: text that a row must contain, in lower case; empty for no filter.
     """
 
     def __init__(self, tree: Tree, needle: str = "") -> None:
@@ -79,7 +79,7 @@ class Builder:
         self.needle = needle
 
     def live(self, start: int, end: int) -> Iterator[TimelineRow | None]:
-        """The rows of the live checkpoints from `start` to before `end`, and of what branches off above each."""
+        """The rows of the live checkpoints from `start` to `end` (exclusive), and of the lines that branch off above each."""
         tree = self._tree
         live = tree.live
         if start == 0:
@@ -102,7 +102,7 @@ class Builder:
             yield from self._forks(checkpoint.key, "", 2 * index + 1)
 
     def own(self, checkpoint: Checkpoint) -> Iterator[TimelineRow | None]:
-        """The rows of a live checkpoint itself, without what branches off."""
+        """The rows of a live checkpoint itself, without the lines that branch off."""
         index, live = checkpoint.index, self._tree.live
         is_first = index == 0 or live[index - 1].is_summary
         if not self.needle and checkpoint.is_heading and not is_first:
@@ -114,7 +114,7 @@ class Builder:
         )
 
     def _with_said(self, row: TimelineRow) -> Iterator[TimelineRow | None]:
-        """A checkpoint's row between what the user said before it and after it, as far as the filter finds them."""
+        """The row of a checkpoint and those of the user's messages before and after it, as far as the filter matches."""
         checkpoint, found = row.checkpoint, self.needle
         assert checkpoint is not None
         if not (found or checkpoint.said):
@@ -131,7 +131,7 @@ class Builder:
         yield from said[checkpoint.n_carried :]
 
     def forks_at(self, index: int) -> Iterator[TimelineRow | None]:
-        """What stands directly below the live checkpoint `index`."""
+        """The rows of the lines directly below the live checkpoint `index`."""
         live = self._tree.live
         yield from self.branches_at(index)
         if index < len(live):
@@ -151,7 +151,7 @@ class Builder:
         yield from self._forks(checkpoint.key, "", order + 1)
 
     def _steps_of(self, index: int) -> int:
-        """How many checkpoints the turn that begins at a live index has."""
+        """The number of checkpoints of the turn that begins at a live index."""
         live = self._tree.live
         end = next((i for i in range(index + 1, len(live)) if live[i].begins_turn), len(live))
         return end - index - 1
@@ -171,7 +171,7 @@ class Builder:
                 yield TimelineRow("line", order, lanes, line=line)
 
     def _base(self, checkpoint: Checkpoint, lanes: str, order: int) -> Iterator[TimelineRow | None]:
-        """The line that a compaction replaced: it stands below it, its name on top."""
+        """The rows of the line that a compaction replaced, below it: its name is the topmost."""
         line = self._tree.base(checkpoint)
         if line is None:
             return
@@ -184,7 +184,7 @@ class Builder:
             yield TimelineRow("base", order, lanes, line=line)
 
     def _finds(self, line: WorldLine) -> bool:
-        """Whether the name of a line holds what is looked for."""
+        """Whether the filter matches the name of a line."""
         return self.needle in self._tree.name_of(line).lower()
 
     def _inside(self, line: WorldLine, lanes: str, order: int) -> Iterator[TimelineRow | None]:
@@ -215,7 +215,7 @@ class Builder:
 
 _order = attrgetter("order")
 _NEAR = 100
-"""Rows around a known one that are looked at before all."""
+"""Rows around a known index that are searched before all others."""
 
 
 class TimelineRows:
@@ -240,23 +240,23 @@ class TimelineRows:
 
     @property
     def needle(self) -> str:
-        """What the rows that are shown must hold, in lower case."""
+        """The text that rows are filtered by, in lower case; empty for no filter."""
         return self._builder.needle
 
     @property
     def n_found(self) -> int:
-        """How many checkpoints, and lines by their name alone, are among the rows."""
+        """The number of matches: checkpoints, and lines of which only the name matches."""
         return sum(1 for row in self._whole() if row.kind in ("checkpoint", "line"))
 
     @property
     def n_missing(self) -> int:
-        """For how many checkpoints of the live line the rows are still to be built."""
+        """The number of checkpoints of the live line whose rows are not built yet."""
         return 0 if self._missing is None else len(self._tree.live) - self._missing
 
     # --- changes of the tree
 
     def reset(self, start: int = 0) -> None:
-        """Rebuild the rows of the live line from the checkpoint at index `start` on, and of what branches off there."""
+        """Rebuild the rows of the live line from the checkpoint at index `start` on, with the lines that branch off there."""
         self._changes += 1
         del self._headings[bisect_left(self._headings, start) :]
         live = self._tree.live
@@ -264,7 +264,7 @@ class TimelineRows:
         self._missing = start if self._missing is None else min(start, self._missing)
 
     def settle(self) -> Generator[None]:
-        """Build what is missing, a checkpoint at a time; if something changes in between, the rest waits until it is needed."""
+        """Build the missing rows, as a generator that yields after each checkpoint; a change in between ends it early."""
         before = self._changes
         rows: list[TimelineRow] = []
         try:
@@ -289,12 +289,12 @@ class TimelineRows:
         return self._rows
 
     def _complete(self, rows: list[TimelineRow]) -> None:
-        """Nothing is missing behind these. What could not be built is raised once, and then passed over."""
+        """Append the rows that were missing. Those that could not be built are left out from then on."""
         self._rows += rows
         self._missing = None
 
     def _rest(self) -> Iterator[TimelineRow | None]:
-        """The rows that are missing, behind those that stay."""
+        """The missing rows, after those that are kept."""
         start = self._missing
         if start is None:
             return
@@ -323,7 +323,7 @@ class TimelineRows:
         self._rows.extend(_built(self._builder.live(checkpoint.index, checkpoint.index + 1)))
 
     def cut(self, index: int) -> None:
-        """Remove the live rows from `index` on; what was cut is attached there as a branch."""
+        """Remove the live rows from `index` on; the dropped checkpoints are a branch there now."""
         self._changes += 1
         while self._headings and self._headings[-1] >= index:
             self._headings.pop()
@@ -337,7 +337,7 @@ class TimelineRows:
             self._recount(heading)
 
     def _recount(self, heading: Checkpoint) -> None:
-        """Steps of the newest turn, which is folded, came or went."""
+        """Update the row of the newest turn, which is folded: its number of steps has changed."""
         at = self.index_of_checkpoint(heading)
         if at is not None:
             hidden = len(self._tree.live) - 1 - heading.index
@@ -348,7 +348,7 @@ class TimelineRows:
         del self._rows[bisect_left(self._rows, order if order > 0 else -1, key=_order) :]
 
     def relabelled(self, checkpoint: Checkpoint) -> None:
-        """Update the row of a live checkpoint whose label changed: the filter may find it, or no longer."""
+        """Update the row of a live checkpoint whose label changed, as the filter may match another text now."""
         heading = self.heading_of(checkpoint.index)
         is_hidden = heading is not None and heading is not checkpoint and heading.folded
         if self._missing is not None:
@@ -361,14 +361,14 @@ class TimelineRows:
     # --- folding
 
     def refold(self, heading: Checkpoint) -> None:
-        """Build the rows of one turn anew."""
+        """Rebuild the rows of one turn."""
         position = bisect_right(self._headings, heading.index)
         end = self._headings[position] if position < len(self._headings) else len(self._tree.live)
         first = 2 * heading.index
         self._splice(first or -1, 2 * end - 1, self._builder.live(heading.index, end))
 
     def reopen(self, row: TimelineRow) -> None:
-        """Build the rows of the place that `row` belongs to anew."""
+        """Rebuild the rows of the world lines at the place of `row`, of which one was folded or unfolded."""
         order = row.order
         if order % 2:
             self._splice(order, order, self._builder.forks_at((order + 1) // 2))
@@ -381,15 +381,15 @@ class TimelineRows:
         whole[start:end] = _built(rows)
 
     def filter(self, typed: str) -> None:
-        """Show only what holds the text; empty shows everything."""
+        """Filter the rows by a text; empty for no filter."""
         self.typed = typed
         self._builder = Builder(self._tree, typed.strip().lower())
         self.reset()
 
     def search(self, typed: str) -> Generator[None]:
-        """Find checkpoints one at a time, so that others can run between them: there may be ten thousand.
+        """Filter the rows by a text, as a generator that yields after each checkpoint: there may be ten thousand.
 
-        Until it has ended, what was shown before is shown, and kept up to date.
+        Until it has ended, the rows are the former ones, and are kept up to date.
         """
         self.typed = typed
         before, builder = self._changes, Builder(self._tree, typed.strip().lower())
@@ -408,16 +408,16 @@ class TimelineRows:
     # --- finding
 
     def heading_of(self, index: int) -> Checkpoint | None:
-        """The turn that the live checkpoint at `index` belongs to."""
+        """The checkpoint that begins the turn of the live checkpoint at `index`."""
         position = bisect_right(self._headings, index) - 1
         return self._tree.live[self._headings[position]] if position >= 0 else None
 
     def index_of_order(self, order: int) -> int:
-        """The first row at or after a place; the number of rows if there is none."""
+        """The index of the first row with this order or a later one; the number of rows where there is none."""
         return bisect_left(self._whole(), order, key=_order)
 
     def index_of_checkpoint(self, checkpoint: Checkpoint) -> int | None:
-        """The row of a checkpoint of the live line."""
+        """The index of the row of a checkpoint of the live line; None where it has none."""
         order, rows = 2 * checkpoint.index, self._whole()
         at = bisect_left(rows, order, key=_order)
         while at < len(rows) and rows[at].order == order:
@@ -427,7 +427,7 @@ class TimelineRows:
         return None
 
     def words_near(self, index: int, step: int) -> int | None:
-        """The next row before (`step` -1) or after (1) an index at which the user says something on the live line."""
+        """The index of the next message of the user on the live line before (`step` -1) or after (1) an index; None for none."""
         rows = self._whole()
         while 0 <= (index := index + step) < len(rows):
             row = rows[index]
@@ -436,11 +436,11 @@ class TimelineRows:
         return None
 
     def expect(self, index: int) -> None:
-        """Note the key of the row that is looked up next."""
+        """Note the index of the row whose key is looked up next."""
         self._last_found = index
 
     def index_of(self, key: Key) -> int | None:
-        """The row with this key."""
+        """The index of the row with this key; None where there is none."""
         rows, last = self._whole(), self._last_found
         if 0 <= last < len(rows) and rows[last].key == key:
             return last

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
 
 LABEL_LIMIT = 200
-"""Characters of a label that are kept; the rest never fits on the screen."""
+"""The most characters of a label that are kept; more never fit on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
 Key = tuple[str, int]
-"""What a row is, stable while rows come and go: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
+"""The identity of a row, stable while rows are added and removed: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
 `("now", 0)`."""
 
 NOW: Key = ("now", 0)
 _TEXT_CHARS = 20_000
-"""Characters of a D-Mail or a summary in which a filter looks."""
+"""The characters of a D-Mail or a summary that a filter searches."""
 _MOST_SAID = 1 << 16
 _TARGET = re.compile(r"(?:^|\n\n)To checkpoint \d+:\n\n")
-"""What the program writes before each of several D-Mails (`prompts/dmail_of_several.md`)."""
+"""The text that the program writes before each of several D-Mails (`prompts/dmail_of_several.md`)."""
 _LOOKED_AT = 20
-"""Checkpoints at the beginning of a line that may give it its name."""
+"""The first checkpoints of a line that its name is looked for in."""
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One tool call of a step. `size_chars` is how much the model got back, for the split of the step's cost."""
+    """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls."""
 
     name: str
     target: str = ""
@@ -51,10 +51,10 @@ class Checkpoint:
     """A checkpoint. `index` is its position on its own line counted from the root, `key` is unique in the model.
 
     `tokens` are the tokens in the window there, `tokens_end` those at the next checkpoint; both are estimates until their
-    `measured` flag is set. `saved` is the signed change that a D-Mail or compaction made (an estimate until
-    `saved_measured`), `text` the D-Mail or summary. `said` are the user's messages behind it that have no checkpoint of their
-    own, each in one line; the first `n_carried` of them are before its D-Mail. `is_kept` marks a checkpoint that existed
-    before the summary behind which it is now.
+    `measured` flag is set. `saved` is the signed change of tokens that a D-Mail or compaction made (an
+    estimate until `saved_measured`), `text` the D-Mail or summary. `said` are the user's messages after it that have no
+    checkpoint of their own, each in one line; the first `n_carried` of them are before its D-Mail. `is_kept` is true for a
+    checkpoint that was made before the summary that it follows now.
     """
 
     key: int
@@ -89,27 +89,27 @@ class Checkpoint:
 
     @property
     def is_heading(self) -> bool:
-        """Whether it is a message of the user, with which a turn begins."""
+        """Whether it is a message of the user that begins a turn."""
         return self.kind == "user"
 
     @property
     def sort(self) -> str:
-        """What the checkpoint began, however that ended."""
+        """The kind of the checkpoint, without how it ended."""
         return "step" if self.kind in ("interrupted", "error") else self.kind
 
     @property
     def begins_turn(self) -> bool:
-        """Whether what follows belongs to what the user says here."""
+        """Whether a turn begins here: the following checkpoints belong to this one."""
         return self.kind == "user" or self.n_carried > 0
 
     @property
     def is_summary(self) -> bool:
-        """Whether everything before was replaced by a summary here."""
+        """Whether it is that of a summary, which replaced everything before."""
         return self.kind in SUMMARIES
 
     @property
     def change(self) -> int:
-        """By how much the context grew in this step; an estimate is never less than nothing."""
+        """The tokens by which the context grew in this step; an estimate is at least 0."""
         if self.saved is not None:
             return self.saved
         grown = self.tokens_end - self.tokens
@@ -117,28 +117,28 @@ class Checkpoint:
 
     @property
     def change_measured(self) -> bool:
-        """Whether `change` comes from the server's own figures."""
+        """Whether `change` is made of figures of the server."""
         if self.saved is not None:
             return self.saved_measured
         return self.measured and self.end_measured
 
     @property
     def row_key(self) -> Key:
-        """How selection names this checkpoint."""
+        """The key by which this checkpoint is selected."""
         return ("checkpoint", self.key)
 
     def said_key(self, number: int) -> Key:
-        """How selection names a message of the user behind this checkpoint."""
+        """The key by which a message of the user after this checkpoint is selected."""
         return ("said", self.key * _MOST_SAID + number)
 
     def say(self, words: Sequence[str], *, carried: bool = False, at: int = -1) -> None:
-        """The user said something behind this checkpoint.
+        """Add messages of the user after this checkpoint.
 
         Args:
             words: the messages.
-            carried: they stand before the D-Mail that is there.
-            at: how many messages of a turn's beginning stand before them: what had waited goes before the words with
-                which the turn began, and heads it. -1 for behind all.
+            carried: whether they are before the D-Mail of the checkpoint.
+            at: the index at which they are inserted (queued messages go before the one that the turn began with); -1 for
+                the end.
         """
         room = _MOST_SAID - len(self.said)
         said = tuple(one_line(titled(text))[:LABEL_LIMIT] for text in words[:room])
@@ -153,7 +153,7 @@ class Checkpoint:
         self.touch()
 
     def take_over(self, old: Checkpoint) -> None:
-        """Take over everything of `old`, which gets another number: what happened there is the same."""
+        """Copy everything of `old`, which this checkpoint replaces under another number."""
         self.at, self.ended_at, self.words = old.at, old.ended_at, old.words
         self.calls, self.files, self.state = old.calls, old.files, old.state
         self.from_line, self.from_id, self.folded = old.from_line, old.from_id, old.folded
@@ -167,17 +167,17 @@ class Checkpoint:
         self.pinned = old.pinned or self.pinned
 
     def keep_said(self, said: Sequence[str], n_carried: int) -> None:
-        """Keep only these messages of the user, `n_carried` of them before the D-Mail; a turn begins with its first."""
+        """Replace the messages of the user, of which `n_carried` are before the D-Mail; the first one begins the turn."""
         self.said, self.n_carried = (), n_carried
         self.say(said[self.is_heading :])
 
     def touch(self) -> None:
-        """Note that something that is drawn has changed."""
+        """Raise the revision: something that is drawn has changed."""
         self.revision += 1
         self._search = ""
 
     def matches(self, needle: str) -> bool:
-        """Whether the words, a tool, a target, the D-Mail or the summary hold the (lower-case) text."""
+        """Whether a text (in lower case) occurs in the label, a message, a tool, a target, the D-Mail or the summary."""
         if not self._search:
             parts = [f"#{self.id}", self.words, self.bookmark, _KIND_WORDS.get(self.kind, "")]
             parts.append(self.text[:_TEXT_CHARS])
@@ -192,10 +192,10 @@ _KIND_WORDS = {"dmail": "D-Mail", "compaction": "Compacted", "summary": "Compact
 
 @dataclass(slots=True, eq=False)
 class WorldLine:
-    """A world line that was left. `checkpoints` are its own, after the place where it branches off.
+    """A world line that was left. `checkpoints` are its own, from where it branches off.
 
-    `parent` is the key that it is attached to: of the checkpoint above which it branches off, or of a root where it
-    shares nothing with the live line. A line that does not go on from there, but begins anew, has a `root` of its own.
+    `parent` is the key of the checkpoint after which it branches off, or of a root where it shares no checkpoint with the live
+    line. A line that begins anew (after a compaction) has a `root` of its own.
     """
 
     n: int
@@ -205,27 +205,27 @@ class WorldLine:
     parent: int = 0
     root: int = 0
     is_base: bool = False
-    """Drawn below the compaction that replaced it."""
+    """Whether a compaction replaced it whole; it is drawn below that."""
     at_root: bool = False
-    """Branches off before the first checkpoint: nothing is below it."""
+    """Whether it branches off before the first checkpoint."""
     tokens_before: int = 0
     text: str = ""
     from_id: int = -1
     to_id: int = -1
     by_user: bool = False
-    """Left by a D-Mail that the user wrote."""
+    """Whether it was left by a D-Mail of the user."""
     is_open: bool = False
     is_whole: bool = False
-    """Open, and drawn with every step, however many."""
+    """Whether all of its steps are shown while it is unfolded."""
 
     @property
     def mark(self) -> str:
-        """The key of the line's name among the bookmarks: it names where the line begins, as the line may still grow."""
+        """The key of the line's name among the bookmarks: made of where the line begins, as the line may still grow."""
         return f"line:{self.checkpoints[0].uid}" if self.checkpoints else ""
 
     @property
     def own_words(self) -> str:
-        """What was tried there: what the user said where it begins, or the D-Mail that left it, or what the agent did first."""
+        """The line's default name: the user's message at its beginning, else the D-Mail that left it, else its first step."""
         begun = self.checkpoints[:_LOOKED_AT]
         # What a summary or a D-Mail brought along was said on another line, which is called by it.
         begun = [checkpoint for checkpoint in begun if not checkpoint.is_kept] or begun
@@ -248,7 +248,7 @@ class WorldLine:
 
     @property
     def row_key(self) -> Key:
-        """How selection names the row that bears this line's name."""
+        """The key by which the row with this line's name is selected."""
         return ("line", self.n)
 
 
@@ -281,18 +281,18 @@ class Revert:
 
 
 class Tree:
-    """The world lines as a tree: which checkpoints each of them has for its own, and where it branches off.
+    """The world lines as a tree: the checkpoints of each that no line before it has, and where it branches off.
 
-    The live line is the trunk. Of the others the one that was left last has what no line before it has, and so on: what
-    is drawn depends on the set of lines alone, and not on the way that led there.
+    The live line comes first, then the others, the one that was left last first. So the tree depends on the set of lines alone,
+    and not on the operations that made them.
 
     Args:
         world_lines: the lines.
-        marks: what the user called checkpoints and lines, by uid and by the mark of a line.
+        marks: the user's names of checkpoints and lines, by uid and by the `mark` of a line.
 
     Attributes:
-        lines: the world lines that are drawn, by number: those that have something of their own.
-        root: the key to which is attached what branches off before the live line's first checkpoint.
+        lines: the world lines that have checkpoints of their own, by number.
+        root: the parent key of lines that branch off before the live line's first checkpoint.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class Tree:
         self._forks: dict[int, list[WorldLine]] = {}
         self._bases: dict[int, WorldLine] = {}
         self._held: dict[int, Checkpoint] = {}
-        """The checkpoints that something is attached to, by key."""
+        """The checkpoints after which lines branch off, by key."""
 
     @property
     def live(self) -> list[Checkpoint]:
@@ -326,23 +326,23 @@ class Tree:
         return key
 
     def name_of(self, line: WorldLine) -> str:
-        """What the user called a line, else its own first words; empty where it has none."""
+        """The user's name of a line, else its default name; empty where it has neither."""
         return self._marks.get(line.mark) or line.own_words
 
     def forks(self, key: int) -> list[WorldLine]:
-        """What branches off above this checkpoint (or root), oldest first."""
+        """The lines that branch off after a checkpoint or root, by its key, oldest first."""
         return self._forks.get(key, [])
 
     def base(self, checkpoint: Checkpoint) -> WorldLine | None:
-        """The line that this compaction replaced whole, where it is drawn below it."""
+        """The line that this compaction replaced whole; None where there is none."""
         return self._bases.get(checkpoint.key)
 
     def key_below(self, index: int) -> int:
-        """The key to which is attached what branches off before the live checkpoint at `index`."""
+        """The parent key of lines that branch off before the live checkpoint at `index`."""
         return self.live[index - 1].key if index > 0 else self.root
 
     def find_left(self, uid: str) -> Checkpoint | None:
-        """The checkpoint with this uid on a line that was left, the newest of them first."""
+        """The checkpoint with this uid on the line that was left last of those that have it; None where none has."""
         replaced = self._all.replaced
         paths = [line.path for line in reversed(self._all.left.values())]
         for path in [*([replaced] if replaced is not None else []), *paths]:
@@ -356,7 +356,7 @@ class Tree:
         return self._all.before_now()
 
     def attach(self, edit: LineEdit[Checkpoint]) -> WorldLine | None:
-        """The end of the live line was cut off and has become a new line; None where it is no new one."""
+        """Attach the line that a revert of the live line left; returns it, or None where it is no new one."""
         left = self._all.left.get(edit.left)
         if left is None or edit.left in self.lines or not edit.gone:
             return None
@@ -369,10 +369,10 @@ class Tree:
         return line
 
     def lay(self) -> int:
-        """Find anew where every line branches off.
+        """Compute anew where every line branches off.
 
         Returns:
-            The first place on the live line of which anything that is attached there is another now.
+            the first index of the live line at which other lines branch off than before.
         """
         before, lines, held = self._outline(), self.lines, self._held
         self._forks, self._bases, self.lines, self._held = {}, {}, {}, {}
@@ -394,14 +394,14 @@ class Tree:
         return min(places, default=len(self.live)) if len(places) == len(others) else 0
 
     def _hold(self, line: WorldLine, checkpoint: Checkpoint) -> None:
-        """Note that the line branches off above this checkpoint."""
+        """Note that a line branches off after this checkpoint."""
         line.parent = checkpoint.key
         self._held[checkpoint.key] = checkpoint
 
     def _lay_line(
         self, left: LeftLine[Checkpoint], taken: _Taken, lines: Mapping[int, WorldLine]
     ) -> None:
-        """A line that branches off."""
+        """Find where a line branches off, and its own checkpoints."""
         path = left.path
         own = taken.rest(path)
         if not own:
@@ -433,7 +433,7 @@ class Tree:
         taken: _Taken,
         lines: Mapping[int, WorldLine],
     ) -> None:
-        """What a compaction replaced stands below it, unless it branches off from that itself."""
+        """Place the line that a compaction replaced below it, unless it branches off from another line itself."""
         if base.origin in taken.origins:
             return
         held = [one for one in reversed(self._all.left.values()) if base.begins(one.path)]
@@ -455,7 +455,7 @@ class Tree:
     def _drawn(
         self, left: LeftLine[Checkpoint], own: list[Checkpoint], known: WorldLine | None = None
     ) -> WorldLine:
-        """The line as it is drawn: the same object for as long as it is, since rows hold it."""
+        """The `WorldLine` of a line that was left: the same object each time, since rows refer to it."""
         line = known or WorldLine(left.n, left.reason, left.at)
         line.checkpoints, line.reason, line.at = own, left.reason, left.at
         line.parent = line.root = 0
@@ -469,7 +469,7 @@ class Tree:
         return line
 
     def _outline(self) -> dict[int, list[tuple[object, ...]]]:
-        """What is attached to each key, as far as it decides which rows there are."""
+        """For each key the lines that branch off there, as far as they determine the rows."""
         found: dict[int, list[tuple[object, ...]]] = {}
         bases = ((key, [line]) for key, line in self._bases.items())
         for key, lines in (*self._forks.items(), *bases):
@@ -480,12 +480,12 @@ class Tree:
 
 
 def _root(origin: int) -> int:
-    """The key of the place where lines begin; never 0, and no checkpoint's."""
+    """The key of the root with an origin; never 0, and no checkpoint's."""
     return -1 - origin
 
 
 class _Taken:
-    """The checkpoints and the beginnings that have their place in the tree."""
+    """The checkpoints and roots that were placed in the tree so far."""
 
     def __init__(self, live: Path[Checkpoint]) -> None:
         self._live = live.points
@@ -493,16 +493,16 @@ class _Taken:
         self.origins = {live.origin}
 
     def is_live(self, checkpoint: Checkpoint) -> bool:
-        """Whether it is on the live line."""
+        """Whether a checkpoint is on the live line."""
         live, index = self._live, checkpoint.index
         return index < len(live) and live[index] is checkpoint
 
     def has(self, checkpoint: Checkpoint) -> bool:
-        """Whether it has its place."""
+        """Whether a checkpoint was placed."""
         return self.is_live(checkpoint) or checkpoint.key in self._keys
 
     def rest(self, path: Path[Checkpoint]) -> list[Checkpoint]:
-        """The end of a line that has no place yet."""
+        """The checkpoints at the end of a line that were not placed yet."""
         points = path.points
         count = len(points)
         while count and not self.has(points[count - 1]):

@@ -26,7 +26,7 @@ from kimi_tui.wire.events import (
 
 
 class TokenFigure(NamedTuple):
-    """A number of tokens: `measured` where it is the server's own figure, `fitted` where an estimate was fitted to one."""
+    """A number of tokens: `measured` where it is the server's figure, `fitted` where it is an estimate fitted to one."""
 
     tokens: int
     measured: bool
@@ -38,7 +38,7 @@ class Changed(NamedTuple):
 
     Attributes:
         rows: the uids of checkpoints whose figures changed, a new one first.
-        ends: the uids of D-Mails and compactions whose left tokens changed, each with the difference.
+        ends: the uids of D-Mails and compactions after which the tokens in the window changed, each with the difference.
     """
 
     rows: Sequence[str] = ()
@@ -62,7 +62,7 @@ def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
 
 
 class CheckpointTokens:
-    """The token figures of all checkpoints of a session, on any line, by uid, and of what D-Mails and compactions left."""
+    """The tokens in the window before each checkpoint of a session, on any line, and after D-Mails and compactions, by uid."""
 
     def __init__(self) -> None:
         self._known: dict[str, TokenFigure] = {}
@@ -83,11 +83,11 @@ class CheckpointTokens:
         self._estimated = True
 
     def get(self, uid: str) -> TokenFigure | None:
-        """The figure of a checkpoint; None where no event had one."""
+        """The tokens before a checkpoint; None where no event reported them."""
         return self._known.get(uid)
 
     def left_by(self, uid: str) -> TokenFigure | None:
-        """What the D-Mail or the compaction of a checkpoint left; None of any other."""
+        """The tokens after the D-Mail or the compaction of a checkpoint; None for any other checkpoint."""
         return self._ends.get(uid)
 
     def apply(self, event: Event) -> Changed:
@@ -150,7 +150,7 @@ class CheckpointTokens:
         return Changed((event.uid, *more.rows), more.ends)
 
     def _settle(self, base: int) -> None:
-        """Fix the estimates so far; only what follows is fitted from here on."""
+        """Keep the estimates so far as they are; only later ones are fitted from here on."""
         self._base, self._is_other_line = base, False
         if self._guessed:
             self._guessed.clear()
@@ -179,7 +179,7 @@ class CheckpointTokens:
         return changed
 
     def _fit(self, estimate: int, figure: int) -> Changed:
-        """The server gave a figure of what had been estimated at so many tokens."""
+        """Fit the estimates since the last figure of the server to its new one, for which the estimate was so many tokens."""
         if not self._guessed and not self._guessed_ends:
             self._end = ""
             return _UNCHANGED
@@ -203,7 +203,7 @@ class CheckpointTokens:
 
 
 class DMailCuts:
-    """The D-Mails of a record, each with the uid of the checkpoint as which it arrived; empty where that was not told."""
+    """The D-Mails of a record, each with the uid of the checkpoint at which it was delivered; empty where that is not recorded."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, ContextReverted]] = []
@@ -228,7 +228,7 @@ class DMailCuts:
 
 
 def saved_by(uid: str, cut: ContextReverted, figures: CheckpointTokens) -> int:
-    """The tokens that a D-Mail took away, by what the server has counted since, if it has; one at the end took none."""
+    """The tokens that a D-Mail freed, by the server's next figure where there is one; 0 for one that only appended."""
     left = figures.left_by(uid)
     if cut.from_checkpoint < cut.checkpoint_id:
         return 0
@@ -237,10 +237,10 @@ def saved_by(uid: str, cut: ContextReverted, figures: CheckpointTokens) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FreedTokens:
-    """What an operation took away, in tokens; nothing where another line took the place of the one that it was taken from.
+    """The tokens in the window before and after the newest revert or compaction; 0 and 0 after a switch to another line.
 
-    `serial` counts operations, so that a new one is known from an old one.
-    `estimated` says that `after` is no server's figure.
+    `serial` counts operations, to tell a new one from the one before.
+    `estimated` is true while `after` is not the server's figure.
     """
 
     reason: str = ""
@@ -251,11 +251,11 @@ class FreedTokens:
 
 
 class GaugeModel:
-    """Takes in events; knows nothing of how the gauge is drawn.
+    """The state of the gauge, reduced from events.
 
     Attributes:
-        status: the newest report of the window; after a revert or compaction what it is estimated to be until the next one.
-        freed: what the newest rewind, D-Mail or compaction took away.
+        status: the newest report of the window; after a revert or compaction an estimate of it until the next report.
+        freed: the tokens that the newest rewind, D-Mail or compaction freed.
     """
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ class GaugeModel:
         self._is_guess = False
 
     def apply(self, record: EventRecord) -> bool:
-        """Take in one event; returns whether the gauge may look different now."""
+        """Apply one event; returns whether the gauge may look different now."""
         match record.event:
             case StatusUpdate() as status:
                 freed = self.freed
@@ -292,7 +292,7 @@ class GaugeModel:
         return True
 
     def _correct(self, status: StatusUpdate) -> None:
-        """What was left is known by the server's next figure, that of what was sent to it first."""
+        """Replace the estimate of `freed.after` by the server's next figure: that of the first request since."""
         if self._is_guess:
             sent = status.step_input if self._is_step else None
             after = status.used if sent is None else sent

@@ -39,18 +39,18 @@ _LIKELY_KEYS = (
     "description",
 )
 _READ_WHOLE = frozenset({"SendDMail", "ExitPlanMode"})
-"""Tools whose cards show a text of the call: it is read while it is being written, and afterwards."""
+"""Tools whose cards show a text argument, also while it is being streamed."""
 TARGET_LIMIT = 1_000
-"""Characters of a target that are looked at: more never fits on a row."""
+"""The most characters of a target that are read: more never fit in a row."""
 
 
 def argument(arguments: str, key: str) -> str:
-    """The text of one argument, as far as it has come; empty if it is not there or not a text."""
+    """The text of one argument, as far as it was received; empty where it is missing or no string."""
     return next(iter_arguments(arguments, key), "")
 
 
 def iter_arguments(arguments: str, key: str) -> Iterator[str]:
-    """Every text of this key, also of objects in a list, as far as they have come."""
+    """Every string under this key, also of objects in a list, as far as they were received."""
     for found in _pattern(key).finditer(arguments[:65_536]):
         yield _text_of(found[1])
 
@@ -70,7 +70,7 @@ def _pattern(key: str) -> re.Pattern[str]:
 
 
 def target(tool: str, arguments: str, work_dir: str = "") -> str:
-    """What the call is about: a path, a command, a pattern; empty while nothing is known.
+    """The target of a call: a path, a command, a pattern; empty while it is not known.
 
     Args:
         tool: the tool's full name.
@@ -120,7 +120,7 @@ def todo_summary(done: int, count: int) -> str:
 
 
 def changed_words(block: ToolBlock) -> str:
-    """`3 files changed, can be brought back`; empty where none did. Of what went into a summary nothing comes back."""
+    """`3 files changed, can be brought back`; empty where none did. After a compaction nothing is said of restoring."""
     if not block.n_changed:
         return ""
     files = "1 file" if block.n_changed == 1 else f"{block.n_changed:,} files"
@@ -136,33 +136,33 @@ def changed_words(block: ToolBlock) -> str:
 
 
 NAMED = 8
-"""Files that a command changed of which the names are kept."""
+"""The most files that a command changed of which the paths are kept."""
 NAMED_LOST = 3
-"""Of those that cannot be brought back."""
+"""The same for files that cannot be restored."""
 PATH_LIMIT = 200
 ARGUMENTS_LIMIT = 65_536
-"""Characters of a call's arguments that are kept: only its target is read from them."""
+"""The most characters of a call's arguments that are kept: only its target is read from them."""
 SURE_AFTER = 4_096
-"""A target that is known after so many characters will not change."""
+"""Characters of arguments after which a target that is known is final."""
 
 
 class ToolCalls:
-    """Follows the calls of the running turn by their keys."""
+    """Applies the events of the tool calls of the running turn to their blocks."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
         self._open: dict[str, ToolBlock] = {}
         self._dmails: list[ToolBlock] = []
         self._undelivered: list[ToolBlock] = []
-        """Those of the running step, which go away when they are delivered."""
+        """The D-Mails of the running step, whose blocks are removed when they are delivered."""
         self._changed: dict[str, str] = {}
-        """Commands that the user put in the place of those of calls."""
+        """Commands by which the user replaced those of calls."""
         self._own: set[str] = set()
-        """Commands that the user ran, which no step called."""
+        """Commands that the user ran, outside of any step."""
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
-        """The model begins to write a call."""
+        """Add the block of a call that the model begins to stream."""
         block = self._list.new(ToolBlock, at)
         block.call = event.key
         block.tool = event.name
@@ -174,7 +174,7 @@ class ToolCalls:
         return self._list.append(block)
 
     def more(self, key: str, arguments: str) -> Change:
-        """Append a piece of a call's arguments."""
+        """Append a chunk of a call's arguments."""
         block = self._open.get(key)
         if block is None:
             return NOTHING
@@ -240,7 +240,7 @@ class ToolCalls:
         return self._list.touched(block)
 
     def changed(self, event: FilesChanged) -> Change:
-        """Files were seen to change. The cards of commands say so; those of edits have a diff."""
+        """Set the files that a command changed, on its card; the cards of edits have a diff."""
         blocks = self._list.blocks
         for index in range(len(blocks) - 1, self._list.base - 1, -1):
             block = blocks[index]
@@ -266,7 +266,7 @@ class ToolCalls:
         return self._list.touched(block)
 
     def dmails_wait(self) -> Change:
-        """The user is asked about the step's D-Mails, which have their results already."""
+        """Note that the step's D-Mails, which have their results already, wait for approval."""
         self._dmails = [
             block
             for block in self._list.blocks[self._list.base :]
@@ -285,7 +285,7 @@ class ToolCalls:
         return change
 
     def answered(self, event: ApprovalResolved) -> Change:
-        """The approval that waits (they are asked one at a time) was given, or not."""
+        """Apply the answer to the pending approval (there is one at a time)."""
         if self._dmails:
             change = self._dmails_become(*_dmail_state(event))
             self._dmails = []
@@ -302,7 +302,7 @@ class ToolCalls:
         return NOTHING
 
     def step_over(self) -> Change:
-        """The step has ended: a D-Mail that is still there was not delivered."""
+        """End the step: its D-Mails that are still there were not delivered."""
         change = NOTHING
         for block in self._undelivered:
             if block.state == "done":
@@ -312,7 +312,7 @@ class ToolCalls:
         return change
 
     def dropped(self) -> None:
-        """Drop the calls that were only being written: the attempt failed."""
+        """Drop the calls that were being streamed: the attempt failed."""
         self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
 
     def stop(self) -> Change:
@@ -326,13 +326,13 @@ class ToolCalls:
         return change
 
     def forget(self) -> None:
-        """Forget the calls: the context was cut."""
+        """Forget the calls: the context was reverted."""
         self._open.clear()
         self._changed.clear()
         self._dmails, self._undelivered = [], []
 
     def cost(self, checkpoint: int, tokens: int, *, estimated: bool) -> Change:
-        """What a step added to the window stands on its last card; the one that was the last before has nothing."""
+        """Show the tokens that a step added to the window on its last card alone."""
         change = NOTHING
         wanted: int | None = tokens
         blocks = self._list.blocks
@@ -356,7 +356,7 @@ class ToolCalls:
 
 
 def _dmail_state(event: ApprovalResolved) -> tuple[ToolState, str]:
-    """What becomes of D-Mails that the user was asked about, and what they said to that."""
+    """The state of D-Mails after the user's answer, and the text that the user gave."""
     if event.answer != "no":
         return "done", ""
     # The turn was stopped while the question stood there.

@@ -72,7 +72,7 @@ from kimi_tui.wire.events import (
 _BACK = "brought back"
 _NAMED = 3
 _PATH_CHARS = 4_096
-"""No system has longer paths; a damaged record may."""
+"""The most characters of a path; a damaged record may have longer ones."""
 
 TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
@@ -90,7 +90,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Reverts:
-    """The blocks of the live line and of the lines that were left, exchanged by reverts, jumps, undo and redo."""
+    """Applies reverts, compactions, jumps, undo and redo to the blocks of the live line and of the lines that were left."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
@@ -99,7 +99,7 @@ class Reverts:
         self._summary: SummaryPoint | None = None
 
     def created(self, event: CheckpointCreated) -> None:
-        """Note that a checkpoint was made, or moved behind a summary."""
+        """Apply a new checkpoint, or one that was renumbered after a summary."""
         self._lines.add(event, CheckpointName(event.uid, event.id))
         self._list.begin_point(event.id, event.uid, event.first)
 
@@ -109,7 +109,7 @@ class Reverts:
             self._left[world_line] = _LeftBlocks(tuple(kept), self._list.base)
 
     def files_back(self, paths: Collection[str]) -> Change:
-        """Note files that a D-Mail has restored: they are not kept as what it undid left them."""
+        """Note files that a D-Mail has restored: its card does not list them as kept."""
         card = self._list.last
         if not isinstance(card, DMailBlock) or card.uid:
             return NOTHING
@@ -117,7 +117,7 @@ class Reverts:
         return self._list.touched(card)
 
     def reverted(self, event: ContextReverted, at: float) -> Change:
-        """Remove the blocks from a checkpoint on; for a D-Mail add its card there."""
+        """Remove the blocks from a checkpoint on; for a D-Mail insert its card there."""
         blocks = self._list
         edit = self._lines.apply(event, at)
         if edit is not None:
@@ -146,7 +146,7 @@ class Reverts:
         return both(Change(first, gone, gone_at=first), self._recount())
 
     def resized(self, changed: Changed, figures: CheckpointTokens) -> Change:
-        """Update the cards of D-Mails and compactions with changed numbers of tokens."""
+        """Update the token figures on the cards of D-Mails and compactions."""
         change = NOTHING
         for uid, more in changed.ends:
             figure = figures.left_by(uid)
@@ -158,7 +158,7 @@ class Reverts:
         return change
 
     def _recount(self) -> Change:
-        """Every summary on the live line says how much of what it kept stands below it now."""
+        """Update the number of kept messages on the card of every summary of the live line."""
         blocks, change = self._list, NOTHING
         for place in range(blocks.base, blocks.end):
             card = blocks.blocks[place]
@@ -180,7 +180,7 @@ class Reverts:
         return CarriedOver((*carried.blocks, *words), carried.messages + len(words), carried.folded)
 
     def dmail_named(self, event: CheckpointCreated) -> Change:
-        """Place the D-Mail's card, and what was carried over with it, at its checkpoint, which was made now."""
+        """Assign the D-Mail's card, and the blocks carried over with it, to its checkpoint, which is new."""
         blocks, first = self._list, None
         for index in range(blocks.end - 1, blocks.base - 1, -1):
             block = blocks.blocks[index]
@@ -192,7 +192,7 @@ class Reverts:
         return Change(first)
 
     def compacting(self, event: CompactionBegin, at: float) -> Change:
-        """A summary is being written."""
+        """Add the card of a summary that is being written."""
         block = self._list.new(CompactionBlock, at)
         # Its own checkpoint comes with the new line.
         block.checkpoint, block.uid, block.number = None, "", 0
@@ -201,13 +201,13 @@ class Reverts:
         return self._list.append(block)
 
     def carried(self, summary: str, at: float) -> Change:
-        """A summary that was pinned stands here too."""
+        """Insert the card of a pinned summary that was carried over to this line."""
         card = self._list.new(CompactionBlock, at)
         card.running, card.summary = False, clean(summary).strip()
         return self._list.append(card)
 
     def parted(self, event: ContextReverted, at: float) -> None:
-        """Keep the blocks behind a checkpoint, which a summary is about to replace."""
+        """Keep the blocks after a checkpoint, before a summary replaces them."""
         edit = self._lines.apply(event, at)
         if edit is not None:
             blocks, running = self._list.blocks[: self._list.end], self._running()
@@ -215,14 +215,14 @@ class Reverts:
         self._list.forget_point()
 
     def moved(self, event: CheckpointCreated) -> bool:
-        """A checkpoint was renumbered; False where it is itself the summary that the others stand behind."""
+        """Apply a renumbered checkpoint; returns False where it is itself that of the summary which the others follow."""
         if self._summary is None:
             return False
         self._summary.moved[event.was] = event
         return True
 
     def compaction_point(self, event: CheckpointCreated) -> Change:
-        """Place the summary's card at its checkpoint, which was made now, whatever is published before the end."""
+        """Assign the summary's card to its checkpoint, which is new; further events may follow before the compaction ends."""
         blocks = self._list
         self._summary = SummaryPoint(event.id, event.uid, event.was)
         if event.was:
@@ -235,7 +235,7 @@ class Reverts:
         return blocks.append(blocks.new(CompactionBlock, 0.0))
 
     def compacted(self, event: CompactionEnd, at: float) -> Change:
-        """Put the summary's card in the place of the blocks it replaces, with what was kept behind it."""
+        """Replace blocks by the summary's card, followed by those that were kept."""
         blocks, base = self._list, self._list.base
         change = NOTHING
         card = self._running()
@@ -288,7 +288,7 @@ class Reverts:
         return None
 
     def switched(self, event: LineChanged, at: float) -> Change:
-        """Exchange the live line: show the blocks of the new one, or ask for a rebuild where they are not known."""
+        """Replace the blocks by those of another line; ask for a rebuild where these are not known."""
         edit = self._lines.apply(event, at)
         if edit is None:
             is_of_files = event.op in ("undo", "redo") and not (event.to_line or event.from_line)
@@ -323,7 +323,7 @@ class Reverts:
         return both(Change(first), self._recount())
 
     def _forget_files(self, uid: str) -> Change:
-        """An operation on files alone was undone or done again: what was said of it, and of that before, goes."""
+        """Remove the rows about an operation on files alone, which was undone or redone."""
         blocks = self._list
         end = _end_of_line(blocks.blocks[: blocks.end], blocks.base)
         gone = blocks.blocks[end : blocks.end]
@@ -339,7 +339,7 @@ class Reverts:
 
 
 def n_messages(blocks: Iterable[Block]) -> int:
-    """How many messages of the conversation they show: a call has its result behind it."""
+    """The number of messages of the conversation in these blocks; a call and its result are two."""
     found: set[tuple[str, int]] = set()
     results = 0
     for block in blocks:
@@ -350,7 +350,7 @@ def n_messages(blocks: Iterable[Block]) -> int:
 
 
 def _end_of_line(blocks: Sequence[Block], base: int) -> int:
-    """The index behind the last block, from `base` on, that is not only about an undo, redo or jump."""
+    """The index after the last block, from `base` on, that does not only report an undo, redo or jump."""
     end = len(blocks)
     while end > base and isinstance(last := blocks[end - 1], MarkBlock) and last.passes:
         end -= 1
@@ -359,14 +359,14 @@ def _end_of_line(blocks: Sequence[Block], base: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _LeftBlocks:
-    """The blocks of a line that was left, and where its numbers begin among them."""
+    """The blocks of a line that was left, and the index of the first one whose checkpoint is on that line."""
 
     blocks: tuple[Block, ...]
     base: int
 
 
 def _recalled(block: Block) -> Block:
-    """A D-Mail that is on the live line again. A copy: the card that it became has it as it was."""
+    """A copy of a D-Mail's tool call for the live line, on which it is again; the D-Mail's card keeps the original."""
     if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
         return copied(block, state="recalled")
     return block
@@ -386,7 +386,7 @@ def _is_from(block: Block, checkpoint: int) -> bool:
 def _dmail_block(
     event: ContextReverted, carried: CarriedOver, number: int, key: int, at: float
 ) -> DMailBlock:
-    """The card of a D-Mail that has arrived, as message `number` behind its checkpoint."""
+    """The card of a D-Mail that was delivered, as the message with index `number` after its checkpoint."""
     folded = carried.folded
     tools = [
         block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
@@ -417,12 +417,12 @@ def _dmail_block(
 
 @dataclass(slots=True)
 class SummaryPoint:
-    """A summary's checkpoint, and what the events tell of those behind it until the end.
+    """A summary's checkpoint, and those after it, collected from events until the compaction ends.
 
     Attributes:
-        checkpoint, uid: its own.
-        was: the uid of the summary whose text it changes; empty for a new one.
-        moved: the checkpoints behind it, by the uid that they had.
+        checkpoint, uid: the summary's.
+        was: the uid of the summary that it edits; empty for a new one.
+        moved: the checkpoints after it, by the uid that they had before.
     """
 
     checkpoint: int
@@ -432,13 +432,13 @@ class SummaryPoint:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the summary replaces everything but what is kept."""
+        """Whether the summary replaces everything except the kept messages."""
         return not (self.checkpoint or self.was)
 
 
 @dataclass(frozen=True, slots=True)
 class RearrangedBlocks:
-    """The blocks of a compacted conversation: those before the summary's card, those behind it, and those that were removed."""
+    """The blocks of a compacted conversation: those before the summary's card, those after it, and those that were removed."""
 
     lead: list[Block]
     kept: list[Block]
@@ -448,12 +448,12 @@ class RearrangedBlocks:
 def _rearrange(
     before: Sequence[Block], base: int, summary: SummaryPoint, numbers: Mapping[str, int]
 ) -> RearrangedBlocks:
-    """Sort the blocks of the line so far.
+    """Divide the blocks of the line by what a summary does to them.
 
     Args:
-        before: all of them, without the new card.
-        base: the first whose checkpoint can be returned to.
-        summary: what is known of the new line.
+        before: all blocks, without the new card.
+        base: the index of the first one whose checkpoint can be rewound to.
+        summary: the summary's checkpoint and those after it.
         numbers: the checkpoints of the line so far, by uid.
     """
     moved = {numbers[was]: event for was, event in summary.moved.items() if was in numbers}
@@ -497,7 +497,7 @@ def _rearrange(
 def _cut(
     before: Sequence[Block], base: int, summary: SummaryPoint, moved: Mapping[int, object]
 ) -> int:
-    """The place of the card, or of the first block that moves behind it."""
+    """The index of the card, or of the first block that is moved after it."""
     for index in range(base, len(before)):
         block = before[index]
         if summary.was:
@@ -513,7 +513,7 @@ def _cut(
 
 @dataclass(frozen=True, slots=True)
 class CarriedOver:
-    """What stands before the D-Mail now, in how many messages, and what lies folded away in its card."""
+    """The blocks that stay before a D-Mail, their number of messages, and the blocks that are folded into its card."""
 
     blocks: tuple[Block, ...]
     messages: int
@@ -523,13 +523,13 @@ class CarriedOver:
 def _carry_over(
     gone: Sequence[Block], checkpoint: int, pinned: Collection[str], *, keeps_words: bool = True
 ) -> CarriedOver:
-    """Sort what was cut away. What stays is copied: the line that was left keeps the blocks with their own numbers.
+    """Divide the blocks that a D-Mail dropped. Those that stay are copied: the line that was left keeps its blocks.
 
     Args:
-        gone: the blocks, in order.
-        checkpoint: the D-Mail's.
+        gone: the dropped blocks, in order.
+        checkpoint: the checkpoint of the D-Mail.
         pinned: the messages that are pinned, as `ContextReverted` names them.
-        keeps_words: whether what the user said stays; kimi-cli let it go with the rest, and the model knows nothing of it.
+        keeps_words: whether the user's messages stay; kimi-cli drops them, so that the model is not sent them.
     """
     stays: list[Block] = []
     folded: list[Block] = []
@@ -562,7 +562,7 @@ def _carry_over(
 
 
 def _is_pinned(block: Block, pinned: Collection[str]) -> bool:
-    """Whether it was pinned itself: behind a D-Mail's checkpoint stands more than the D-Mail."""
+    """Whether this block was pinned: a D-Mail's checkpoint may have other messages than the D-Mail."""
     if f"{block.uid}:{block.number}" in pinned:
         return True
     return block.uid in pinned and (block.pinned or not isinstance(block, DMailBlock))
@@ -573,7 +573,7 @@ def _moved(block: B, checkpoint: int, number: int) -> B:
 
 
 class TranscriptModel:
-    """The transcript without its drawing: reduces events to blocks.
+    """The state of the transcript: reduces events to blocks.
 
     Attributes:
         streaming: whether a turn is under way.
@@ -588,14 +588,14 @@ class TranscriptModel:
         self._steps = StepTokens()
         self._figures = CheckpointTokens()
         self._has_switched = False
-        """An undo, redo or jump was the last thing that happened."""
+        """Whether the last event was an undo, redo or jump."""
         self._spare: CheckpointCreated | None = None
-        """A checkpoint of a user's turn whose words have not come yet."""
+        """The checkpoint of a turn whose message was not published yet."""
         self.work_dir = work_dir
 
     @property
     def blocks(self) -> list[Block]:
-        """In the order in which they stand; queued steers are last."""
+        """All blocks in order; queued messages are last."""
         return self._list.blocks
 
     @property
@@ -609,19 +609,19 @@ class TranscriptModel:
 
     @property
     def waiting(self) -> RetryBlock | None:
-        """The countdown to the next attempt of a model call, while there is one."""
+        """The countdown to the next attempt of a model call; None where there is none."""
         return self._speech.waiting
 
     def find(self, block: Block) -> int | None:
-        """Where a block stands now."""
+        """The index of a block; None where it is not there."""
         return self._list.at(block).first
 
     def dropped_by(self, checkpoint: int) -> range:
-        """The indexes of the blocks that a rewind to a checkpoint would drop."""
+        """The indices of the blocks that a rewind to a checkpoint would drop."""
         return range(self._list.first_from(checkpoint), self._list.end)
 
     def apply(self, record: EventRecord) -> Change:
-        """Take one event in. Never raises on content."""
+        """Apply one event. Never raises on content."""
         event, at = record.event, record.at
         match event:
             case TextPart(text):
@@ -692,7 +692,7 @@ class TranscriptModel:
                 return NOTHING
 
     def set_pins(self, pins: frozenset[tuple[str, int]]) -> Change:
-        """Show what is pinned, by the checkpoints where it stands and the number of its message there."""
+        """Set the pinned messages, each as the uid of its checkpoint and its index after that."""
         change = NOTHING
         for block in self.blocks:
             if block.pinned != ((block.uid, block.number) in pins):
@@ -760,7 +760,7 @@ class TranscriptModel:
         return change
 
     def _sized(self, event: CheckpointCreated | StatusUpdate) -> Change:
-        """New figures; what D-Mails and compactions left may be another number of tokens now."""
+        """Apply token figures, also to the cards of D-Mails and compactions whose left tokens they change."""
         changed = self._figures.apply(event)
         return self._reverts.resized(changed, self._figures) if changed.ends else NOTHING
 
@@ -833,7 +833,7 @@ class TranscriptModel:
         return both(change, self._mark("files", said, at, event.uid))
 
     def _mark(self, glyph: MarkGlyph, text: str, at: float, operation: str = "") -> Change:
-        """Leave a row about what an operation on the conversation did."""
+        """Add a row that reports an operation on the conversation."""
         block = self._list.new(MarkBlock, at)
         block.glyph, block.text, block.operation = glyph, text, operation
         block.passes = self._has_switched
@@ -871,7 +871,7 @@ class TranscriptModel:
 
 
 def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[str]) -> str:
-    """`2 files brought back, 1 deleted (made.txt)`: what is not there any more, or was left alone, is named."""
+    """`2 files brought back, 1 deleted (made.txt)`: the files that were deleted or left alone are named."""
     found = [
         f"{len(paths):,} {became}{_named(paths) if became != _BACK else ''}"
         for paths, became in ((restored, _BACK), (deleted, "deleted"), (left, "left alone"))
@@ -899,11 +899,11 @@ class OpenText:
 
     @property
     def waiting(self) -> RetryBlock | None:
-        """The countdown to the next attempt, while there is one."""
+        """The countdown to the next attempt; None where there is none."""
         return self._retry
 
     def add(self, kind: type[AgentBlock] | type[ThoughtBlock], text: str, at: float) -> Change:
-        """Append a piece of text or reasoning."""
+        """Append a chunk of text or reasoning."""
         change = self.end_retry()
         last = self._list.last
         if isinstance(last, kind) and last.open:
@@ -922,7 +922,7 @@ class OpenText:
         return both(change, self._list.append(block))
 
     def close(self, at: float, change: Change = NOTHING) -> Change:
-        """Something else begins: the open block is complete."""
+        """Close the open block: something else begins."""
         last = self._list.last
         if isinstance(last, (AgentBlock, ThoughtBlock)) and last.open:
             last.open = False
@@ -934,7 +934,7 @@ class OpenText:
         return change
 
     def settle(self, at: float) -> Change:
-        """Close the open block and end a wait for a retry."""
+        """Close the open block, and end the countdown to a retry."""
         return self.close(at, self.end_retry())
 
     def retry(self, event: StepRetry, at: float) -> Change:
@@ -951,7 +951,7 @@ class OpenText:
         return both(change, self._list.append(block))
 
     def drop_attempt(self) -> Change:
-        """Remove what a failed model call had streamed: it is in no context."""
+        """Remove what a failed model call had streamed: it is not in the context."""
         blocks = self._list.blocks
         first = len(blocks)
         for index in range(len(blocks) - 1, -1, -1):
@@ -962,14 +962,14 @@ class OpenText:
         return Change(first)
 
     def end_retry(self) -> Change:
-        """Note that the wait before a retry is over."""
+        """Remove the countdown to a retry: the wait is over."""
         if self._retry is None:
             return NOTHING
         block, self._retry = self._retry, None
         return self._list.remove(block)
 
     def stopped(self, at: float, *, killed: bool = False) -> Change:
-        """The user, or the end of the program (`killed`), stopped it: one row says so, unless a card says it already."""
+        """Add a row that the turn was stopped, by the user or the end of the program (`killed`), unless a card says so already."""
         change = self.settle(at)
         self._list.attempt.clear()
         last = self._list.last
@@ -995,7 +995,7 @@ class StepTokens:
 
         Args:
             checkpoint: the id of its checkpoint.
-            tokens: tokens in the window before it.
+            tokens: the tokens in the window before it.
             is_step: whether a model call follows; usage figures after any other checkpoint belong to the last step.
 
         Returns:
@@ -1011,7 +1011,7 @@ class StepTokens:
         return None
 
     def status(self, event: StatusUpdate) -> tuple[int, int, bool] | None:
-        """New figures; may tell what a step cost: (checkpoint, tokens, whether that is an estimate)."""
+        """Apply usage figures; returns the cost of a step as (checkpoint, tokens, whether that is an estimate), None where there is none."""
         current = self._current
         if current is None or not self._is_step:
             return None
@@ -1027,7 +1027,7 @@ class StepTokens:
         return None
 
     def cut(self, checkpoint: int) -> None:
-        """Checkpoints from this one on are no more."""
+        """Forget the checkpoints from this one on, which were dropped."""
         self._current = None
         self._known = {known: tokens for known, tokens in self._known.items() if known < checkpoint}
         self._sent = {known for known in self._sent if known < checkpoint}

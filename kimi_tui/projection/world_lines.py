@@ -32,7 +32,7 @@ from kimi_tui.wire.events import (
 
 
 class CheckpointLike(Protocol):
-    """What a view keeps of a checkpoint. Points are told apart by identity: uids of imported lines may repeat."""
+    """What the reducer needs of a view's checkpoint. Checkpoints are compared by identity: uids of imported lines may repeat."""
 
     @property
     def uid(self) -> str: ...
@@ -45,7 +45,7 @@ P = TypeVar("P", bound=CheckpointLike)
 
 @dataclass(slots=True, eq=False)
 class CheckpointName:
-    """A checkpoint, for who needs to know no more of it."""
+    """A checkpoint without further data."""
 
     uid: str
     id: int
@@ -56,8 +56,9 @@ class Path(Generic[P]):
     """The checkpoints of a world line, oldest first, with the path that a compaction replaced.
 
     Attributes:
-        base: what the compaction that the line begins with has replaced.
-        origin: the same for lines that begin in the same place: 0 for that of the session, another for each compaction.
+        base: the path that the compaction at the line's beginning has replaced.
+        origin: a number for the beginning, equal for lines that begin alike: 0 for that of the session, another for each
+            compaction.
     """
 
     points: list[P]
@@ -65,22 +66,22 @@ class Path(Generic[P]):
     origin: int = 0
 
     def begins(self, other: Path[P]) -> bool:
-        """Whether the other line is this one, or continues this one where it ends."""
+        """Whether this path is a prefix of the other one, or the same."""
         count = len(self.points)
         return 0 < count <= len(other.points) and other.points[count - 1] is self.points[-1]
 
 
 @dataclass(slots=True, eq=False)
 class LeftLine(Generic[P]):
-    """A line that was left, and why: the newest reason, but that undo and redo bring back what was.
+    """A line that was left, and the operation that left it last; undo and redo do not count where it is as it was.
 
     Attributes:
         n: its number.
         reason: the operation.
         at: when, in seconds since 1970.
         text: the D-Mail.
-        from_id: its newest checkpoint then, `to_id` where the operation went back to; -1 where that is not known.
-        by_user: left by a D-Mail that the user wrote.
+        from_id: its newest checkpoint then, `to_id` the one that the operation went back to; -1 where that is not known.
+        by_user: whether it was left by a D-Mail of the user.
     """
 
     n: int
@@ -101,11 +102,11 @@ class LineEdit(Generic[P]):
     """What an operation did to the live line.
 
     Attributes:
-        kept: how many of its first checkpoints are still there.
-        gone: those that came after.
-        left: the number of the line that holds all of it as it was; 0 where it has none of its own.
-        back: the number of the line that is live now, all of it or what comes before `stop`; 0 where none came back.
-        is_known: false where the events do not tell what is live now.
+        kept: the number of its first checkpoints that are kept.
+        gone: the checkpoints after these.
+        left: the number of the line that holds all of it as it was; 0 where there is none.
+        back: the number of the left line that is live now, whole or up to `stop` (exclusive); 0 where none is.
+        is_known: false where the events do not determine what is live now.
     """
 
     kept: int
@@ -122,9 +123,9 @@ class WorldLines(Generic[P]):
 
     Attributes:
         live: the live line.
-        left: the others by number, the one that was left last at the end.
-        replaced: the line as it was before a compaction that has not ended yet.
-        is_lost: an operation named a checkpoint or a line that no event before it told of.
+        left: the others by number, in the order in which they were left.
+        replaced: the live line before a compaction that has not ended yet; None where none runs.
+        is_lost: whether an operation named a checkpoint or a line that is in no earlier event.
     """
 
     live: Path[P] = field(default_factory=lambda: Path[P]([]))
@@ -134,7 +135,7 @@ class WorldLines(Generic[P]):
     _n_origins: int = 0
 
     def add(self, event: CheckpointCreated, point: P) -> bool:
-        """A checkpoint was made; returns whether a new line begins with it, in place of one that was compacted."""
+        """Append a checkpoint; returns whether a new line begins with it, which replaces one that was compacted."""
         live = self.live
         is_new = event.kind in SUMMARIES and event.id == 0 and bool(live.points)
         if is_new:
@@ -145,7 +146,7 @@ class WorldLines(Generic[P]):
         return is_new
 
     def apply(self, event: Event, at: float) -> LineEdit[P] | None:
-        """Take in an operation at a time; None where the lines stay as they are."""
+        """Apply an operation and its time in seconds since 1970; returns None where the lines stay as they are."""
         match event:
             case ContextReverted():
                 return self._reverted(event, at)
@@ -157,7 +158,7 @@ class WorldLines(Generic[P]):
                 return None
 
     def find(self, uid: str, number: int) -> int | None:
-        """The place on the live line of the checkpoint with this uid, or else with this number."""
+        """The index on the live line of the checkpoint with this uid, else of the one with this number; None where there is neither."""
         live = self.live.points
         guess = live[number] if 0 <= number < len(live) else None
         if guess is not None and guess.id == number and uid in ("", guess.uid):
@@ -255,7 +256,7 @@ class WorldLines(Generic[P]):
         return LineEdit(kept, was.points[kept:], left, event.to_line, last)
 
     def _leave(self, line: LeftLine[P]) -> int:
-        """Keep a line that is no longer live; the number of the one that holds just that, 0 where none does."""
+        """Store a line that is no longer live; returns the number of the line with exactly its checkpoints, 0 where there is none."""
         known = self.left.get(line.n) or next(
             (
                 one
@@ -281,12 +282,12 @@ class WorldLines(Generic[P]):
 
 
 class LiveLineActivity(NamedTuple):
-    """What happened on the live line while another one was read, for the banner.
+    """What happened on the live line while another one is shown, for the banner.
 
     Attributes:
         steps: of the newest turn.
-        dmail: the checkpoint at which the newest D-Mail arrived, -1 for none.
-        saved: the tokens that it took away.
+        dmail: the checkpoint at which the newest D-Mail was delivered, -1 for none.
+        saved: the tokens that it freed.
         compacted: whether the context was compacted.
         ended: how the newest turn ended, empty while it has not.
     """
@@ -299,7 +300,7 @@ class LiveLineActivity(NamedTuple):
 
 
 def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:
-    """The news after one more event."""
+    """The activity after one more event."""
     match event:
         case TurnBegin():
             return news._replace(steps=0, ended="")
@@ -324,14 +325,14 @@ class WorldLineMessage:
     """A message of a world line, whole. `uid` and `number` name it for `KimiSoul.carry` and `KimiSoul.pin`.
 
     Attributes:
-        checkpoint_id: Behind which checkpoint it stands.
-        number: Its place behind that checkpoint, from 0.
-        kind: How to draw it; of a `tool` the text is the result, `name` and `target` are those of the call.
-        calls: The tools that an agent's message calls, each as name and target.
-        pinned: Whether neither a compaction nor a D-Mail may drop it.
-        display: What a tool's card draws beside its result, where the record has it (in a comparison); of other messages
+        checkpoint_id: the checkpoint that it follows.
+        number: its index after that checkpoint, from 0.
+        kind: what it is; of a `tool` the text is the result, `name` and `target` are those of the call.
+        calls: the tools that an agent's message calls, each as name and target.
+        pinned: whether it is pinned, so that neither a compaction nor a D-Mail drops it.
+        display: what a tool's card shows besides its result, where it is recorded (in a comparison); of other messages
             their images.
-        sent_from: Of a D-Mail the checkpoint that it was sent from, and `saved` the tokens it took away; -1 and 0 where
+        sent_from: of a D-Mail the checkpoint that it was sent from, and `saved` the tokens that it freed; -1 and 0 where
             that is not known.
     """
 
@@ -351,7 +352,7 @@ class WorldLineMessage:
 
 
 class Run(NamedTuple):
-    """A run of neighbouring messages, `left[a:b]` and `right[c:d]`: either the same on both sides, or without a counterpart."""
+    """Consecutive messages, `left[a:b]` and `right[c:d]`: `same` where they are equal, else without a counterpart."""
 
     same: bool
     a: int
@@ -361,7 +362,7 @@ class Run(NamedTuple):
 
 
 def runs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Run]:
-    """Both sides from their beginning to their end as runs."""
+    """Align two sequences; returns runs that cover both from beginning to end."""
     made: list[Run] = []
     i = j = 0
     for a, c in _pairs(left, right):
@@ -379,7 +380,7 @@ def runs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[Run]:
 
 
 def _pairs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Places of what is the same, rising on both sides."""
+    """Index pairs of equal items, ascending on both sides."""
     in_left, in_right = Counter(left), Counter(right)
     place = {key: at for at, key in enumerate(right) if in_right[key] == 1}
     unique = [(at, place[key]) for at, key in enumerate(left) if in_left[key] == 1 and key in place]
@@ -403,7 +404,7 @@ def _pairs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[in
 
 
 def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest choice of pairs whose second numbers rise (their first ones do)."""
+    """The longest subsequence of pairs whose second numbers ascend; their first ones do already."""
     ends: list[int] = []
     holders: list[int] = []
     before: list[int] = []
@@ -425,23 +426,23 @@ Side = Literal["other", "live"]
 
 
 class ComparisonEntry(NamedTuple):
-    """A message of one side. `same` is true where the other side has it too, at that place."""
+    """A message of one side. `same` is true where it is aligned with an equal one of the other side."""
 
     message: WorldLineMessage
     same: bool
 
 
 class Comparison:
-    """The messages of two lines.
+    """The aligned messages of two world lines.
 
     Args:
         other: the messages of the line that was left.
         live: those of the live line.
 
     Attributes:
-        runs: what both have and what only one of them has, from the beginning.
-        sides: the messages that are shown.
-        unfolded: which of them are shown whole.
+        runs: the alignment, from the beginning.
+        sides: the messages that are shown, by side.
+        unfolded: the messages that are shown whole, each as side and index.
     """
 
     def __init__(self, other: Sequence[WorldLineMessage], live: Sequence[WorldLineMessage]) -> None:
@@ -457,14 +458,14 @@ class Comparison:
         self.unfolded: set[tuple[Side, int]] = set()
 
     def next_difference(self, side: Side, current: int) -> int | None:
-        """The next message of a side that the other one has not; from the beginning again behind the last."""
+        """The index of the next message of a side without a counterpart, wrapping around; None where there is none."""
         entries = self.sides[side]
         order = [*range(current + 1, len(entries)), *range(current + 1)]
         return next((i for i in order if not entries[i].same), None)
 
 
 def _shown(messages: Sequence[WorldLineMessage]) -> list[WorldLineMessage]:
-    """Without reminders, and without what the agent did not say (its calls stand with their results)."""
+    """The messages without reminders, and without those of the agent that have no text (calls are shown with their results)."""
     return [
         one
         for one in messages

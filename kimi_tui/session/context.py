@@ -24,7 +24,6 @@ from kimi_tui.session.context_index import (
     ContextIndex,
     MessageCache,
     MessageList,
-    StoredMessages,
     TokenEstimate,
     TokenScale,
     WorldLineContent,
@@ -122,14 +121,12 @@ class Reverted:
         world_line: The number of the line left; 0 where it is only the beginning of a longer one that was there already.
         left: The index of the line left.
         messages_kept: How many of its first messages are on the live line still.
-        dropped: Its messages that are not on the live line any more, read when looked at.
     """
 
     entry: JournalEntry
     world_line: int
     left: ContextIndex
     messages_kept: int
-    dropped: Sequence[Message]
 
 
 def scan(storage: Storage, fd: int) -> ContextIndex:
@@ -514,9 +511,7 @@ class Context:
             if not entry.stored:
                 sizes = await asyncio.to_thread(stored_world_lines, self.folder)
                 n = n if sizes.get(n) == entry.size else 0
-        gone = range(kept, left.n_messages)
-        path = world_line_path(self.folder, entry.n)
-        return Reverted(entry, n, left, kept, StoredMessages(self.storage, path, left, gone))
+        return Reverted(entry, n, left, kept)
 
     def _planned(self, change: ContextChange, entry: JournalEntry) -> RotationPlan:
         """Plan the new line, and count what it drops. In a thread, while nothing else changes the line.

@@ -266,14 +266,6 @@ class JsonlLog:
         """Whether everything is on the disk."""
         return not (self._pending or self._unsynced)
 
-    @property
-    def size(self) -> int:
-        """The size of the file, nothing if there is none."""
-        try:
-            return self._storage.stat(self.path).st_size
-        except OSError:
-            return 0
-
     def read(self, start: int = 0) -> Iterator[dict[str, Any]]:
         """Every readable record from an offset (the beginning of a line) on; the rest is passed over."""
         for _, record in self.read_with_offsets(start):

@@ -111,9 +111,9 @@ def root_of(point: Checkpoint) -> str:
 
 
 def whole_groups(messages: Sequence[Message], places: Collection[int]) -> list[int]:
-    """The places with what cannot be parted from them: a call has all its results, a result its call.
+    """The places of messages together with those of the same tool calls: an answer with all results of its calls.
 
-    What the program said for the moment is none of them.
+    Messages of the program in `ASIDES` are left out.
     """
     found: set[int] = set()
     for place in places:

@@ -73,7 +73,7 @@ def list_checkpoints(session: Session, world_line: int = 0) -> list[CheckpointRo
         recorded=records_by_checkpoint(records),
         files=files_by_checkpoint(records),
         bookmarks=session.marks.bookmarks,
-        shown=_shown(records, world_line),
+        shown={point.uid: point for point in _timeline(records).path_of(world_line)},
     )
 
 
@@ -185,11 +185,6 @@ def _with_said(row: CheckpointRow, part: Segment) -> list[CheckpointRow]:
         return [row]
     n_before = len(part.carried)
     return [*said[:n_before], row, *said[n_before:]]
-
-
-def _shown(records: Iterable[EventRecord], world_line: int) -> dict[str, Shown]:
-    """The checkpoints of a world line as the timeline shows them; none of one that no event tells of."""
-    return {point.uid: point for point in _timeline(records).path_of(world_line)}
 
 
 def _timeline(records: Iterable[EventRecord]) -> TimelineModel:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -65,7 +65,7 @@ from kimi_tui.soul.messages import (
     summary_message,
 )
 from kimi_tui.soul.tasks import Pace, let_go, shielded
-from kimi_tui.wire.events import CheckpointKind, CompactionBegin, CompactionEnd
+from kimi_tui.wire.events import CheckpointCreated, CheckpointKind, CompactionBegin, CompactionEnd
 
 log = logging.getLogger(__name__)
 
@@ -748,52 +748,28 @@ class Compactor:
         conversation, world_line = self._conversation, reverted.world_line
         try:
             await conversation.refresh(kept)
-            await self._publish_points(reverted, first, renamed)
+            # The numbers mean other checkpoints now.
+            conversation.denwa.forget_deliveries()
+            names = {one.uid: one for one in (first, *renamed)}
+            points = list(conversation.context.checkpoints)
+            place = next(i for i, point in enumerate(points) if point.uid == first.uid)
+            if points[place].id:
+                conversation.publish_reverted(reverted)
+            pace = Pace()
+            for start in range(place, len(points), _PUBLISHED_AT_ONCE):
+                some = points[start : start + _PUBLISHED_AT_ONCE]
+                # Reads everything behind the summary but the results of tools.
+                for created in await asyncio.to_thread(
+                    _created, conversation, some, names, first.uid
+                ):
+                    conversation.publish_checkpoint(created)
+                    await pace.rest()
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
             conversation.publish(
                 CompactionEnd(before, conversation.meter.used, summary, world_line)
             )
             conversation.publish_line_changed("compaction", world_line, 0, first.uid)
-
-    async def _publish_points(
-        self,
-        reverted: Reverted,
-        first: Renamed,
-        renamed: Sequence[Renamed],
-    ) -> None:
-        """Publish the summary's checkpoint and those behind it; `_publish` says what is what."""
-        conversation = self._conversation
-        # The numbers mean other checkpoints now.
-        conversation.denwa.forget_deliveries()
-        names = {one.uid: one for one in (first, *renamed)}
-        points = list(conversation.context.checkpoints)
-        place = next(i for i, point in enumerate(points) if point.uid == first.uid)
-        if points[place].id:
-            conversation.publish_reverted(reverted)
-        pace = Pace()
-        for start in range(place, len(points), _PUBLISHED_AT_ONCE):
-            some = range(start, min(start + _PUBLISHED_AT_ONCE, len(points)))
-            # Reads everything behind the summary but the results of tools.
-            begun = await asyncio.to_thread(_begun, conversation, points, some)
-            for at, (kind, label, said, carried) in zip(some, begun, strict=True):
-                point, is_summary = points[at], at == place
-                some_kept = names[point.uid].kept
-                summary_kind = "summary" if point.id else "compaction"
-                created = checkpoint_created(
-                    point,
-                    summary_kind if is_summary else kind,
-                    "" if is_summary else label,
-                    TokenFigure(point.tokens, measured=False)
-                    if point.tokens
-                    else conversation.figure_before(point),
-                    was=names[point.uid].was,
-                    kept=some_kept,
-                    said=said if some_kept else (),
-                    carried=carried if some_kept else 0,
-                )
-                conversation.publish_checkpoint(created)
-                await pace.rest()
 
 
 def _newest_summary(messages: Sequence[Message]) -> int:
@@ -803,16 +779,40 @@ def _newest_summary(messages: Sequence[Message]) -> int:
     return -1
 
 
-def _begun(
-    conversation: Conversation, points: Sequence[Checkpoint], places: range
-) -> list[tuple[CheckpointKind, str, tuple[str, ...], int]]:
-    """What some checkpoints of the live world line began, its label, what the user said there, how much before a D-Mail."""
+def _created(
+    conversation: Conversation,
+    points: Sequence[Checkpoint],
+    names: Mapping[str, Renamed],
+    summary: str,
+) -> list[CheckpointCreated]:
+    """The events of some checkpoints of the live world line, with what each began. Reads messages: call it in a thread.
+
+    Args:
+        conversation: the live conversation.
+        points: those checkpoints.
+        names: what they are called now, and were called, by uid.
+        summary: the uid of the summary's checkpoint.
+    """
     line = conversation.context.world_line
-    parts = (segment_at(line, points[place]) for place in places)
-    return [
-        (part.kind, part.label, tuple(map(label_of_message, part.words)), len(part.carried))
-        for part in parts
-    ]
+    found: list[CheckpointCreated] = []
+    for point in points:
+        part, is_summary, name = segment_at(line, point), point.uid == summary, names[point.uid]
+        summary_kind: CheckpointKind = "summary" if point.id else "compaction"
+        found.append(
+            checkpoint_created(
+                point,
+                summary_kind if is_summary else part.kind,
+                "" if is_summary else part.label,
+                TokenFigure(point.tokens, measured=False)
+                if point.tokens
+                else conversation.figure_before(point),
+                was=name.was,
+                kept=name.kept,
+                said=tuple(map(label_of_message, part.words)) if name.kept else (),
+                carried=len(part.carried) if name.kept else 0,
+            )
+        )
+    return found
 
 
 class Renamed(NamedTuple):

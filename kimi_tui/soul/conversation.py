@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from itertools import islice
 from typing import Literal
 
@@ -75,6 +76,9 @@ class Conversation:
         memory: what tools remember.
         all_tools: the tools of the session, also while they are off.
         uses_tools: whether the model is told of them.
+        toolset: the tools that the model may call, and that run when it does: all, or none.
+        marks_checkpoints: whether checkpoints are named to the model: it has the tool that sends D-Mails to them.
+        system: the system prompt as it is sent.
         denwa: the mailbox of the D-Mail tool.
         n_changes: how often the context has become another one.
         ledger: counts what calls cost.
@@ -96,11 +100,11 @@ class Conversation:
         self.wire = wire
         self.model = model
         self.all_tools = tools
-        self.uses_tools = True
+        self._set_tools(True)
         self.files = files
         self.images = images
         self.limits = limits
-        self.meter = TokenMeter(context, self.system, tools.specs())
+        self.meter = TokenMeter(context, self.system, tools.specs)
         context.published_tokens = self._published_tokens
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
@@ -142,22 +146,6 @@ class Conversation:
             if record.seq % 256 == 0:
                 await pace.rest()
         self.ledger.begin(self.status)
-
-    @property
-    def system(self) -> str:
-        """The system prompt as it is sent."""
-        stored = self.context.system_prompt or ""
-        return adapted_prompt(stored, tools=self.uses_tools, dmail=self.marks_checkpoints)
-
-    @property
-    def toolset(self) -> Toolset:
-        """The tools that the model may call, and that run when it does."""
-        return self.all_tools if self.uses_tools else _NO_TOOLS
-
-    @property
-    def marks_checkpoints(self) -> bool:
-        """Whether checkpoints are named to the model: it has the tool that sends D-Mails to them."""
-        return self.toolset.get(DMAIL_TOOL) is not None
 
     @property
     def sent(self) -> Sequence[Message]:
@@ -235,9 +223,20 @@ class Conversation:
 
     def use_tools(self, on: bool) -> None:
         """Switch the tools on or off for the model, from the next call on."""
-        self.uses_tools = on
-        self.meter.set_fixed(self.system, self.toolset.specs())
+        self._set_tools(on)
+        self.meter.set_fixed(self.system, self.toolset.specs)
         self.publish_status()
+
+    def _set_tools(self, on: bool) -> None:
+        self.uses_tools = on
+        self.toolset = self.all_tools if on else _NO_TOOLS
+        self.marks_checkpoints = self.toolset.get(DMAIL_TOOL) is not None
+        self._adapt_prompt()
+
+    def _adapt_prompt(self) -> None:
+        self.system = adapted_prompt(
+            self.context.system_prompt or "", tools=self.uses_tools, dmail=self.marks_checkpoints
+        )
 
     # -- growing ---------------------------------------------------------------------------------
 
@@ -298,6 +297,7 @@ class Conversation:
         """
         index = self.context.index
         self.n_changes += 1
+        self._adapt_prompt()
         self.memory.forget()
         await self.meter.recount(kept)
         usage, estimated = index.usage_before(index.size), index.is_estimated_before(index.size)
@@ -387,14 +387,5 @@ class Conversation:
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
         """Publish that a call of the model failed and is repeated; what it streamed is void."""
-        self.wire.publish(
-            StepRetry(
-                step,
-                notice.attempt,
-                notice.max_attempts,
-                notice.wait_s,
-                notice.reason,
-                notice.status,
-                notice.left_s,
-            )
-        )
+        # The same facts in the same order, twice, as neither of `llm` and `wire` imports the other.
+        self.wire.publish(StepRetry(step, *astuple(notice)))

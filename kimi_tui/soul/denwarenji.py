@@ -113,7 +113,7 @@ class DenwaRenji:
         self._pending.append(mail)
 
     def fetch_pending(self) -> tuple[DMail, ...]:
-        """Everything that is queued, in the order in which it was sent; the box is empty afterwards."""
+        """Everything that is queued, in the order in which it was sent; the mailbox is empty afterwards."""
         pending = tuple(self._pending)
         self._pending.clear()
         return pending

@@ -613,7 +613,6 @@ class UserDMails:
         sent = await self.delivery.deliver(point, [text], restore, author="person")
         return RewindOutcome(
             checkpoint_id=point.id,
-            world_line=sent.reverted.entry.n,
             messages_dropped=sent.messages_dropped,
             tokens_before=before,
             tokens_after=conversation.meter.used,

@@ -116,7 +116,7 @@ def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventReco
 
 
 def _half_answer(records: list[EventRecord], session: Session) -> Message | None:
-    """What was on the screen of an answer that the conversation does not hold."""
+    """The text of an answer that was published and is not in the context."""
     text = half_answer(records)
     context = session.context
     since = context.messages[context.checkpoints[-1].message_index :] if text else ()

@@ -124,6 +124,12 @@ class KimiSoul:
         search_sandbox: the sandbox of search programs, also in a folder where commands have none.
         asks_for_keys: whether the user is asked before a result with API keys goes to the model.
         seeing: the names of configured models that take images.
+
+    Attributes:
+        wire: the event queue on which everything is published.
+        session: the open session.
+        no_sandbox: why there is no sandbox; empty where there is one.
+        search_sandbox: the sandbox of search programs; None where there is none.
     """
 
     def __init__(
@@ -135,21 +141,22 @@ class KimiSoul:
         compaction: Compaction,
         environ: Mapping[str, str],
         history: Sequence[EventRecord],
-        sandbox: Sandbox | None = None,
-        no_sandbox: str = "",
-        search_sandbox: Sandbox | None = None,
-        asks_for_keys: bool = False,
-        seeing: Sequence[str] = (),
+        sandbox: Sandbox | None,
+        no_sandbox: str,
+        search_sandbox: Sandbox | None,
+        asks_for_keys: bool,
+        seeing: Sequence[str],
     ) -> None:
         wire, context = conversation.wire, conversation.context
-        self._session = session
+        self.wire = wire
+        self.session = session
         self._conversation = conversation
         self._history: Sequence[EventRecord] = history
         self._recorder = Recorder(session.record, wire)
         self._marks = UserMarks(session)
         self._approval = Approval(wire, mode)
         self._sandbox = sandbox
-        self._no_sandbox = no_sandbox
+        self.no_sandbox = no_sandbox
         self.search_sandbox = search_sandbox
         self._steering = Steering(wire)
         self._orphans = OrphanedTasks()
@@ -188,16 +195,6 @@ class KimiSoul:
     # -- what there is ---------------------------------------------------------------------------
 
     @property
-    def wire(self) -> Wire:
-        """The event queue on which everything is published."""
-        return self._conversation.wire
-
-    @property
-    def session(self) -> Session:
-        """The open session."""
-        return self._session
-
-    @property
     def status(self) -> StatusUpdate:
         """The present token figures of the context and of the whole session."""
         return self._conversation.status
@@ -221,11 +218,6 @@ class KimiSoul:
     def sandbox_gaps(self) -> tuple[str, ...] | None:
         """What the sandbox of this machine cannot confine; None where there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
-
-    @property
-    def no_sandbox(self) -> str:
-        """Why there is no sandbox; empty where there is one."""
-        return self._no_sandbox
 
     @property
     def cost(self) -> Cost | None:
@@ -275,7 +267,7 @@ class KimiSoul:
         """What the session did and cost so far."""
         await self._recorder.flush()
         prices = self._conversation.ledger.prices
-        return await asyncio.to_thread(session_statistics, self._session, prices)
+        return await asyncio.to_thread(session_statistics, self.session, prices)
 
     async def window_parts(self) -> list[WindowPart]:
         """The parts of the context window with their tokens. May be called at any time."""
@@ -283,7 +275,7 @@ class KimiSoul:
         return await asyncio.to_thread(
             window_parts,
             conversation.system,
-            conversation.toolset.specs(),
+            conversation.toolset.specs,
             conversation.sent,
             conversation.meter.used,
         )
@@ -304,7 +296,7 @@ class KimiSoul:
         """The events that bring a new subscriber to the present state of the session."""
         await self._recorder.flush()
         status = self.status
-        shown = await asyncio.to_thread(session_history, self._session)
+        shown = await asyncio.to_thread(session_history, self.session)
         said = next((r.event for r in reversed(shown) if isinstance(r.event, StatusUpdate)), None)
         if shown and (said is None or said.used != status.used):
             # One that is made anew from the messages does not say how full the window is now.
@@ -372,7 +364,7 @@ class KimiSoul:
     async def image(self, facts: ImageBlock) -> Image | None:
         """The image of an `ImageBlock`; None where it is not stored here. May be called at any time."""
         reference = reference_of(facts.sha256, facts.media_type)
-        found = await asyncio.to_thread(self._session.images.get, reference)
+        found = await asyncio.to_thread(self.session.images.get, reference)
         if found is None:
             return None
         return replace(found, width=facts.width, height=facts.height, name=facts.name)
@@ -402,7 +394,7 @@ class KimiSoul:
             NoSandbox: there is none that holds; the text says why.
         """
         if mode == "sandboxed" and self._sandbox is None:
-            raise NoSandbox(self._no_sandbox)
+            raise NoSandbox(self.no_sandbox)
         self._approval.set_mode(mode)
 
     @property
@@ -651,8 +643,6 @@ class KimiSoul:
         text: str,
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
-        *,
-        go_on: bool = False,
     ) -> RewindOutcome:
         """Send the user's D-Mail to the agent's past self: back to before `target`, with the D-Mail there.
 
@@ -664,7 +654,6 @@ class KimiSoul:
             target: the checkpoint whose place the D-Mail takes.
             text: what it says.
             files: whether the files of that time come back with it; `chosen` as for `rewind`.
-            go_on: let the agent go on with it at once, as `resume` does; returns when that turn has ended.
 
         Raises:
             KeyError: no such checkpoint.
@@ -672,10 +661,7 @@ class KimiSoul:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        outcome = await self._run_alone(self._user_dmails.send(target, text, files, chosen))
-        if go_on:
-            await self.resume()
-        return outcome
+        return await self._run_alone(self._user_dmails.send(target, text, files, chosen))
 
     async def draft_dmail(self, target: Target) -> str:
         """Have the model draft a D-Mail to a checkpoint about what followed it; nothing of that is stored.
@@ -747,7 +733,7 @@ class KimiSoul:
         """Imported when one is looked at."""
         from kimi_tui.soul.world_line_reader import WorldLineReader
 
-        return WorldLineReader(self._session, self._conversation.files, self._conversation.figures)
+        return WorldLineReader(self.session, self._conversation.files, self._conversation.figures)
 
     async def world_lines(self) -> Sequence[WorldLineInfo]:
         """The world lines that were left, in order of number. At any time."""
@@ -791,8 +777,8 @@ class KimiSoul:
         Returns:
             a sentence on what could not be written; empty where all was.
         """
-        context = self._session.context
-        if self._session.lock.held:
+        context = self.session.context
+        if self.session.lock.held:
             await context.sync()
         return context.unsaved_words
 
@@ -802,13 +788,13 @@ class KimiSoul:
         Raises:
             StorageTrouble: it could not be written; the old title stays.
         """
-        await asyncio.to_thread(self._session.rename, title)
-        return self._session.title
+        await asyncio.to_thread(self.session.rename, title)
+        return self.session.title
 
     async def name_session(self) -> str:
         """Have the model name the session; returns the title, empty where there is none or the user has set one."""
         title = await _proposed_title(self._conversation)
-        if not title or self._closed or self._session.state.title:
+        if not title or self._closed or self.session.state.title:
             return ""
         with contextlib.suppress(StorageTrouble):
             return await self.rename(title)
@@ -820,7 +806,7 @@ class KimiSoul:
             return
         self._closed = True
         await self.interrupt()
-        conversation, session = self._conversation, self._session
+        conversation, session = self._conversation, self.session
         await self._jobs.aclose()
         self._approval.close()
         await self._orphans.wait(_ORPHANS_S)
@@ -909,7 +895,7 @@ class KimiSoul:
     async def _save_turn(self) -> None:
         self._conversation.publish_status()
         await self._recorder.flush()
-        await self._session.sync()
+        await self.session.sync()
 
     async def _compact(self, instructions: str, span: CompactionSpan) -> bool:
         """Compact at the user's request. What goes wrong is published: here, or by the compaction itself."""
@@ -929,7 +915,7 @@ class KimiSoul:
         except SoulError:
             return False
         with contextlib.suppress(asyncio.CancelledError):
-            await run_to_completion(self._session.sync())
+            await run_to_completion(self.session.sync())
         return True
 
 
@@ -1037,7 +1023,8 @@ async def open_soul(
         await session.open()
     confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
     try:
-        if _is_new(session.context):
+        context = session.context
+        if context.system_prompt is None and not context.checkpoints and not context.messages:
             text = await asyncio.to_thread(
                 build_system_prompt,
                 session.work_dir,
@@ -1048,20 +1035,20 @@ async def open_soul(
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
                 session.notes.append(words)
-            await session.context.append([SystemPrompt(text)])
+            await context.append([SystemPrompt(text)])
         stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)
         session.notes.extend(remarks)
         if half is not None:
             # The user sees it, so the model has to know it, as after Esc.
-            await session.context.append([half])
+            await context.append([half])
         # A history made anew has numbers of its own; what is added to the record must still rise.
         newest = max((record.seq for record in (*stored[-1:], *shown[-1:])), default=0)
         wire = Wire(first_seq=newest + 1)
-        _publish_disk_troubles(session.context, wire)
+        _publish_disk_troubles(context, wire)
         around = await asyncio.to_thread(snapshot_scope, session, environ)
         files = FileHistory(session, wire, file_limits or Limits(), around)
         conversation = Conversation(
-            session.context, wire, model, tools, files, session.images, limits, prices
+            context, wire, model, tools, files, session.images, limits, prices
         )
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.
@@ -1107,10 +1094,6 @@ async def _sandbox(
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
     return found, ""
-
-
-def _is_new(context: Context) -> bool:
-    return context.system_prompt is None and not context.checkpoints and not context.messages
 
 
 def _publish_disk_troubles(context: Context, wire: Wire) -> None:

@@ -222,7 +222,7 @@ class StreamedAnswer:
 
 
 class Reminders:
-    """Reminders: `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
+    """Makes `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
 
     They are not in the system prompt, which stays the same to the byte for the provider's cache. They are appended before the
     next step, behind the user's message or the last results, and only where this world line does not have them yet: after a
@@ -542,7 +542,7 @@ class AgentLoop:
             completion = await conversation.model.ask(
                 provider,
                 conversation.system,
-                conversation.toolset.specs(),
+                conversation.toolset.specs,
                 conversation.sent,
                 on_item=answer.publish,
                 on_retry=answer.restart,

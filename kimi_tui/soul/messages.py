@@ -106,7 +106,7 @@ def summary_text(message: Message) -> str | None:
 
 
 def ends_open(messages: Sequence[Message]) -> bool:
-    """Whether a conversation ends in the middle of something: no answer follows, or only the beginning of one."""
+    """Whether a conversation ends within a turn: its last message has no answer, or an interrupted one."""
     for message in reversed(messages):
         if command_report(message) is not None:
             return False

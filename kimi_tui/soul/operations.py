@@ -328,9 +328,8 @@ class Operations:
         outcomes = await self.restorer.carry_out(prepared, point.uid)
         if outcomes:
             conversation.publish_line_changed("files", 0, 0, point.uid)
-        return RewindOutcome(
-            point.id, 0, 0, conversation.meter.used, conversation.meter.used, "", outcomes
-        )
+        used = conversation.meter.used
+        return RewindOutcome(point.id, 0, used, used, "", outcomes)
 
     async def _point(self, target: Target) -> Checkpoint:
         """The checkpoint that is meant; of the end of a line the newest one there."""
@@ -372,7 +371,6 @@ class Operations:
     ) -> RewindOutcome:
         return RewindOutcome(
             checkpoint_id=reverted.entry.checkpoint_id,
-            world_line=reverted.entry.n,
             messages_dropped=reverted.entry.messages_dropped,
             tokens_before=reverted.entry.tokens_before,
             tokens_after=self.conversation.meter.used,

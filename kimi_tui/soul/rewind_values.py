@@ -175,7 +175,6 @@ class RewindOutcome:
     """
 
     checkpoint_id: int
-    world_line: int
     messages_dropped: int
     tokens_before: int
     tokens_after: int

@@ -307,7 +307,7 @@ class WorldLineTokens:
 
 @cache
 def _usual_scale() -> TokenScale:
-    return TokenScale(tool_tokens=_tokens_of(default_toolset().specs()))
+    return TokenScale(tool_tokens=_tokens_of(default_toolset().specs))
 
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:

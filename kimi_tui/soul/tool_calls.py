@@ -352,7 +352,7 @@ class _RunningCall:
         return replace(outcome, brief=brief)
 
     async def ask(self, ask: ApprovalQuestion) -> str:
-        """Ask the user for this call (as the tools' `Approver`); the limit of time stands still meanwhile.
+        """Ask the user for this call (as the tools' `Approver`); the time limit is suspended meanwhile.
 
         Returns:
             the command that the user put in the place of the one asked about; empty where there is none.

@@ -245,7 +245,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class _Clock:
-    """Shares out the time between events: an open question counts for the user, else a running tool, else the model."""
+    """Adds up the time between events: the user's while a question is open, else that of a running tool, else the model's."""
 
     at: float = 0.0
     asked: set[str] = field(default_factory=set[str])

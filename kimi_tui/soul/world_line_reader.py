@@ -48,8 +48,7 @@ class WorldLineInfo:
         checkpoint_id: Where that operation went back to (-1: nowhere in particular), `uid` its name.
         at: When it was left, ISO 8601.
         text: The D-Mail or the summary of that operation.
-        n_checkpoints: All of its checkpoints; the first `shared` of them are the live one's too.
-        newest: The id of its newest checkpoint, -1 where it has none.
+        shared: How many of its first checkpoints are the live one's too.
         n_messages: How many messages it holds.
     """
 
@@ -62,9 +61,7 @@ class WorldLineInfo:
     tokens_after: int
     messages_dropped: int
     text: str
-    n_checkpoints: int
     shared: int
-    newest: int
     n_messages: int
     size_bytes: int
 
@@ -273,9 +270,7 @@ def _info(line: WorldLine) -> WorldLineInfo:
         tokens_after=line.left_by.tokens_after,
         messages_dropped=line.left_by.messages_dropped,
         text=line.left_by.text,
-        n_checkpoints=len(line.checkpoints),
         shared=line.shared,
-        newest=line.checkpoints[-1].id if line.checkpoints else -1,
         n_messages=line.n_messages,
         size_bytes=line.size_bytes,
     )

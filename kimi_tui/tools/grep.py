@@ -50,7 +50,7 @@ from kimi_tui.tools.sandbox.search import (
     rules_everywhere,
     shut_below,
 )
-from kimi_tui.tools.text import nearest_words
+from kimi_tui.tools.text import counted, nearest_words
 from kimi_tui.workspace.ignore import GlobPattern
 from kimi_tui.workspace.protected_names import secrets
 
@@ -713,11 +713,10 @@ def _outcome(
 
 
 def _total(params: GrepParams, answer: _Answer) -> str:
-    files = "1 file" if answer.n_files == 1 else f"{answer.n_files:,} files"
+    files = counted(answer.n_files, "file")
     if params.output_mode == "files_with_matches":
         return f"{files}."
-    lines = "1 line" if answer.n_matches == 1 else f"{answer.n_matches:,} lines"
-    return f"{lines} in {files}."
+    return f"{counted(answer.n_matches, 'line')} in {files}."
 
 
 def _window(lines: list[str], params: GrepParams) -> tuple[list[str], bool]:

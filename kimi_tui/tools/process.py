@@ -99,7 +99,7 @@ def repository_around(folder: Path, environ: Mapping[str, str]) -> Path:
 
 
 def own_git_settings(root: Path) -> dict[str, str]:
-    """The variables with which git reads the settings of the repository at a folder where they stand.
+    """The variables with which git reads the settings of the repository at a folder from that repository alone.
 
     A command in the sandbox cannot change those, but it can make the file `commondir`, by which git would read others, at
     any moment: also between a look at them and the git that goes by them.
@@ -141,7 +141,7 @@ _LONGEST_NUMBER = 9
 
 
 class _Watch:
-    """Waits for the three things that a command's thread reacts to: output, the exit, and a request to stop."""
+    """Polls for the three events that a command's thread reacts to: output, the exit, and a request to stop."""
 
     def __init__(self, output: int, exit_descriptor: int, wake: int) -> None:
         self._output = output
@@ -182,7 +182,7 @@ class _Watch:
 
 
 class _Supervised:
-    """A command below a supervisor of its own (`supervisor.py`): its exit, and signals to everything it started.
+    """A command with its supervisor (`supervisor.py`): its exit code, and signals to its descendants.
 
     Reaped only on leaving, so that until then the supervisor's number cannot belong to anyone else.
     """
@@ -202,7 +202,7 @@ class _Supervised:
         Args:
             argv: the program, by its whole path, and its arguments.
             confined_to: what the supervisor confines it to (`sandbox/confine.py`); empty for no sandbox.
-            mark: what everything it starts bears in its environment.
+            mark: the value of `MARK_NAME` in the environment of everything it starts.
             work_dir: where it runs.
             environ: of the command.
             output: the descriptor that it writes to.
@@ -236,12 +236,12 @@ class _Supervised:
         self._exit: str | None = None
 
     def order(self, code: str) -> None:
-        """Send an order (see `supervisor.py`); where the supervisor is gone there is nobody to carry it out."""
+        """Send an order (see `supervisor.py`); does nothing where the supervisor has ended."""
         with contextlib.suppress(OSError):
             os.write(self._orders, code.encode())
 
     def exit_code(self) -> int | None:
-        """The command's exit code, negative for a signal; None where it has not ended, or nobody can say.
+        """The command's exit code, negative for a signal; None where it has not ended, or its end was not reported.
 
         Raises:
             OSError: the command could not be started.
@@ -256,12 +256,12 @@ class _Supervised:
         return int(number)
 
     def kill_all(self) -> int | None:
-        """Kill everything below the supervisor; returns how many processes are left, None where nobody can say."""
+        """Kill all descendants of the supervisor; returns how many processes are left, None where that is not known."""
         self.order("K")
         left = self._hear("L", _KILL_WAIT_S)
         if left is not None and (self._is_confined or not _HAS_PROC):
             return int(left)
-        # A command outside the sandbox reaches the pipes of what watches over it: only what is seen from here counts.
+        # A command outside the sandbox can write to the supervisor's pipes: only what is found in `/proc` from here counts.
         n_left = self._kill_below() if _HAS_PROC else None
         if left is None:
             # The command stopped or killed its supervisor.
@@ -269,9 +269,9 @@ class _Supervised:
         return n_left
 
     def _kill_below(self) -> int | None:
-        """Kill what is below the supervisor from here; returns how many are left, None where it has ended and nobody can say.
+        """Kill the supervisor's descendants from this process; returns how many are left, None where it has ended.
 
-        While it is only stopped, everything is still below it.
+        While it is only stopped, all of them still have it as an ancestor.
         """
         for _ in range(_KILL_ROUNDS):
             below = alive_below(self.pid)
@@ -286,7 +286,7 @@ class _Supervised:
         return len(alive_below(self.pid)) if self._process.poll() is None else None
 
     def _hear(self, wanted: str, timeout_s: float) -> str | None:
-        """What a report of this kind says; None where it does not come."""
+        """The text of the next report of a kind; None where none comes in time."""
         deadline = time.monotonic() + timeout_s
         while True:
             *lines, self._heard = self._heard.split(b"\n")
@@ -365,7 +365,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def descendants_by_ps(pid: int) -> list[int]:
-    """All descendants of a process, by the parents that `ps` tells."""
+    """All descendants of a process, from the output of `ps`."""
     try:
         listed = subprocess.run(
             ["/bin/ps", "-axo", "pid=,ppid="],
@@ -385,7 +385,7 @@ def descendants_by_ps(pid: int) -> list[int]:
 
 
 def _signal_all(mark: str, others: list[int], number: signal.Signals) -> None:
-    """Send a signal to what bears the mark, and to others."""
+    """Send a signal to the processes with the mark, and to others."""
     for other in marked(mark):
         _signal_marked(other, mark, number)
     for other in others:
@@ -436,7 +436,7 @@ class ProcessEnd:
         n_bytes: of its output, but for what was taken before.
         output: what is kept of that.
         n_left: background processes that held the output open and were ended.
-        n_alive: processes that could not be ended; None where the command ended what watched over it, and nobody can say.
+        n_alive: processes that could not be ended; None where the command ended its supervisor, so that this is not known.
     """
 
     ending: Ending
@@ -536,7 +536,7 @@ class RunningCommand:
             raise
 
     def lift_limit(self) -> None:
-        """Let it run as long as it likes; nothing where its time is over already."""
+        """Remove the limit of time; no effect where it is over already."""
         self._timeout_s = NO_LIMIT_S
 
     def take_output(self) -> CapturedText:

@@ -27,6 +27,7 @@ from kimi_tui.tools.text import (
     WINDOW_BYTES,
     LineWindow,
     binary_kind,
+    counted,
     format_size,
 )
 
@@ -229,7 +230,7 @@ def _outcome(
         return ToolOutcome(message=f"{target.shown} is empty.", brief="empty")
     tail = params.line_offset < 0
     if not window.lines:
-        lines = "1 line" if window.total == 1 else f"{window.total:,} lines"
+        lines = counted(window.total, "line")
         raise ToolProblem(
             f"{params.path} has only {lines}; line_offset {params.line_offset} is past its end.",
             brief="past the end",
@@ -264,16 +265,12 @@ def _outcome(
     return ToolOutcome(
         output=output,
         message=" ".join(fact for fact in facts if fact),
-        brief=_counted(len(numbers)) if whole else f"lines {first:,}–{last:,}",
+        brief=counted(len(numbers), "line") if whole else f"lines {first:,}–{last:,}",
     )
-
-
-def _counted(n_lines: int) -> str:
-    return "1 line" if n_lines == 1 else f"{n_lines:,} lines"
 
 
 def _extent(first: int, last: int, total: int | None, whole: bool, size_bytes: int) -> str:
     if whole:
-        return f"The whole file, {_counted(last)}."
+        return f"The whole file, {counted(last, 'line')}."
     of = f"of {total:,}" if total is not None else f"of a file of {format_size(size_bytes)}"
     return f"Lines {first} to {last} {of}."

@@ -1,19 +1,18 @@
-"""The supervisor, a process between the program and one command: whatever the command starts stays below it, and ends with the program.
+"""The supervisor, a parent process for each command: all descendants of the command stay below it, and are ended with the program.
 
-It adopts what loses its parent (Linux: as a subreaper), so nothing gets away by clearing its environment or leaving its
-group; and it holds the reading end of a pipe that the program holds open, so that it learns of the program's end
-whatever ended that. (PR_SET_PDEATHSIG would reach the command alone, not what it started, and depends on the thread
-that forked.)
+It is the subreaper (Linux) of processes that lose their parent, so none escapes by clearing its environment or leaving its
+process group. It reads a pipe whose other end the program has open, so it notices the end of the program whatever caused that.
+(PR_SET_PDEATHSIG would reach the command alone, not its descendants, and depends on the thread that forked.)
 
-In the whole sandbox two more processes wait above the command: the one that left the namespaces of the system, and the first of
-the new ones, with which all in them ends. Both end with this one.
+With namespaces there are two more processes between it and the command: the one that entered them, and process 1 of the new
+process namespace, whose end ends all processes in it. Both end with the supervisor.
 
-`supervised` tells how it is started: isolated, with two descriptors and the words that confine the command
-(`sandbox/confine.py`; none: it is not confined). Orders are single characters: T (end all), K (kill all), Q (let go of
-what runs). Reports are lines: `E errno [why]` (not started), `X code` (it ended), `L count` (what is left after a K).
+`supervised` makes the arguments that start it: isolated, with two descriptors and the words that confine the command
+(`sandbox/confine.py`; none: it is not confined). Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and
+leave what runs). Reports are lines: `E errno [why]` (not started), `X code` (the command ended), `L count` (processes left after a K).
 
-Every command waits for its start. So it imports nothing of this package but what confines, and of the standard library
-neither `signal` nor `ctypes`, which would take as long as the rest: only what is below them.
+Every command waits for the start of its supervisor. So this module imports nothing of the package but `confine`, and of the standard
+library neither `signal` nor `ctypes`, which would take as long as the rest, but the C modules below them.
 """
 
 import os
@@ -46,13 +45,13 @@ def supervised(
 ) -> list[str]:
     """The arguments that start a supervisor.
 
-    As a module, since what is run by its path is compiled anew each time; its folder stands behind the standard library,
-    because some names in it are names of modules there.
+    It is imported as a module, since a script is compiled at each start; its folder is last on the path, because some modules in
+    it have names of modules of the standard library.
 
     Args:
         orders: the descriptor that it reads orders from.
         reports: the one that it reports to.
-        mark: what everything it starts bears in its environment.
+        mark: the value of `MARK_NAME` in the environment of the command and its descendants.
         words: what confines the command; empty for no sandbox.
         command: the program, by its whole path, and its arguments.
     """
@@ -62,7 +61,7 @@ def supervised(
 
 
 def begin(arguments: list[str]) -> None:
-    """Be the supervisor that such arguments ask for; does not return."""
+    """Run the supervisor with the arguments that `supervised` made; does not return."""
     orders, reports, mark, n_words, *rest = arguments
     n = int(n_words)
     # At once: nothing here is worth tidying up, and the program waits for the end.
@@ -70,9 +69,9 @@ def begin(arguments: list[str]) -> None:
 
 
 def main(orders: int, reports: int, mark: str, words: list[str], command: list[str]) -> int:
-    """Run the command until it has ended and the program lets go of it."""
+    """Start the command, and report and carry out orders until Q or the end of the program; returns the exit code."""
     _set(_PR_SET_CHILD_SUBREAPER, 1)
-    # Its pipes and memory are closed to what it watches over, if that is not root.
+    # The command, unless it runs as root, can neither open this process's pipes in `/proc` nor trace it.
     _set(_PR_SET_DUMPABLE, 0)
     for descriptor in (orders, reports):
         os.set_inheritable(descriptor, False)
@@ -118,11 +117,11 @@ def main(orders: int, reports: int, mark: str, words: list[str], command: list[s
 
 
 def _wake(number: int, frame: object) -> None:
-    """Only its number in the pipe counts."""
+    """Does nothing: the signal's number in the wakeup pipe is what counts."""
 
 
 def _set(option: int, value: int) -> None:
-    """Set one of the kernel's options for this process, where there are such."""
+    """Call `prctl` with an option and its value; does nothing on other systems than Linux."""
     if sys.platform != "linux":
         return
     from _ctypes import call_function, dlopen, dlsym
@@ -136,7 +135,7 @@ def _become(command: list[str], words: list[str], mark: str, reports: int) -> No
     try:
         os.setsid()
         if words:
-            # It writes to what the kernel shows of it, until it has confined itself.
+            # It writes to files in its `/proc/self` until it has confined itself.
             _set(_PR_SET_DUMPABLE, 1)
             _confine(words, lambda below, is_command: _stay(below, reports if is_command else -1))
         signal.set_wakeup_fd(-1)
@@ -151,11 +150,11 @@ def _become(command: list[str], words: list[str], mark: str, reports: int) -> No
 
 
 def _stay(child: int, reports: int) -> None:
-    """Wait in the place of a process that goes on as this child, until nothing is left below; does not return.
+    """Wait in the parent after a fork in `confine`, until no descendant is left; does not return.
 
     Args:
-        child: its number.
-        reports: where its end is reported; negative for nowhere, since what it becomes does that.
+        child: the process id of the child.
+        reports: where its end is reported; negative for nowhere, since a process below it does that.
     """
     _set(_PR_SET_DUMPABLE, 0)
     signal.set_wakeup_fd(-1)
@@ -190,7 +189,7 @@ def _report(reports: int, line: str) -> None:
         # A path that is no text may be in it.
         os.write(reports, f"{line}\n".encode(errors="replace"))
     except OSError:
-        # Nobody listens any more; the end of the orders tells so too.
+        # The program has ended, which the pipe of orders shows too.
         return
 
 
@@ -202,13 +201,13 @@ def _reap(child: int, reports: int) -> None:
             return
         if pid == 0:
             return
-        # One that has itself traced tells of its stops too.
+        # A child that asked to be traced is also reported when it stops.
         if pid == child and not os.WIFSTOPPED(status):
             _report(reports, f"X {os.waitstatus_to_exitcode(status)}")
 
 
 def _kill_all(child: int, reports: int) -> int:
-    """Kill until nothing is left; returns how many do not let themselves be killed."""
+    """Kill all descendants, in rounds until none is left; returns how many survive `_ROUNDS` of them."""
     for _ in range(_ROUNDS):
         _signal_all(child, signal.SIGKILL)
         _reap(child, reports)
@@ -234,14 +233,14 @@ def _below() -> list[int]:
 
 
 def alive_below(pid: int) -> list[int]:
-    """All processes below one that have not ended, by the parents that `/proc` tells; none where there is none."""
+    """The ids of all descendants of a process that have not ended, from `/proc`; none where there is no `/proc`."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if _HAS_PROC else ():
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                # Behind the name, which may hold anything: the state, then the parent.
+                # After the name, which may contain anything: the state, then the parent.
                 fields = file.read(4096).rpartition(b")")[2].split()
         except OSError:
             continue

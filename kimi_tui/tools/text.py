@@ -155,10 +155,15 @@ def with_format_of(old: str, new: str) -> str:
     return new
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 line`, `1,998 lines`."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
 def format_size(n_bytes: int) -> str:
     """`840 bytes`, `12.3 kB`, `4.1 MB`."""
     if n_bytes < 1000:
-        return f"{n_bytes} byte{'' if n_bytes == 1 else 's'}"
+        return counted(n_bytes, "byte")
     value = n_bytes / 1000
     for unit in ("kB", "MB", "GB"):
         if value < 999.95 or unit == "GB":

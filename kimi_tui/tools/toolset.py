@@ -34,15 +34,15 @@ _LONG_CHARS = 32_768
 
 
 class Toolset:
-    """Some tools by name, in a fixed order (the list is sent with every request and must not change)."""
+    """Some tools by name, in a fixed order.
+
+    Attributes:
+        specs: the tools as they are sent to the model, in order; sent with every request, so that it must not change.
+    """
 
     def __init__(self, tools: Iterable[AnyTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._specs = [tool.spec() for tool in self._tools.values()]
-
-    def specs(self) -> list[ToolSpec]:
-        """The tools as they are sent to the model, in order."""
-        return list(self._specs)
+        self.specs: tuple[ToolSpec, ...] = tuple(tool.spec() for tool in self._tools.values())
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from kimi_tui.config.settings import NotifyConfig
 from kimi_tui.foreign_text import one_line
 from kimi_tui.helper_programs import desktop_environment, run_helper
-from kimi_tui.tui.formatting import counted, cut, grouped
+from kimi_tui.tui.formatting import counted, cut
 
 CLIPBOARD_BYTES = 74_994
 """The most bytes that are copied by OSC 52: base64 makes 100,000 of them, and some terminals drop or print what is longer."""
@@ -56,10 +56,7 @@ def colours_of(environ: Mapping[str, str]) -> int:
 def text_amount(text: str, language: str = "") -> str:
     """The size of a copied text in words: `12 lines of python`, `34 characters`."""
     lines = text.count("\n") + 1
-    if lines > 1:
-        size = counted(lines, "line")
-    else:
-        size = f"{grouped(len(text))} character{'' if len(text) == 1 else 's'}"
+    size = counted(lines, "line") if lines > 1 else counted(len(text), "character")
     return f"{size} of {language}" if language else size
 
 

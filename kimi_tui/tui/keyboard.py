@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 QUIET_S = 0.5
 """Seconds without a key after which one may answer a question."""
 CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
-"""How keys begin that write nothing, whatever character Textual gives them."""
+"""Prefixes of keys that insert no text, whatever character Textual gives them."""
 OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
@@ -119,8 +119,8 @@ _KEY_NAMES = {
 
 @cache
 def key_name(key: str) -> str:
-    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first."""
-    first = key.split(",")[0].strip()
+    """A key as people read it: `Ctrl+T`, `F1`, `Esc`; of several keys the first; empty for none."""
+    first = next(filter(None, map(str.strip, key.split(","))), "")
     if len(first) == 1:
         return first  # a letter alone; J is another key than j
     parts = first.split("+")
@@ -148,8 +148,7 @@ def keys_of(name: str, keys: Mapping[str, str]) -> tuple[str, ...]:
 
 def key_of(name: str, keys: Mapping[str, str]) -> str:
     """The first key of an action as it is now, for people; empty where it has none. See `keys_of`."""
-    found = keys_of(name, keys)
-    return key_name(found[0]) if found else ""
+    return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
 def line_break_key(keys: Mapping[str, str]) -> str:
@@ -607,7 +606,7 @@ class TypeAhead:
         self._hand_on = hand_on
         self._held: list[events.Key | events.Paste] = []
         self._openings: set[object] = set()
-        """What is on its way."""
+        """A token for everything that is being opened."""
         self._n_hold = 0
         """Counts holds, so that what ends an earlier one does not end this one."""
         self.is_holding = False
@@ -616,7 +615,7 @@ class TypeAhead:
         self._is_leaving = False
         """Whether another session is about to take the place of this one, and what is typed is meant for that."""
         self._left: Widget | None = None
-        """What had the focus when a key was pressed that leaves a field."""
+        """The widget that had the focus when a key that leaves a field was pressed."""
         self._dropped_at = 0.0
         """When the newest key was read that was dropped."""
 
@@ -822,7 +821,7 @@ class LineField(Input):
 
     @property
     def _legible(self) -> str:
-        """What stands here for all to see."""
+        """The text of the field, where it is shown; empty for a password."""
         return "" if self.password else self.value
 
     @on(ApiKeyMask.BurstEnded)
@@ -839,7 +838,7 @@ class LineField(Input):
             self.post_message(self.KeyEntered(self, event.key))
 
     def take_out(self, key: str) -> None:
-        """Leave a key out that came in here; what it took the place of is back."""
+        """Remove an API key that was entered here, and restore the text that it replaced."""
         self.value = self._key_mask.without(key, self.value)
         self.cursor_position = len(self.value)
 

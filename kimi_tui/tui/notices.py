@@ -20,7 +20,7 @@ from textual.reactive import reactive
 from textual.selection import Selection
 from textual.widget import Widget
 
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.terminal_input import PaintWatch
@@ -72,7 +72,7 @@ class Notice(NamedTuple):
         return cls(
             one_line(text),
             details.get("level", "info"),
-            " ".join(clean(details.get("advice", "")).split()),
+            one_line(details.get("advice", "")),
             topic,
             more,
             at=time.time(),
@@ -90,7 +90,7 @@ class ShowsNotices(Protocol):
 
 
 def standing(board: tuple[Notice, ...], topic: str | None, now: float) -> tuple[Notice, ...]:
-    """The notices that stay.
+    """The notices that remain.
 
     Args:
         board: those shown so far.
@@ -123,7 +123,7 @@ def notice_rows(board: tuple[Notice, ...], width: int, glyphs: Glyphs) -> Sequen
 
 
 def _list_rows(notice: Notice, room: int, glyphs: Glyphs) -> list[Content]:
-    """Several notices, each with a sign of its own; where there are too many, where the rest is to be read."""
+    """The rows of several notices, each with its sign; where not all fit, the last row names `/notices`."""
     texts = (notice.text, *notice.more)
     n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
     each = max(1, LIST_ROWS // len(texts))
@@ -158,7 +158,7 @@ class Notices(Widget):
         super().__init__()
         self._paint = PaintWatch(self, self._seen)
         self._stays_s = STAYS_S
-        """For how long the newest one stays that passes by itself, from when it could be seen."""
+        """Seconds that the newest notice without a topic stays once it was painted."""
 
     class Grown(Message):
         """The number of rows has changed."""
@@ -166,7 +166,7 @@ class Notices(Widget):
     def tell(self, notice: Notice) -> None:
         """Show a notice in the place of an older one of its topic, or of those that pass by themselves.
 
-        It passes so long after the terminal has drawn it as it was to stay from now on.
+        The time that a notice without a topic stays counts from when the terminal has painted it.
         """
         now = time.monotonic()
         kept = standing(self.board, notice.topic, now)
@@ -209,7 +209,7 @@ class Notices(Widget):
         return len(notice_rows(self.board, width, glyphs_of(self)))
 
     def render(self) -> Content:
-        """All rows."""
+        """The rows of all notices."""
         return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
 
     def on_click(self, event: events.Click) -> None:

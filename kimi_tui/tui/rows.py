@@ -14,7 +14,7 @@ from rich.cells import cell_len, get_character_cell_size
 
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.faults import NOTHING, log_fault
-from kimi_tui.tui.formatting import MINUS, grouped, path, size_words, spans_width
+from kimi_tui.tui.formatting import MINUS, counted, path, size_words, spans_width
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def pin_of(block: Block, room: LayoutRoom) -> str:
 
 def fold_mark(count: int, word: str = "line") -> str:
     """`+38 lines`."""
-    return f"+{grouped(count)} {word if count == 1 else word + 's'}"
+    return f"+{counted(count, word)}"
 
 
 PLAIN_MARK = "Plain text: laying it out failed, the log says why"

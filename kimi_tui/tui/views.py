@@ -113,11 +113,8 @@ class Views:
         going = -1 if target.world_line else target.id
         self._transcript.show_dropped(going, words_stay=words_stay)
 
-    def apply(self, records: Sequence[EventRecord], *, live: bool) -> None:
-        """Show events; those of the history are shown when it is complete (`history_told`)."""
-        if live:
-            self.play(records)
-            return
+    def add_history(self, records: Sequence[EventRecord]) -> None:
+        """Take in events of the history, which are shown when it is complete (`history_told`)."""
         if self._untold is None:
             self._untold = Models(self._transcript)
         # There is nothing to rebuild it from but this.

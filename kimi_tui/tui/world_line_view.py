@@ -280,7 +280,7 @@ def news_spans(
         parts.append([(glyphs.dmail, "dmail"), (f" D-Mail to #{news.dmail}{saved}", "ink")])
     if news.compacted:
         parts.append([(glyphs.compaction, "compaction"), (" compacted", "ink")])
-    steps = f", {news.steps} step{'s' if news.steps != 1 else ''}" if news.steps else ""
+    steps = f", {formatting.counted(news.steps, 'step')}" if news.steps else ""
     if running and not asks:
         parts.append([(glyphs.running, "accent"), (f" the agent works{steps}", "quiet")])
     elif news.ended and not running:

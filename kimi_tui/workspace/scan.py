@@ -147,12 +147,10 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The outcome: every path there is (until the next scan), what of it changed since the scan before, and whether it is all."""
+    """The outcome: every path there is (until the next scan), and what of it changed since the scan before."""
 
     manifest: Manifest
     changed: tuple[str, ...]
-    stored_bytes: int
-    complete: bool
     full: str = ""
     """Why contents could not be kept (the budget, the number of files), empty if they were."""
 
@@ -252,14 +250,10 @@ class Scanner:
             os.close(top)
             self._store.flush()
         if not done:
-            return Scan(self._manifest, (), now.budget.stored_bytes, complete=False)
+            return Scan(self._manifest, ())
         self._take(now)
         return Scan(
-            self._manifest,
-            tuple(sorted(now.changed)),
-            now.budget.stored_bytes,
-            complete=True,
-            full=now.budget.full or now.too_many,
+            self._manifest, tuple(sorted(now.changed)), full=now.budget.full or now.too_many
         )
 
     def adopt(self, manifest: Mapping[str, Entry]) -> None:

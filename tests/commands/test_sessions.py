@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import call, say
 from support.commands import Place
-from support.odd_files import put
+from support.odd_files import put, short_lines
 
 from kimi_tui.session.store import SessionStore
 
@@ -267,7 +267,10 @@ def test_what_is_passed_over_is_said_with_its_reason(place: Place, kind: str, wh
         *(("wire.jsonl", "hole"), ("state.json", "zero")),
     ],
 )
-def test_no_command_waits_for_what_stands_in_a_session(place: Place, name: str, kind: str) -> None:
+def test_no_command_waits_for_what_stands_in_a_session(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    short_lines(monkeypatch)
     session = place.three_turns()
     put(session.dir / name, kind)
     for command in (["sessions"], ["sessions", "show"], ["checkpoints"], ["worldlines"], ["undo"]):

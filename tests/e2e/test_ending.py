@@ -84,7 +84,7 @@ def _restored(written: bytes) -> None:
 def test_every_signal_that_ends_it_leaves_the_terminal_as_it_was(
     configured: Program, number: signal.Signals
 ) -> None:
-    terminal = configured.start(fresh=True)
+    terminal = configured.start(fresh=number == signal.SIGPROF)
     terminal.wait_for("Ctrl+T timeline")
     # The rarer ones are caught from a moment after the first picture on.
     _until(lambda: _catches(terminal.pid, number))

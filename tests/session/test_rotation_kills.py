@@ -99,7 +99,7 @@ def begun(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("how", CALLS)
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.exhaustive)])
 async def test_killed_at_each_call_in_turn(root: Path, how: str, every: int) -> None:
     *results, whole = runs(root, how, CALLS[how], every)
     assert whole["status"] == 0
@@ -112,7 +112,7 @@ async def test_killed_at_each_call_in_turn(root: Path, how: str, every: int) -> 
         await check(result, whole["states"])
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.exhaustive)])
 async def test_killed_at_random_times(root: Path, count: int) -> None:
     *results, whole = runs(root, "random", count)
     assert whole["status"] == 0

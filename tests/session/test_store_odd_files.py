@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.odd_files import KINDS, put
+from support.odd_files import KINDS, put, short_lines
 
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import StorageTrouble
@@ -84,7 +84,10 @@ async def _fork(session: Session) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-async def test_nothing_waits_whatever_stands_there(tmp_path: Path, name: str, kind: str) -> None:
+async def test_nothing_waits_whatever_stands_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    short_lines(monkeypatch)
     store = SessionStore(tmp_path)
     good, odd = await made(store), await made(store)
     put(odd.dir / name, kind)
@@ -136,8 +139,9 @@ async def test_a_line_that_cannot_be_one_is_refused_with_its_path(
 @pytest.mark.parametrize("name", ["wire.jsonl", "worldlines.jsonl", "state.json", "marks.json"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_is_not_needed_keeps_no_session_from_opening(
-    tmp_path: Path, name: str, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
+    short_lines(monkeypatch)
     store = SessionStore(tmp_path)
     session = await made(store)
     put(session.dir / name, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from support.soul import Stage, stage
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.dmail import DMailOff
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.rewind_values import Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 
 OFF = LoopLimits(dmail_enabled=False, dmail_nudge_tokens=10)
@@ -121,3 +122,22 @@ async def test_without_tools_before_anything_was_said(tmp_path: Path) -> None:
         assert "tools" not in on.server.requests[-1].body
         assert on.sent() == [("user", "hi")]
         assert not [word for word in WORDS if word in everything(on).lower()]
+
+
+async def test_the_prompt_is_that_of_the_line_that_is_live(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"), say("three"))
+        await on.soul.run("hi")
+        await on.soul.rewind(Target(0))
+        await on.soul.aclose()
+        # As where a line was written by a program with another prompt.
+        left = on.session.dir / "context_1.jsonl"
+        first, rest = left.read_bytes().split(b"\n", 1)
+        prompt = json.dumps({**json.loads(first), "content": "Another prompt."}).encode()
+        left.write_bytes(prompt + b"\n" + rest)
+        await on.reopen()
+        await on.soul.run("on the live line")
+        assert "You are the agent of kimi-tui" in str(on.server.requests[-1].messages[0])
+        await on.soul.rewind(Target(END, 1))
+        await on.soul.run("on the other one")
+        assert on.server.requests[-1].messages[0]["content"] == "Another prompt."

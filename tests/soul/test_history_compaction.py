@@ -202,7 +202,7 @@ async def test_a_compaction_that_cannot_be_told_has_ended_all_the_same(
         await pinned_turns(on)
         on.server.script(say("SUMMARY"), say("five"))
         with monkeypatch.context() as broken:
-            broken.setattr(compaction, "_begun", fail)
+            broken.setattr(compaction, "_created", fail)
             with pytest.raises(ZeroDivisionError):
                 await on.soul.compact()
         await on.soul.flush()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, say, status
-from support.odd_files import put
+from support.odd_files import put, short_lines
 from support.soul import stage
 from support.time_traveller import Views
 
@@ -113,8 +113,9 @@ async def test_whatever_the_telling_raises_is_survived(
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "folder", "hole", "nuls"])
 async def test_without_a_readable_record_the_view_comes_from_the_messages(
-    tmp_path: Path, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    short_lines(monkeypatch)
     async with stage(tmp_path) as on:
         on.server.script(say("one"))
         await on.soul.run("first")

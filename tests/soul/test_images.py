@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image as Picture
 from support.chat_server import call, calls, gate, say
 from support.faulty_storage import FullStorage
 from support.made_images import flat, noise, saved
@@ -244,7 +245,8 @@ async def test_time_travel_takes_images_along(tmp_path: Path) -> None:
         ]
         assert "second @named.png\n[image shot.png 560x280]" in await on.soul.markdown(Target(-1))
         # The user's D-Mail undoes nothing that they said.
-        await on.soul.dmail(Target(1), "be brief", go_on=True)
+        await on.soul.dmail(Target(1), "be brief")
+        await on.soul.resume()
         assert images_behind(on, "second @named.png") == ["shot.png", "noise.png"]
         forked = await on.soul.fork()
         jump = await on.soul.fork(Target(2, world_line=1))
@@ -352,7 +354,11 @@ async def test_what_is_not_stored_is_said_and_nothing_else_is_sent(
 
 
 async def test_what_cannot_be_decoded_is_named_and_not_sent(tmp_path: Path) -> None:
-    spoilt = (NOISE.data[:-100], NOISE.data[:8] + b"?" * 99, saved(flat(9_000, 6_000), "PNG"))
+    spoilt = (
+        NOISE.data[:-100],
+        NOISE.data[:8] + b"?" * 99,
+        saved(Picture.new("1", (9_000, 6_000))),
+    )
     async with stage(tmp_path, capabilities=SEES) as on:
         on.server.script(*[say("well")] * 4)
         await on.soul.run("look", [SHOT])

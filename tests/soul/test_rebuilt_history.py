@@ -97,7 +97,7 @@ async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: 
         on.server.script(*[say(f"answer {text}") for text in "abc"])
         for text in "abc":
             await on.soul.run(text)
-        await on.soul.dmail(Target(2), "a letter", go_on=False)
+        await on.soul.dmail(Target(2), "a letter")
         await on.soul.flush()
         told = read_records(on.session)
         live = {"as told": told, "rebuilt": rebuild_history(on.session, [])}
@@ -140,7 +140,7 @@ async def test_files_that_came_back_with_a_dmail_are_not_kept_in_a_rebuilt_histo
             say("done"),
         )
         await on.soul.run("work")
-        await on.soul.dmail(Target(1), "a letter", "restore", go_on=False)
+        await on.soul.dmail(Target(1), "a letter", "restore")
         await on.soul.flush()
         assert [*on.work.iterdir()] == [on.work / "edited"]
         told = read_records(on.session)

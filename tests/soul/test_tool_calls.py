@@ -215,11 +215,11 @@ async def test_many_calls_hold_the_event_loop_up_no_longer_than_some(
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_an_answer_with_thousands_of_calls_holds_the_event_loop_up_no_longer_than_some(
+async def test_an_answer_with_a_thousand_calls_holds_the_event_loop_up_no_longer_than_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool
 ) -> None:
     monkeypatch.setattr(tasks, "_SLICE_S", 0.0)
-    n_calls = 4 * MANY
+    n_calls = 2 * MANY
     read_again: list[int] = []
     real = context_index.parse
 
@@ -249,7 +249,7 @@ async def test_an_answer_with_thousands_of_calls_holds_the_event_loop_up_no_long
         assert sum(index.calls()) == n_calls
         assert bytes(index.kinds()).count(MessageKind.RESULT) == (0 if stopped else n_calls)
         # So many take a few dozen results that are appended; each step over all calls would take three for each.
-        assert most.n_calls < 5_000
+        assert most.n_calls < 4_400
         # It was not read again to find out what it is.
         assert read_again == []
         data = (on.session.dir / "context.jsonl").read_bytes()

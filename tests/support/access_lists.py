@@ -10,9 +10,9 @@ NAME = "system.posix_acl_access"
 _NOBODY = 0xFFFFFFFF
 
 
-def access_list(user: int = 1234) -> bytes:
-    """Owner and this user read and write, the group and all others nothing; the mode shows it as 0660."""
-    entries = ((1, 6, _NOBODY), (2, 6, user), (4, 0, _NOBODY), (16, 6, _NOBODY), (32, 0, _NOBODY))
+def access_list() -> bytes:
+    """Owner and the user 1234 read and write, the group and all others nothing; the mode shows it as 0660."""
+    entries = ((1, 6, _NOBODY), (2, 6, 1234), (4, 0, _NOBODY), (16, 6, _NOBODY), (32, 0, _NOBODY))
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 

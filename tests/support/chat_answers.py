@@ -302,10 +302,9 @@ def stall(n_chunks: int = 0, answer: Answer | None = None) -> Answer:
     return cut(answer or say(_LONG), n_chunks, Stall())
 
 
-def slow_headers(seconds: float | None = None, answer: Answer | None = None) -> Answer:
-    """Silence before the status line, for so long or (None) for ever."""
-    wait: Op = Stall() if seconds is None else Wait(seconds)
-    return replace(answer or say("late"), before=(wait,))
+def slow_headers() -> Answer:
+    """Silence before the status line, for ever."""
+    return replace(say("late"), before=(Stall(),))
 
 
 def gate(n_chunks: int, answer: Answer | None = None) -> Answer:

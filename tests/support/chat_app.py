@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import App, ComposeResult
 from textual.containers import Container
 from textual.message import Message
+from textual.pilot import Pilot
 
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
@@ -16,6 +17,7 @@ from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT, KIMI_SIXTEEN
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.wire.events import EventRecord
+from support.conversation import Conversation
 
 
 def is_drawn(transcript: Transcript) -> bool:
@@ -76,3 +78,17 @@ def show_history(transcript: Transcript, records: Sequence[EventRecord]) -> None
     for record in records:
         model.apply(record)
     transcript.show_model(model)
+
+
+async def drawn(app: ChatApp, pilot: Pilot[None]) -> None:
+    """Wait until all that was told is on the screen."""
+    await pilot.pause()
+    while not is_drawn(app.transcript):
+        await pilot.pause()
+    await pilot.pause()
+
+
+async def feed(app: ChatApp, pilot: Pilot[None], talk: Conversation) -> None:
+    """Tell the chat what the conversation has since the last time, and wait until it is on the screen."""
+    app.transcript.apply(talk.take())
+    await drawn(app, pilot)

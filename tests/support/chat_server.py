@@ -438,11 +438,6 @@ class ChatServerThread:
         return self.server.base_url
 
     @property
-    def origin(self) -> str:
-        """`http://127.0.0.1:PORT`."""
-        return self.server.origin
-
-    @property
     def requests(self) -> list[Request]:
         """Chat requests so far."""
         return list(self.server.requests)
@@ -456,17 +451,13 @@ class ChatServerThread:
         """Queue answers."""
         self._loop.call_soon_threadsafe(self.server.script, *answers)
 
-    def route(self, method: str, path: str, answer: Answer | Responder) -> None:
-        """Always answer this path so."""
-        self._loop.call_soon_threadsafe(self.server.route, method, path, answer)
-
     def release(self) -> None:
         """Open the gate."""
         self._loop.call_soon_threadsafe(self.server.release)
 
-    def wait_at_gate(self, timeout_s: float = 20.0) -> None:
+    def wait_at_gate(self) -> None:
         """Wait until an answer has reached a gate or a stall."""
-        asyncio.run_coroutine_threadsafe(self.server.at_gate.wait(), self._loop).result(timeout_s)
+        asyncio.run_coroutine_threadsafe(self.server.at_gate.wait(), self._loop).result(20)
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@ A fork has what a new process has: a session and a controlling terminal of its o
 signals as Python sets them, streams as Python makes them, and the end of an interpreter. What modules read of the
 environment when they are imported is as in a plain start. How long the program takes to start, and what it is while it
 imports, is seen only in a start of the file itself.
+
+One process forks for all tests, also where several processes of pytest-xdist run them: the first of these that needs it
+starts it, in the folder of sockets that `share` names for all, and it ends when the process that made the folder ends.
 """
 
 from __future__ import annotations
@@ -13,18 +16,22 @@ import contextlib
 import fcntl
 import functools
 import gc
+import hashlib
 import importlib
 import json
 import os
 import pkgutil
 import runpy
 import selectors
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 POSSIBLE = hasattr(os, "pidfd_open")
 _LONGEST_REQUEST_BYTES = 100_000
@@ -88,31 +95,75 @@ class Forked:
         return self._code
 
 
+class Meeting(NamedTuple):
+    """Where the processes that run tests meet the one that forks."""
+
+    folder: str
+    """For a socket for each environment."""
+    lives: int
+    """The process that made the folder; the one that forks ends with it."""
+
+
+_meeting: list[Meeting] = []
+
+
+def meeting() -> Meeting:
+    """Where this process meets the one that forks: as it was told by `share`, else at a place of its own."""
+    if not _meeting:
+        folder = tempfile.mkdtemp(prefix="forks-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _meeting.append(Meeting(folder, os.getpid()))
+    return _meeting[0]
+
+
+def share(told: Sequence[Any]) -> None:
+    """Let this process use the one that others have too.
+
+    Args:
+        told: the `meeting` of the process that outlives all of them.
+    """
+    _meeting[:] = [Meeting(*told)]
+
+
 @functools.cache
 def _forking(environment: tuple[tuple[str, str], ...]) -> socket.socket:
-    """The way to a process that forks; it ends with this one."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """The way to a process that forks, which is started if nobody has done it yet."""
+    where = meeting()
+    name = hashlib.sha256(repr(environment).encode()).hexdigest()[:16]
+    address = f"{where.folder}/{name}"
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        try:
+            listening.bind(f"{address}.{os.getpid()}")
+            listening.listen(64)
+            # Only one can do this; whoever comes later finds a socket that listens already.
+            os.link(f"{address}.{os.getpid()}", address)
+        except FileExistsError:
+            pass
+        else:
+            _start(listening, where.lives, dict(environment))
+    ours.connect(address)
+    return ours
+
+
+def _start(listening: socket.socket, lives: int, environment: Mapping[str, str]) -> None:
+    """Start the process that forks, at a socket that listens; nobody waits for its end."""
     # A terminal that nobody looks at, so that Python makes its streams for one.
     master, slave = os.openpty()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-P", __file__, str(theirs.fileno())],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=dict(environment),
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
+    given = [listening.fileno(), master]
+    process = subprocess.Popen(
+        [sys.executable, "-P", __file__, *map(str, (*given, lives))],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=environment,
+        pass_fds=given,
+        start_new_session=True,
+    )
     os.close(slave)
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-        os.close(master)
-
-    atexit.register(end)
-    return ours
+    os.close(master)
+    # It may outlive this process, which is no mistake that would be warned of.
+    process.returncode = 0
 
 
 def forked(
@@ -151,13 +202,29 @@ def _import_all() -> None:
         importlib.import_module(name)
 
 
-def _serve(channel: socket.socket) -> str:
-    """Fork for each request until there can be no more of them; returns, in a fork, the code to run."""
+def _serve(listening: socket.socket, terminal: int, lives: int) -> str:
+    """Fork for each request as long as a process lives; returns, in a fork, the code to run.
+
+    Args:
+        listening: where those come who have requests.
+        terminal: a descriptor that forks do not have.
+        lives: the number of the process.
+    """
     running: dict[int, tuple[int, int]] = {}
     looks = selectors.DefaultSelector()
-    looks.register(channel, selectors.EVENT_READ)
+    looks.register(listening, selectors.EVENT_READ)
+    try:
+        over = os.pidfd_open(lives)
+    except ProcessLookupError:
+        return ""
+    looks.register(over, selectors.EVENT_READ)
     while True:
         for key, _ in looks.select():
+            if key.fd == over:
+                return ""
+            if key.fileobj is listening:
+                looks.register(listening.accept()[0], selectors.EVENT_READ)
+                continue
             if key.fd in running:
                 pid, tells = running.pop(key.fd)
                 looks.unregister(key.fd)
@@ -167,20 +234,27 @@ def _serve(channel: socket.socket) -> str:
                     os.write(tells, status.to_bytes(8, "little"))
                 os.close(tells)
                 continue
+            channel = cast(socket.socket, key.fileobj)
             request, given, *_ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, 2)
             if not request:
-                return ""
-            terminal, tells = given
+                looks.unregister(channel)
+                channel.close()
+                continue
+            screen, tells = given
             pid = os.fork()
             if not pid:
+                for other in [*looks.get_map().values()]:
+                    if isinstance(other.fileobj, socket.socket):
+                        other.fileobj.close()
+                    else:
+                        os.close(other.fd)
                 looks.close()
-                channel.close()
-                for watched, (_, told) in running.items():
-                    os.close(watched)
+                for _, told in running.values():
                     os.close(told)
                 os.close(tells)
-                return _become(terminal, *json.loads(request))
-            os.close(terminal)
+                os.close(terminal)
+                return _become(screen, *json.loads(request))
+            os.close(screen)
             os.write(tells, pid.to_bytes(8, "little"))
             watched = os.pidfd_open(pid)
             running[watched] = pid, tells
@@ -210,6 +284,9 @@ if __name__ == "__main__":
     # As in a plain start, where what was imported is out of the collector's sight. A fork that went through all of it would
     # also copy it, page by page: a third of what a short run costs.
     gc.freeze()
-    if _code := _serve(socket.socket(fileno=int(sys.argv[1]))):
+    _given, _terminal, _lives = map(int, sys.argv[1:])
+    os.set_inheritable(_given, False)
+    os.set_inheritable(_terminal, False)
+    if _code := _serve(socket.socket(fileno=_given), _terminal, _lives):
         gc.enable()
         exec(compile(_code, "<string>", "exec"), {"__name__": "__main__"})

@@ -7,6 +7,10 @@ import shutil
 import socket
 from pathlib import Path
 
+import pytest
+
+from kimi_tui.session import jsonl
+
 KINDS = ("fifo", "socket", "folder", "zero", "dangling", "hole", "nuls")
 HOLE_BYTES = 10 << 30
 
@@ -37,3 +41,8 @@ def put(path: Path, kind: str) -> None:
                 file.truncate(HOLE_BYTES)
         case _:
             path.write_bytes(bytes(1 << 20))
+
+
+def short_lines(patch: pytest.MonkeyPatch) -> None:
+    """Let the reader of lines give up sooner: a hole is read until then, which takes a good part of a second."""
+    patch.setattr(jsonl, "MAX_LINE_BYTES", 8 << 20)

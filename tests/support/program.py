@@ -15,8 +15,19 @@ from support.terminal import Terminal
 
 SITE = Path(__file__).parent / "site"
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
-_ENTRY = "import sys; from kimi_tui.cli import main; sys.exit(main())"
-"""What the installed file does."""
+_ENTRY = """
+import atexit, os, sys, threading
+from kimi_tui.cli import main
+
+code = main()
+threading._shutdown()
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code)
+"""
+"""What the installed file does. At its end the interpreter is not taken apart: that would copy all that a fork shares, and cost
+as much as a start."""
 
 
 @dataclass

@@ -44,9 +44,9 @@ def _schemas(value: Any, path: str = "parameters") -> Iterator[tuple[str, Mappin
             yield from _schemas(one, f"{path}.{name}")
 
 
-def common(request: Request, *, user_after_tool: bool = True) -> Answer | None:
+def common(request: Request) -> Answer | None:
     """What every server minds."""
-    fault = sequence_fault(request.messages, user_after_tool=user_after_tool)
+    fault = sequence_fault(request.messages)
     if fault is not None:
         return refuse(fault)
     if request.body.get("tools") == []:

@@ -307,24 +307,14 @@ class Terminal:
         self.mouse(0, x, y)
         self.mouse(0, x, y, released=True)
 
-    def click_text(
-        self, text: str, *, last: bool = False, dx: int = 0, dy: int = 0
-    ) -> tuple[int, int]:
-        """Click where `text` stands on the screen (plus `dx`, `dy`); returns the cell."""
-        found = self.find(text, last=last)
+    def click_text(self, text: str, *, dx: int = 0) -> tuple[int, int]:
+        """Click where `text` stands on the screen, `dx` cells from its first; returns the cell."""
+        found = self.find(text)
         if found is None:
             raise ScreenTimeout(f"{text!r} is not on the screen:\n{self.screen_text()}")
-        x, y = found[0] + dx, found[1] + dy
+        x, y = found[0] + dx, found[1]
         self.click(x, y)
         return x, y
-
-    def hover(self, x: int, y: int) -> None:
-        """Move the pointer to a cell without a button."""
-        self.mouse(35, x, y)
-
-    def wheel(self, x: int, y: int, *, down: bool = True) -> None:
-        """Turn the wheel by one notch over a cell."""
-        self.mouse(65 if down else 64, x, y)
 
     def mouse(self, button: int, x: int, y: int, *, released: bool = False) -> None:
         """Send one SGR mouse report."""

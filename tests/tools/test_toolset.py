@@ -20,7 +20,7 @@ from kimi_tui.tools.toolset import Toolset, default_toolset
 
 
 def test_the_specs_are_plain_schemas() -> None:
-    specs = default_toolset().specs()
+    specs = default_toolset().specs
     assert [spec.name for spec in specs] == [
         "ReadFile",
         "Glob",
@@ -41,7 +41,7 @@ def test_the_specs_are_plain_schemas() -> None:
         _check_plain(spec.parameters, spec.name)
         assert spec.parameters["type"] == "object"
         assert set(spec.parameters.get("required", ())) <= set(spec.parameters["properties"])
-    assert default_toolset().specs() == specs
+    assert default_toolset().specs == specs
 
 
 def _check_plain(node: Any, where: str) -> None:
@@ -245,7 +245,7 @@ async def test_a_dmail(bench: Bench) -> None:
 def test_which_tools_run_one_after_another() -> None:
     tools = default_toolset()
     changing = {
-        spec.name for spec in tools.specs() if (tool := tools.get(spec.name)) and tool.changes
+        spec.name for spec in tools.specs if (tool := tools.get(spec.name)) and tool.changes
     }
     assert changing == {
         "WriteFile",

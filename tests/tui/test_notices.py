@@ -42,7 +42,7 @@ async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(
             lambda: all(words in one.text() for words in ("The disk is full.", "▌ /undo"))
         )
         await one.pilot.press("ctrl+u")
-        one.screen.bench.solved("disk")
+        one.screen.bench.chat_pane.solve("disk")
         await one.until(lambda: "The disk is full." not in one.text())
         # The rows are the chat's again, and so is the place of the menu.
         await one.pilot.press("/")

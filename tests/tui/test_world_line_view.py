@@ -22,7 +22,7 @@ from kimi_tui.tui.world_line_view import (
 )
 from kimi_tui.wire.events import EventRecord
 
-LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
+LINE = WorldLineInfo(2, "rewind", 4, "u4", "", 47_200, 28_100, 14, "", 4, 14, 1)
 
 
 @asynccontextmanager

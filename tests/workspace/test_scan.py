@@ -312,7 +312,7 @@ def test_a_scan_that_is_not_wanted_any_more_changes_nothing(tmp_path: Path) -> N
     wanted[0] = False
     (root / "b").write_text("b")
     second = scanner.scan()
-    assert not second.complete
+    assert second.changed == ()
     assert second.manifest == first.manifest
 
 
@@ -362,5 +362,6 @@ def test_a_large_folder_is_in_order_and_can_be_left(
         asked += 1
         return asked > 2
 
-    assert not Scanner(str(root), store, Limits(), cancelled=cancelled).scan().complete
+    stopped = Scanner(str(root), store, Limits(), cancelled=cancelled).scan()
+    assert (stopped.changed, stopped.manifest) == ((), {})
     assert asked < 20

@@ -1,27 +1,26 @@
-"""Confines the process that calls it, by what Linux gives to everybody; nothing undoes it, in it or in what it starts.
+"""Confines the calling process by what Linux offers without privileges; the process and its descendants cannot undo it.
 
-Three things overlap, so that one mistake opens nothing:
+Three mechanisms overlap, so that a mistake in one of them does not suffice to get out:
 
-- namespaces of its own for mounts, processes, System V IPC and, without network, the network: everything is read-only but
-  what may be written, secrets lie under an empty cover, `/tmp` and `/dev/shm` are private, no process outside has a number,
-  whatever is left ends with the first process, only a private loopback is there;
-- Landlock: writing and making files by folder, devices by name, no tracing and no signals to the outside, no abstract
-  sockets of the outside; where namespaces are not allowed, TCP as well;
-- a seccomp filter against what both leave open: system calls that undo them, key rings, typing into a terminal, kinds
-  of sockets that have no network namespace.
+- namespaces for mounts, processes, System V IPC and, without network, the network: everything is mounted read-only except
+  what may be written, empty mounts hide secrets, `/tmp` and `/dev/shm` are private, processes outside have no process id in them,
+  all processes end with the first one, and the only network interface is a private loopback;
+- Landlock: allows writing and creating files by folder and devices by name, denies tracing, signals to processes outside and
+  abstract sockets of processes outside; where namespaces are not allowed, also TCP;
+- a seccomp filter for what both allow: system calls that undo them, key rings, simulated input to a terminal, socket families
+  that have no network namespace.
 
-Imported by the supervisor of a command, which is a fresh interpreter each time, and in bubblewrap by a second one: it imports
-nothing, not even `ctypes` but only what is below that (6 ms each time), and takes its orders as words. A library for the three
-system calls of Landlock would cost 30 ms of imports a command, and one for the filter needs libseccomp and 24 ms. Fails
-closed: any error is raised before the command is there.
+Imported by the supervisor of a command, which is a new interpreter each time, and with bubblewrap by a second one. Therefore it
+imports only what is below `ctypes` (6 ms each time) and takes its arguments as words. A library for the three system calls of
+Landlock would cost 30 ms of imports a command, one for the filter libseccomp and 24 ms. It fails closed: any error is raised
+before the command starts.
 
-Words: `level:full`, `level:landlock`, `level:filter` (for bubblewrap, which makes the namespaces itself: only the filter, for
-it to read from `FILTER_FD`, the covers of sockets, and what `open:PATH` opens, each at the next descriptor behind that; where
-it does not start the command, it is begun again),
-`network:on`, `tmp:FOLDER` (a private one that becomes `/tmp`), `write:PATH`, `keep:PATH` (not to be written, below a
-writable one), `pin:FOLDER` (not to be renamed, on the way to one of these), `hide:PATH` and `socket:PATH` (hidden too,
-where it is still there); absolute and without links, shallow ones first. What a path leads to is opened once and without
-following links: a command in the background could have put one there since the policy was made.
+Words: `level:full`; `level:landlock`; `level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from
+`FILTER_FD`, the mounts over sockets from `COVERS_FD`, and each `open:PATH` from the next descriptor after `FILTER_FD`; where it does
+not start the command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`;
+`keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must not be renamed); `hide:PATH`;
+`socket:PATH` (hidden too, if it still exists). Paths are absolute and without links, parents before children. Each path is opened
+once and without following links, because a command in the background can have put a link there since the policy was made.
 """
 
 import errno
@@ -73,11 +72,11 @@ class _LongFunction(CFuncPtr):
 
 
 class _Library:
-    """The functions of the C library, by their names. They take whole numbers of 32 bits, bytes that they only read, buffers
-    and None; an error's number is in `get_errno`."""
+    """The functions of the C library, as attributes. They take integers of 32 bits, read-only bytes, buffers and None; `get_errno`
+    returns the number of the last error."""
 
     def __init__(self) -> None:
-        # Without a name it is this process itself.
+        # Without a name: this process with the libraries that it has loaded.
         self._itself = dlopen(None, 0)  # pyright: ignore[reportArgumentType]
 
     def __getattr__(self, name: str) -> "Callable[..., int]":
@@ -91,25 +90,25 @@ _libc = _Library()
 
 
 def _buffer(data: bytes) -> "Array[_Byte]":
-    """These bytes where the C library may write."""
+    """A writable copy of these bytes."""
     return (_Byte * len(data)).from_buffer_copy(data)
 
 
 def _packed(*values: int, size: int = 8) -> bytes:
-    """Numbers without a sign as the kernel reads them, of so many bytes each."""
+    """Unsigned integers in the machine's byte order, of `size` bytes each."""
     return b"".join(value.to_bytes(size, sys.byteorder) for value in values)
 
 
 FILTER_FD, COVERS_FD = 99, 98
-"""Where the filter can be read with `level:filter`, and what covers sockets, in words for bubblewrap."""
+"""With `level:filter`: the descriptors of the filter, and of bubblewrap's arguments that mount an empty file over each socket."""
 SEARCHED_FD = COVERS_FD
-"""Where bubblewrap finds what is searched; a search has no sockets to cover."""
+"""The descriptor of what is searched, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
-"""The line that tells of the start of a command in bubblewrap, at the place of its errors: what is said before is of its own."""
+"""The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
 _TRIES = 10
 _MOST_SAID = 4096
 _OF_MOUNT_POINT = 0o444
-"""The mode of an empty file that bubblewrap makes where there is none to lay a cover over."""
+"""The mode of an empty file that bubblewrap creates as a mount point where there is no file."""
 
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
@@ -137,23 +136,23 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _SIGKILL = 1, 4, 9
 _CAP_VERSION = 0x20080522
 _LAST_CAP = 63
 _KEPT_CAPS = (0, 1, 3, 5, 6, 7, 10)
-"""Of root: owners and modes of files, signals, users, low ports. The rest rules the machine, or leaves a program its rights when
-it is written to."""
+"""Capabilities that root keeps: owners and modes of files, signals, users, low ports. The others administer the machine, or keep
+set-user-id bits of a file that is written to."""
 _SEARCH_CAPS = (1, 2)
-"""Of root, to read what it could read: to pass over modes of files, and to look into closed folders."""
+"""Capabilities that root keeps for a search: to read files and folders whatever their modes."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _MOST_OF_SERVICES = 5000
 _MOST_BESIDE = 5000
-"""Each takes a rule of its own."""
+"""Each entry takes a Landlock rule of its own."""
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 11, 1 << 13, 1 << 14, 1 << 15
 _READS = _EXECUTE | _READ_FILE | _READ_DIR
 _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16, 8: 16}
-"""How many rights on files each version of Landlock knows; from version 9 on one more, for sockets with a name."""
+"""The number of file system rights by ABI version of Landlock; from version 9 on one more, for sockets with a path."""
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/pts")
-"""What a command in namespaces has for itself."""
+"""Folders of which a command in namespaces has its own."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -192,32 +191,35 @@ _REFUSED_CALLS = {
 """bpf, perf_event_open, userfaultfd, the key rings, loading kernels and modules, reboot, swap, accounting, quotas, the
 clock, the host's name, ports, open_by_handle_at, setns, all that mounts, chroot, the kernel's log, vhangup, fanotify."""
 _ABSENT_CALLS = (425, 426, 427, 435, 437)
-"""io_uring goes past this filter, and what clone3 and openat2 are told cannot be read by one; everybody does without them."""
+"""io_uring bypasses seccomp, and the arguments of clone3 and openat2 are in memory, which a filter cannot read. Callers fall back
+when these fail with ENOSYS."""
 _SETS_MODE = {
     "x86_64": ((90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2)),
     "aarch64": ((52, 1), (53, 2), (452, 2), (33, 2)),
 }
-"""chmod and its kin, creat and mknod, and the argument that is the mode."""
+"""chmod and its variants, creat and mknod, each with the index of the argument that is the mode."""
 _OPENS = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}
-"""open and openat, and the argument that is the flags; the mode stands behind it, and counts only where a file is made."""
+"""open and openat, each with the index of the argument that is the flags; the mode follows it, and counts only where a file is
+created."""
 _MAKES_FILE = os.O_CREAT | 0o20000000
-"""Or one without a name, O_TMPFILE."""
+"""O_CREAT, or O_TMPFILE for a file without a name."""
 _CLONE = {"x86_64": (56, 272), "aarch64": (220, 97)}
 _FCNTL = {"x86_64": 72, "aarch64": 25}
 _HOLDS_OPENS_UP = (1024, 1040)
-"""F_SETLEASE, F_SETDELEG: whoever opens such a file, outside too, waits for the command."""
+"""F_SETLEASE, F_SETDELEG: any process that opens such a file, also outside, would wait for the command."""
 _IOCTL = {"x86_64": 16, "aarch64": 29}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _SENDS = {"x86_64": ((44, 3), (46, 2), (307, 3)), "aarch64": ((206, 3), (211, 2), (269, 3))}
 _LIMITS = {"x86_64": 302, "aarch64": 261}
 """prlimit64, whose first argument is 0 for the process itself."""
 _OF_ALL = {"x86_64": ((141, 2), (251, 3)), "aarch64": ((140, 2), (30, 3))}
-"""setpriority and ioprio_set, and what their first argument is for all that runs as a user; the second one is 0 for oneself."""
+"""setpriority and ioprio_set, each with the value of the first argument that means all processes of a user; 0 as the second
+argument means the caller."""
 _TYPING = (0x5412, 0x541C, 0x5423)
 """TIOCSTI, TIOCLINUX, TIOCSETD."""
 _SNAPSHOTS = (0x50009401, 0x50009417, 0x5000943F, 0x4020BC10)
-"""BTRFS_IOC_SNAP_CREATE, the same V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a copy of a subvolume elsewhere, made
-where a command may write, has no covers; and one can be destroyed by its number."""
+"""BTRFS_IOC_SNAP_CREATE, the same V2, BTRFS_IOC_SNAP_DESTROY_V2, BCH_IOCTL_SUBVOLUME_CREATE: a snapshot of another subvolume, made
+where a command may write, would show what is hidden; and one can be destroyed by its id."""
 _OF_CHANGES = {
     "x86_64": (
         *(57, 58, 85, 133, 259, 76, 77, 285, 82, 264, 316, 83, 258, 84, 87, 263, 86, 265, 88, 266),
@@ -231,20 +233,20 @@ _OF_CHANGES = {
         *(119, 122, 274, 194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 198, 199),
     ),
 }
-"""What a search has no use for: new processes, making, naming, cutting and removing files, modes, owners, times, attributes,
-locks, signals, tracing, what is set for other processes, System V IPC, queues and sockets."""
+"""System calls that a search does not need: new processes; creating, renaming, truncating and removing files; modes, owners,
+times, attributes, locks, signals, tracing, settings of other processes, System V IPC, queues and sockets."""
 _THREAD = 0x10000
 _CHANGING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | _MAKES_FILE
 _SEARCH_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""What a terminal is like, how much can be read, whether that waits, whether a descriptor is passed on."""
+"""TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _SEARCH_FCNTL = (*_HOLDS_OPENS_UP, 6, 7, 37, 38, 8, 10, 15, 1026)
-"""And locks, and signals to others when something can be read or changes."""
+"""The fcntl commands that a search is denied: leases, locks, and signals to other processes on input or changes."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _FASTOPEN = 0x20000000
 
 
 Step = tuple[int, int, int, int]
-"""One of a filter: code, how many steps to pass over where it is so and where not, and a value."""
+"""One instruction of a BPF program: code, jump offsets for true and for false, operand."""
 
 
 def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
@@ -252,11 +254,11 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
 
     Args:
         words: as in the module's docstring.
-        stay: called where a child goes on in the place of its parent, with that child's number and whether it is the command;
-            it waits until nothing is left below it, and does not return.
+        stay: called in the parent after each fork, with the child's process id and whether the child becomes the command; it
+            waits until no descendant is left, and does not return.
 
     Raises:
-        OSError: it is not confined, or not wholly; do not go on.
+        OSError: the process is not or not completely confined; do not start the command.
     """
     paths: dict[str, list[str]] = {
         name: [] for name in ("write", "keep", "pin", "hide", "socket", "open")
@@ -289,9 +291,9 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         if not online:
             _raise_loopback()
         _drop_capabilities(() if own_user else _KEPT_CAPS)
-        # The folder it was in before is the one that cannot be written.
+        # The current folder is still on the read-only mount: enter it again by its path.
         os.chdir(here)
-        # What waits for the command is out of its reach; what it starts is itself again.
+        # The command cannot trace this process; exec makes the command itself traceable again.
         _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "no tracing")
         _go_on_below(stay, is_command=True)
         os.setsid()
@@ -305,7 +307,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
 
 
 def landlock_abi() -> int:
-    """The version of Landlock that the kernel has; less than 1 where it has none."""
+    """The kernel's ABI version of Landlock; less than 1 where it has none."""
     return _libc.syscall(_CREATE_RULESET, None, 0, 1)
 
 
@@ -320,7 +322,7 @@ def _check(result: int, step: str) -> int:
 
 
 def _unshare(online: bool) -> bool:
-    """Leave the namespaces of the system; returns whether that was done as root."""
+    """Enter new namespaces; returns whether that was done as root, without a user namespace."""
     flags = _NEWNS | _NEWIPC | _NEWPID | (0 if online else _NEWNET)
     if os.geteuid() == 0 and _libc.unshare(flags) == 0:
         return True
@@ -337,7 +339,7 @@ def _unshare(online: bool) -> bool:
 
 
 def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> None:
-    """Go on in a child. The first one begins the namespace of processes, and all of that ends with it."""
+    """Continue in a child. The first child is process 1 of the new namespace: all processes in it end when it ends."""
     child = os.fork()
     if child:
         stay(child, is_command)
@@ -347,12 +349,12 @@ def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> No
 
 
 def _end_with_parent() -> None:
-    # After the namespaces, which undo it.
+    # After entering user namespaces, which resets it.
     _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "the end of the parent")
 
 
 def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
-    """Make everything read-only but what may be written, and lay covers over the rest."""
+    """Mount everything read-only except what may be written, and empty mounts over what is hidden."""
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
     private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
@@ -369,7 +371,7 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
     _own_processes()
     for path, tree in trees:
         if not os.path.lexists(path):
-            # Below one of the private folders.
+            # In one of the private folders, which are empty.
             os.makedirs(path)
         _set_mount(tree, "", _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
         _attach(tree, path)
@@ -385,7 +387,7 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             place = _opened(path)
         except OSError as error:
             if path in paths["hide"] and not (error.errno == errno.ENOENT and _under_private(path)):
-                # Renamed since it was looked for, it would be open to the command.
+                # If it was renamed since the policy was made, the command could read it under the new name.
                 raise
             continue
         mode = os.fstat(place).st_mode
@@ -394,7 +396,7 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             _mount("tmpfs", f"/proc/self/fd/{place}", flags, "mode=000,size=4k")
             hidden.append(path)
         elif not stat.S_ISLNK(mode):
-            # A device where there may be none cannot be opened by anybody, not by root either.
+            # A device on a mount with `nodev` cannot be opened by anybody, including root.
             tree = _tree("/dev/null")
             _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
             try:
@@ -402,7 +404,7 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
             except OSError as error:
                 if path in paths["hide"] or error.errno != errno.ENOENT:
                     raise
-                # A socket that went since it was opened.
+                # A socket that was removed since it was opened.
                 os.close(tree)
         os.close(place)
 
@@ -412,7 +414,7 @@ def _under_private(path: str) -> bool:
 
 
 def _private_terminals() -> None:
-    """Pseudo-terminals of its own, so that those of the user are not there; without any where there can be none."""
+    """Mount a private `devpts`, without the user's terminals; where that is not possible, an empty folder."""
     try:
         _mount("devpts", "/dev/pts", _NOSUID | _NOEXEC, "newinstance,ptmxmode=0666,mode=620")
         _attach(_tree("/dev/pts/ptmx"), "/dev/ptmx")
@@ -421,8 +423,8 @@ def _private_terminals() -> None:
 
 
 def _own_processes() -> None:
-    """A `/proc` that shows the command's processes alone. Where a container has covered parts of it there is no other: then
-    those outside can be read about there, and have no numbers all the same."""
+    """Mount a `/proc` that shows only the command's processes. Where a container has mounts over parts of `/proc`, the kernel refuses
+    that: then processes outside can be read about in the old one, but still have no process id in this namespace."""
     try:
         _mount("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC, "")
     except OSError as error:
@@ -431,9 +433,10 @@ def _own_processes() -> None:
 
 
 def sockets_of_others(writable: list[str]) -> list[str]:
-    """The names of all sockets in files: of the bus, of agents, of container engines. Behind them is the outside.
+    """The paths of all bound Unix sockets: message bus, key agents, container engines. A program outside answers on each.
 
-    The kernel lists those of this network namespace, so in `/run` they are looked for: a service may have one of its own."""
+    The kernel lists those of this network namespace. `/run` is searched too, because a service may have a network namespace of
+    its own."""
     try:
         with open("/proc/net/unix", "rb") as file:
             lines = file.read().decode(errors="surrogateescape").split("\n")
@@ -470,22 +473,22 @@ def _below(path: str, folders: list[str]) -> bool:
 
 
 def _opened(path: str) -> int:
-    """What is at a path, if no part of it is a link but the last one, which is not followed.
+    """A descriptor (`O_PATH`) of what is at a path. No link is followed; the last part may be one.
 
     Raises:
-        OSError: there is nothing, or a link on the way.
+        OSError: it does not exist, or a part before the last is a link.
     """
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     how = _packed(flags, 0, _NO_SYMLINKS)
     opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
     if opened < 0 and get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
-        # Behind the filter, where all covers are there.
+        # After the filter is set, which denies `openat2`; everything is mounted then.
         return os.open(path, flags)
     return _check(opened, path)
 
 
 def _tree(path: str) -> int:
-    """A copy of what is mounted at a path, to be attached somewhere."""
+    """A detached copy of the mounts at a path."""
     place = _opened(path)
     try:
         return _tree_at(place, path)
@@ -511,7 +514,7 @@ def _attach_at(tree: int, place: int, path: str) -> None:
 
 
 def _hold(path: str, flags: int = 0) -> None:
-    """Lay what is at a path over itself: so it can be neither renamed nor removed."""
+    """Bind-mount a path onto itself: a mount point can be neither renamed nor removed."""
     place = _opened(path)
     tree = _tree_at(place, path)
     if flags:
@@ -535,7 +538,7 @@ def _mount(kind: str, path: str, flags: int, options: str) -> None:
 
 
 def _raise_loopback() -> None:
-    """Switch on the only network there is; without it, tests that talk to themselves fail."""
+    """Bring up the loopback of the new network namespace; tests that connect to a server of their own need it."""
     end = _check(_libc.socket(_INET, 1, 0), "loopback")
     request = b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, "little") + bytes(22)
     _check(_libc.ioctl(end, _SIOCSIFFLAGS, request), "loopback")
@@ -550,7 +553,7 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
     header, now = _buffer(_packed(_CAP_VERSION, 0, size=4)), _buffer(bytes(24))
     _check(_libc.capget(header, now), "capabilities")
     mask = sum(1 << number for number in kept)
-    # The second of six numbers: what is permitted of the first 32.
+    # The second of six numbers: the permitted ones of the first 32 capabilities.
     low = mask & int.from_bytes(bytes(now)[4:8], sys.byteorder)
     _check(_libc.capset(header, _packed(low, low, 0, 0, 0, 0, size=4)), "capabilities")
 
@@ -561,7 +564,7 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
 def _landlock(
     abi: int, writable: list[str], hidden: list[str], *, is_full: bool, online: bool
 ) -> None:
-    # With a network of its own, TCP is for tests that talk to themselves.
+    # In a network namespace of its own TCP reaches only the private loopback.
     rules, handled = _ruleset(abi, closes_net=not online and not is_full)
 
     def allow(path: str, rights: int) -> None:
@@ -573,7 +576,7 @@ def _landlock(
         os.close(opened)
 
     allow("/", _READ_DIR | _EXECUTE)
-    # Where no cover lies over what is hidden, everything is allowed that stands beside it.
+    # Without mounts over what is hidden: allow everything else, entry by entry.
     for path in _beside(["/dev"] if is_full else ["/dev", *hidden]):
         allow(path, _READS)
     for name in _DEVICES:
@@ -587,7 +590,7 @@ def _landlock(
 
 
 def _ruleset(abi: int, *, closes_net: bool) -> tuple[int, int]:
-    """A descriptor of rules that allow nothing yet, and the rights on files that they are about."""
+    """The descriptor of a new ruleset without rules, and the file system rights that it handles."""
     handled = (1 << _FS_BITS.get(abi, 17)) - 1
     net = (15 if abi >= 10 else 3) if closes_net and abi >= 4 else 0
     attr = _packed(handled, net, 3 if abi >= 6 else 0)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
@@ -596,10 +599,10 @@ def _ruleset(abi: int, *, closes_net: bool) -> tuple[int, int]:
 
 
 def _allow(rules: int, place: int, rights: int, name: str) -> None:
-    """Allow this on what a descriptor is of, and below it."""
+    """Allow these rights on the file or folder of a descriptor, and below it."""
     mode = os.fstat(place).st_mode
     if not stat.S_ISDIR(mode):
-        # Links have none; what they lead to has its own.
+        # No rights for links; their targets have rules of their own.
         rights &= 0 if stat.S_ISLNK(mode) else _FILE_RIGHTS
     if rights:
         beneath = _packed(rights) + _packed(place, size=4)
@@ -608,7 +611,7 @@ def _allow(rules: int, place: int, rights: int, name: str) -> None:
 
 
 def _beside(hidden: list[str]) -> list[str]:
-    """The largest folders, and the files, that together are everything but these paths."""
+    """The fewest folders and files that together hold everything except these paths."""
     found: list[str] = []
     waiting = ["/"]
     while waiting:
@@ -641,7 +644,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
         raise OSError(errno.ENOSYS, f"no filter for {machine}")
     steps = [(_LD, 0, 0, 4), (_JEQ, 1, 0, _ARCHES[machine]), (_RET, 0, 0, _KILL), (_LD, 0, 0, 0)]
     if machine == "x86_64":
-        # The calls of the x32 interface have numbers of their own.
+        # System calls of the x32 ABI, which have other numbers.
         steps += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for calls, number in (
         (_REFUSED_CALLS[machine], errno.EPERM),
@@ -652,13 +655,13 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
             steps += [(_JEQ, 0, 1, call), (_RET, 0, 0, _ERRNO | number)]
 
     def when(call: int, argument: int, rest: list[Step]) -> None:
-        """If it is this call, go through the rest with one of its arguments, then allow it."""
+        """For this system call: load one of its arguments, run the instructions `rest`, then allow it."""
         body = [(_LD, 0, 0, 16 + 8 * argument), *rest, (_RET, 0, 0, _ALLOW)]
         steps.extend(((_JEQ, 0, len(body), call), *body))
 
     refuse = (_RET, 0, 0, _ERRNO | errno.EPERM)
     if searches:
-        # The first that is about a call decides on it: these leave less than those below.
+        # The first block for a call decides; these are stricter than the ones below.
         when(_CLONE[machine][0], 0, [(_JSET, 1, 0, _THREAD), refuse, *_NO_NAMESPACE])
         for call, argument in _OPENS[machine]:
             when(call, argument, [(_JSET, 0, 1, _CHANGING), refuse])
@@ -693,7 +696,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
         kinds.append((_JEQ, len(families) - at, 0, family))
     kinds.append(unknown)
     if is_bare:
-        # Landlock knows TCP alone: streams of no other protocol, and nothing but streams.
+        # Landlock controls only TCP: allow no other protocol of streams, and no other kind of socket.
         kinds += [
             (_JEQ, 9, 0, _UNIX),
             (_JEQ, 8, 0, _NETLINK),
@@ -706,7 +709,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
         kinds += [(_JEQ, 2, 0, 0), (_JEQ, 1, 0, 6), refuse]
     when(_SOCKET[machine], 0, kinds)
     if is_bare:
-        # Data in the opening packet connects without being asked.
+        # TCP Fast Open connects in a send call, which Landlock does not check.
         for call, argument in _SENDS[machine]:
             when(call, argument, [(_JSET, 0, 1, _FASTOPEN), refuse])
     steps.append((_RET, 0, 0, _ALLOW))
@@ -714,7 +717,7 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
 
 
 def _written_filter(steps: list[Step]) -> bytes:
-    """A filter as the kernel reads it."""
+    """A filter in the kernel's format (`struct sock_filter[]`)."""
     return b"".join(
         _packed(code, size=2) + _packed(yes, no, size=1) + _packed(value, size=4)
         for code, yes, no, value in steps
@@ -735,13 +738,12 @@ def _begin_bubblewrap(
     paths: dict[str, list[str]],
     stay: "Callable[[int, bool], None]",
 ) -> None:
-    """Go on in a child that becomes bubblewrap, with all it reads at its descriptors; wait here until the command runs.
+    """Continue in a child that becomes bubblewrap, with the descriptors that it reads; wait here until the command runs.
 
-    It covers by name: a socket that went since it was looked for, in the milliseconds until then, makes it give up. So it is
-    begun again with another look.
+    Bubblewrap mounts by path, and fails if a socket was removed after it was listed. So it is started again, with a new list.
 
     Raises:
-        OSError: it does not start the command.
+        OSError: bubblewrap did not start the command in `_TRIES` attempts.
     """
     _end_with_parent()
     said = b""
@@ -767,12 +769,12 @@ def _begin_bubblewrap(
 
 
 def begin_behind(arguments: list[str]) -> None:
-    """Become a command in bubblewrap, behind Landlock where the kernel has that; does not return.
+    """Execute a command in bubblewrap, confined by Landlock where the kernel has it; does not return.
 
-    It holds what mounts do not: pipes with a name, which can be written where nothing else can, and abstract sockets.
+    Landlock denies what mounts do not: writing to named pipes on read-only mounts, and abstract sockets.
 
     Args:
-        arguments: the number of the words, these (as for `confine`: `network`, and `write` for each path), the command.
+        arguments: the number of words, the words (as for `confine`: `network`, and `write` for each path), the command.
     """
     n_words = int(arguments[0])
     words, command = arguments[1 : n_words + 1], arguments[n_words + 1 :]
@@ -795,7 +797,7 @@ def begin_behind(arguments: list[str]) -> None:
 
 
 def _said(heard: int) -> bytes:
-    """What comes out of a pipe until the line that tells of the start, or its end."""
+    """The bytes from a pipe up to the line `STARTED`, or to its end."""
     said = b""
     while not said.endswith(f"{STARTED}\n".encode()) and len(said) < _MOST_SAID:
         data = os.read(heard, _MOST_SAID)
@@ -806,7 +808,7 @@ def _said(heard: int) -> bytes:
 
 
 def _remove_mount_points(covered: list[str], writable: list[str]) -> None:
-    """Remove the empty files that bubblewrap makes where a socket went, in whose way they would be when that comes again."""
+    """Remove the empty files that bubblewrap created as mount points for removed sockets: a socket could not be bound there again."""
     for path in covered:
         if not _below(path, writable):
             continue
@@ -822,14 +824,14 @@ def _remove_mount_points(covered: list[str], writable: list[str]) -> None:
 
 
 def _is_within_reach(path: str) -> bool:
-    """Whether bubblewrap, and so a command in it, gets to what is at a path: root without rights over the files of other users
-    does not get into their closed folders, and it gives up over a cover there."""
+    """Whether bubblewrap, and so a command in it, can reach a path. Root without the capabilities over other users' files cannot enter
+    their closed folders, and bubblewrap fails when it is to mount there."""
     folder = os.path.dirname(path) if os.geteuid() == 0 else "/"
     while folder != "/":
         try:
             found = os.stat(folder)
         except OSError:
-            # It has just gone, and bubblewrap is begun again.
+            # It was just removed; bubblewrap will be started again.
             return True
         try:
             has_more_rules = "system.posix_acl_access" in os.listxattr(folder)
@@ -844,7 +846,7 @@ def _is_within_reach(path: str) -> bool:
 
 
 def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
-    """Put at their descriptors what bubblewrap reads; returns the sockets that it is to cover."""
+    """Prepare the descriptors that bubblewrap reads; returns the paths of the sockets that it mounts over."""
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
     covered = [
         path
@@ -859,14 +861,14 @@ def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
         os.dup2(place, at)
         os.close(place)
     for path in paths["hide"]:
-        # Renamed since it was looked for, it would be open to the command.
+        # If it was renamed since the policy was made, the command could read it under the new name.
         if not _under_private(path):
             os.close(_opened(path))
     return covered
 
 
 def _tell(at: int, data: bytes) -> None:
-    """Put these bytes at a descriptor, for a program that is begun to read."""
+    """Make these bytes readable at a descriptor that the next program inherits."""
     held = os.memfd_create("told")
     with open(held, "wb", closefd=False) as file:
         file.write(data)
@@ -879,18 +881,17 @@ def _tell(at: int, data: bytes) -> None:
 
 
 def begin_search(arguments: list[str]) -> None:
-    """Become a program that searches and can do nothing but read what it is to search; does not return.
+    """Execute a search program that can only read what it searches; does not return.
 
-    It begins no process, so that its end is the end of all, and it ends with its parent. Where it is not confined it is not
-    begun, and the place of errors tells why.
+    It cannot start processes, and is killed when its parent ends. Where it cannot be confined it is not executed; standard error
+    says why, and the exit code is 126.
 
     Args:
-        arguments: the number of the words, these, the command. Words: `level:landlock`, or `level:filter` for bubblewrap, which the
-            command then is (only the filter, for it to read from `FILTER_FD`, what is searched at `SEARCHED_FD`, and the
-            files to be read, each at the next descriptor behind the filter); `parent:NUMBER`, the process that starts it;
-            `search:PATH`, from the current folder, no part of it a link; `run:PATH`, the program and what it loads;
-            `read:PATH`, files; `given:NUMBER`, the descriptor of a file that it opens by that; `shut:PATH`, what is not read below
-            what is searched, relative to that.
+        arguments: the number of words, the words, the command. Words: `level:landlock`; or `level:filter` where the command is
+            bubblewrap (it reads the filter from `FILTER_FD`, what is searched from `SEARCHED_FD`, and each file to be read from the
+            next descriptor after `FILTER_FD`); `parent:NUMBER`, the process id of the caller; `search:PATH`, from the current
+            folder, no part of it a link; `run:PATH`, the program and what it loads; `read:PATH`, files; `given:NUMBER`, the
+            descriptor of an open file that it may read; `shut:PATH`, not read although below what is searched, relative to that.
     """
     n_words = int(arguments[0])
     words, command = arguments[1 : n_words + 1], arguments[n_words + 1 :]
@@ -904,7 +905,7 @@ def begin_search(arguments: list[str]) -> None:
         if told["parent"] != [str(os.getppid())]:
             raise OSError(errno.ESRCH, "the program has ended")
         for number in told["given"]:
-            # What could be written to as it was given cannot be any more.
+            # Reopened read-only, as the inherited descriptor may be writable.
             place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
             os.dup2(place, int(number))
             os.close(place)
@@ -924,21 +925,21 @@ def begin_search(arguments: list[str]) -> None:
         os.execv(command[0], command)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        # A path that is no text may be in it.
+        # The message may hold a path that is not valid text.
         os.write(2, f"{name}{error.strerror}\n".encode(errors="replace"))
     finally:
         os._exit(126)
 
 
 def _let_read(told: dict[str, list[str]]) -> None:
-    """Confine this process by Landlock to reading what it was told."""
+    """Confine this process by Landlock to reading what the words of `begin_search` name."""
     abi = landlock_abi()
     if abi < 1:
         raise OSError(errno.ENOSYS, "Landlock is not there")
     rules, handled = _ruleset(abi, closes_net=True)
     for path in told["run"]:
         try:
-            # Places of the system, where links are usual.
+            # Paths of the system; links in them are usual and followed.
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
@@ -958,7 +959,7 @@ def _let_read(told: dict[str, list[str]]) -> None:
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
     os.close(rules)
-    # Nothing but Landlock keeps anybody from that, and the rules allow it nowhere.
+    # Only Landlock denies this: it proves that the ruleset is in force.
     _hold_or_raise(lambda: os.close(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)))
 
 
@@ -970,7 +971,7 @@ def _opened_no_link(path: str) -> int:
 
 
 def _opened_or_nothing(path: str) -> int:
-    """The file at a path; what holds nothing, where there is none by now or a part of the path is a link."""
+    """A descriptor of the file at a path; of `/dev/null` where there is none any more, or a part of the path is a link."""
     try:
         return _opened(path)
     except OSError:
@@ -986,7 +987,7 @@ def _hold_or_raise(attempt: "Callable[[], object]") -> None:
 
 
 def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:
-    """Allow to read a folder, or file, without what is shut below it, whose names can be listed all the same."""
+    """Allow reading a folder or file, except what `shut` names below it (lists of path parts); names can be listed everywhere."""
     if not shut:
         _allow(rules, place, _READ_FILE | _READ_DIR, "what is searched")
         return
@@ -995,7 +996,7 @@ def _allow_but(rules: int, place: int, shut: list[list[str]]) -> None:
     try:
         names_there = os.listdir(listed)
         if len(names_there) > _MOST_BESIDE:
-            # What is found in secrets is left out all the same.
+            # Too many rules. The caller drops what is found in secrets in any case.
             _allow(rules, place, _READ_FILE, "what is searched")
             return
         for name in names_there:

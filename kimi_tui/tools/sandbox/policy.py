@@ -68,7 +68,7 @@ _GIT_OWN = (
     "refs/heads",
     "packed-refs",
 )
-_USER_SETTINGS = (".gitconfig", ".config/git/config", "/etc/gitconfig")
+_SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
@@ -156,7 +156,7 @@ class Policy:
     def replaced(self) -> list[str]:
         """The kept and hidden paths that are other files by now, so that they are no longer protected. For a thread."""
         if sys.platform == "darwin":
-            # There it goes by the name.
+            # There rules go by the path.
             return []
         now = _identities(self.held)
         return [path for path, was in self.held.items() if now.get(path, was) != was]
@@ -169,7 +169,7 @@ class Policy:
         return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
 
     def may_rename(self, path: str) -> bool:
-        """Whether no folder stands still on the way to what is at this path, so that it can be renamed to any other place."""
+        """Whether what is at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
         return not _under(os.path.realpath(os.path.join(self.work, path)), self.pinned)
 
     def may_read(self, path: str) -> bool:
@@ -395,13 +395,13 @@ _MOST_HELD_BYTES = 1 << 20
 
 
 class _Held(NamedTuple):
-    """A file at one time: None where there is none, and what it held, None where that cannot be read."""
+    """A file at one time: its stamp, None where there was none, and its content, None where that cannot be read."""
 
     stamp: _Stamp | None
     text: str | None
 
     def runs_other(self, path: str) -> bool:
-        """Whether what it says is run is another thing by now, or may be."""
+        """Whether the programs that it names have changed since, or may have."""
         now = _held(path)
         if now.stamp == self.stamp:
             return False
@@ -487,10 +487,10 @@ class WatchedFiles:
 
 
 class _Listing(NamedTuple):
-    """What counts of a folder.
+    """What the policy needs to know of one folder.
 
     Attributes:
-        stamp: of the folder; None where not all of it was seen, or it changed so lately that the same stamp would say nothing.
+        stamp: of the folder; None where not all of it was seen, or it changed so lately that an equal stamp proves nothing.
         n_entries: how many were looked at.
         folders: what to look into, and whether what is in it runs later.
         guarded: names of what is secret or runs later: whether it is secret, whether it runs later, whether it is a folder.
@@ -509,9 +509,9 @@ class _Listing(NamedTuple):
 
 
 class FolderMemory:
-    """What the last look through a folder found, so that only what changed since is listed again.
+    """The results of the last listing of a work folder, so that only folders that changed since are listed again.
 
-    A folder's own times change with every name in it, and a command cannot set the second one.
+    A folder's modification and change times are updated with every name in it, and a command cannot set the change time.
     """
 
     def __init__(self) -> None:
@@ -524,7 +524,7 @@ class FolderMemory:
 
 
 def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, list[str]]:
-    """Look through the upper part of a work folder.
+    """List the upper part of a work folder.
 
     Returns:
         what at its top runs later; the same below and what is secret; the folders that are repositories of their own.
@@ -601,7 +601,7 @@ def _is_git_too(folder: str, name: str) -> bool:
 
 
 def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
-    """The folders of submodules, which may lie deeper than is looked."""
+    """The folders of submodules, which may be deeper than `_DEEPEST`."""
     for folder in repositories:
         try:
             data = read_regular(Path(folder, ".gitmodules"), _SETTINGS_BYTES)
@@ -620,7 +620,7 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
 def _listing(
     folder: str, above: tuple[str, ...], known: _Listing | None, *, is_later: bool, room: int
 ) -> _Listing | None:
-    """What counts in a folder; None where it cannot be listed.
+    """The listing of a folder; None where it cannot be listed.
 
     Args:
         folder: its path.
@@ -833,6 +833,18 @@ def _has_own_settings(git: str) -> bool:
     )
 
 
+def git_settings(home: str, config_home: str) -> list[str]:
+    """The files with the settings of git that count in every repository: the user's, then the system's.
+
+    Args:
+        home: the home folder; empty where it is not known.
+        config_home: the folder of the user's configurations; empty likewise.
+    """
+    places = [os.path.join(home, ".gitconfig")] if home else []
+    places += [os.path.join(config_home, "git/config")] if config_home else []
+    return [*places, _SYSTEM_GIT_SETTINGS]
+
+
 def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True) -> set[str]:
     """The files and folders that a repository's settings name: included settings, hooks, programs such as filters.
 
@@ -851,7 +863,9 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
     found: set[str] = set()
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
-    for links, end in [links_to(os.path.join(home, name)) for name in _USER_SETTINGS if home]:
+    for links, end in map(
+        links_to, git_settings(home, os.path.join(home, ".config")) if home else ()
+    ):
         waiting.append(end)
         found |= {*links, end}
     read: set[str] = set()
@@ -1134,7 +1148,7 @@ def _linked_places(roots: Sequence[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=8)
 def _sharing(archive: str, _changed: int) -> tuple[str, ...]:
-    """As long as the same folders are in it."""
+    """The folders of an archive that share files with what is installed; kept while the archive's time of change is the same."""
     own = _linked_descriptions()
     with contextlib.suppress(OSError):
         entries = [os.path.join(archive, name) for name in os.listdir(archive)]

@@ -1,8 +1,8 @@
 """`Sandbox`: finds the sandbox backend of this machine by trying it, and prepares each command for it.
 
-- Linux with Landlock: the command's supervisor confines it (`confine.py`), wholly where namespaces are allowed, else by
-  Landlock and the filter alone.
-- `bwrap` where there is no Landlock, with the same filter, and `sandbox-exec` on macOS: a program in front of the command.
+- Linux with Landlock: the command's supervisor confines it (`confine.py`), with namespaces where these are allowed, else with
+  Landlock and the seccomp filter alone.
+- `bwrap` where there is no Landlock, with the same filter, and `sandbox-exec` on macOS: the command is an argument of these.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Confined:
     Attributes:
         argv: the program and its arguments.
         environ: its variables.
-        words: what its supervisor has to do with it; empty where `argv` begins with what does all of that.
-        policy: what holds for it.
+        words: the words for `confine` in its supervisor; empty where the program in `argv` confines it.
+        policy: what it may reach.
     """
 
     argv: tuple[str, ...]
@@ -224,7 +224,7 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
 
 
 def _bwrap_binds(policy: Policy) -> list[tuple[str, str]]:
-    """What bubblewrap lays over itself, each with the option for that; their order is that of the words `open`."""
+    """The paths that bubblewrap bind-mounts onto themselves, each with its option, in the order of the words `open`."""
     return [
         *(("--bind-fd", path) for path in (*policy.writable, *policy.pinned)),
         *(("--ro-bind-fd", path) for path in policy.kept),
@@ -237,10 +237,11 @@ _BEHIND = (
 
 
 def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
-    """The command behind Landlock, or behind a shell where the kernel has none or the interpreter lies below what is private:
-    either says at the place of errors that the command starts, and then has its errors go where its output does.
+    """The command with what starts it in bubblewrap: `confine.begin_behind`; or a shell, where the kernel has no Landlock or the
+    interpreter is in a folder that is private in the sandbox.
 
-    A second interpreter takes most of what there is more to wait for than the shell takes: it is there for Landlock alone.
+    Either writes the line `STARTED` to standard error, and then redirects standard error to standard output. The second interpreter
+    takes longer than the shell, and is there for Landlock alone.
     """
     from kimi_tui.tools.sandbox import confine
 
@@ -257,18 +258,18 @@ def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
 
 
 def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
-    """The same policy for bubblewrap; sockets are covered by what its supervisor reads when it starts."""
+    """The arguments of bubblewrap for a policy, without those that hide sockets, which the supervisor adds when it starts."""
     from kimi_tui.tools.sandbox.confine import COVERS_FD, FILTER_FD
 
     arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for place in ("/proc/sys", "/proc/irq", "/proc/bus"):
-        # What root may write there rules the machine, also without capabilities.
+        # Root may write there without capabilities, and so administer the machine.
         arguments += ["--ro-bind-try", place, place]
     for place in ("/tmp", "/var/tmp"):
         if os.path.isdir(place) and not os.path.islink(place):
             arguments += ["--bind", tmp, place]
     for at, (flag, path) in enumerate(_bwrap_binds(policy), FILTER_FD + 1):
-        # Opened before (`confine.py`): on the way to it by its name there could be a link by then.
+        # By descriptor, opened in `confine`: a part of the path could have become a link.
         arguments += [flag, str(at), path]
     covered: list[str] = []
     for path in policy.hidden:
@@ -289,9 +290,9 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
 def macos_profile(policy: Policy, tmp: str) -> str:
     """The same policy as a profile for `sandbox-exec`; later rules win.
 
-    There is no network of its own to be had: without the network a command cannot talk to itself either, since what listens
-    on this machine is the outside. Rules about others (`target others`) are passed over by newer systems: all is refused, and
-    what is in the same sandbox allowed.
+    macOS has no network namespaces: without the network a command cannot connect to a server of its own either, since other
+    programs listen on the same loopback. Newer systems ignore the rules for `target others`: all targets are denied, and
+    `same-sandbox` is allowed.
     """
     lines = [
         "(version 1)",
@@ -311,7 +312,7 @@ def macos_profile(policy: Policy, tmp: str) -> str:
     ]
     roots = [*policy.writable, tmp]
     lines += [f"(allow file-write* (subpath {quoted(path)}))" for path in roots]
-    # Renaming a folder on the way takes what is kept or hidden in it elsewhere, and so does renaming all of it.
+    # Renaming a parent folder would move what is kept or hidden in it to another path, and so would renaming the root itself.
     out_of_reach = (*policy.hidden, *policy.sockets)
     ways = {one for path in (*policy.kept, *out_of_reach) for one in folders_between(path, roots)}
     lines += [
@@ -361,7 +362,7 @@ def _services(names: Sequence[str]) -> str:
 
 
 def quoted(path: str) -> str:
-    """One of them."""
+    """A path as a string of a profile."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -372,9 +373,9 @@ def quoted(path: str) -> str:
 def find_sandbox(
     settings: SandboxSettings, environ: Mapping[str, str], *work_dirs: Path
 ) -> Sandbox:
-    """The best sandbox that holds here, found by trying to break out of each. Starts processes: for a thread.
+    """The first backend that passes the trial on this machine, the best ones first. Starts processes: for a thread.
 
-    Programs of the folders that are worked in are not run for that.
+    Programs in the work folders are not run for that.
 
     Raises:
         NoSandbox: there is none.
@@ -404,7 +405,7 @@ def _candidates(
 
 
 def trouble_with(sandbox: Sandbox) -> str:
-    """What does not hold, or why it cannot be had; empty where all does."""
+    """Which trial a backend fails, or why it cannot be used; empty where it passes all."""
     environ = sandbox.environ
     home = Path(os.path.realpath(home_of(environ) or "/"))
     with tempfile.TemporaryDirectory(prefix="kimi-tui-trial-") as place:
@@ -444,7 +445,7 @@ echo held
 
 
 def _trouble(confined: Confined, work: Path) -> str:
-    """Run the trial as commands are run; returns what it says went wrong."""
+    """Run the trial script under a supervisor; returns what went wrong, or empty."""
     orders, end = os.pipe()
     heard, reports = os.pipe()
     environ = {**confined.environ, "TRIED": str(os.getpid()), MARK_NAME: ""}
@@ -489,7 +490,7 @@ def _trouble(confined: Confined, work: Path) -> str:
 
 
 def _read(descriptor: int, deadline: float) -> str:
-    """What a pipe tells until its other end is closed, or as much of it as a trial may say.
+    """What comes out of a pipe until its other end is closed, at most `_MOST_BYTES`.
 
     Raises:
         TimeoutError: it is still open at the deadline, of the monotonic clock.

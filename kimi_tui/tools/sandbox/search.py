@@ -1,9 +1,9 @@
-"""A search in the sandbox: its program reads what is searched, files of rules for that, and itself, and can do nothing else.
+"""A search in the sandbox: its program can read what is searched, ignore files for that, and itself, and do nothing else.
 
-It writes nothing, begins no process, has no sockets and no network, in every mode. What is searched is opened from the folder in
-which the program starts, without following links, and what may be read hangs on that: under another name, or behind a
-link that is put on its way, it reaches nothing else. With Landlock and in bubblewrap a process of this program confines itself
-and becomes the one that searches (`confine.begin_search`); on macOS `sandbox-exec` does that.
+It can write nothing, start no process, and use no sockets and no network, in every mode. What is searched is opened from the
+folder in which the program starts, without following links, and the permission to read is bound to that descriptor: a path that is
+renamed or replaced by a link during the search opens nothing else. With Landlock and bubblewrap a process of this program confines
+itself and executes the search program (`confine.begin_search`); on macOS `sandbox-exec` does that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kimi_tui.app_paths import home_of, own_places
 from kimi_tui.filesystem import read_regular
-from kimi_tui.tools.sandbox.policy import outermost, secrets_outside
+from kimi_tui.tools.sandbox.policy import git_settings, outermost, secrets_outside
 from kimi_tui.tools.sandbox.sandbox import Sandbox, literals, quoted
 
 _BEGIN = """import os, sys
@@ -44,10 +44,10 @@ class Searched:
     """What a search reads.
 
     Attributes:
-        folder: where its program starts; absolute, without links.
-        root: the file or folder that is searched, from there; none where nothing is.
-        rules: the descriptor of a file that it reads too; negative for none.
-        shut: what holds secrets below what is searched and is not read, relative to that.
+        folder: the current folder of its program; absolute, without links.
+        root: the file or folder that is searched, relative to `folder`; None where nothing is.
+        rules: the descriptor of a file with ignore rules; negative for none.
+        shut: secrets below what is searched, relative to that; they are not read.
     """
 
     folder: str
@@ -84,14 +84,14 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
     else:
         words += ["level:landlock", *(f"run:{path}" for path in run)]
         words += [f"shut:{path}" for path in searched.shut]
-    # Where `confine` lies, which is not imported here: it would take as long as all of this.
+    # The folder of `confine`, which is not imported here: that would take as long as all of this.
     folder = os.path.dirname(os.path.abspath(__file__))
     how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder, str(len(words))]
     return [*how, *words, *argv]
 
 
 def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What is known to hold secrets below a folder (a path without links), relative to it. Lists folders: for a thread."""
+    """The known places of secrets below a folder (a path without links), relative to it. Lists folders: for a thread."""
     home = os.path.realpath(home_of(environ) or "/")
     places = [*map(str, own_places(environ)), *secrets_outside(home)]
     top = f"{str(folder).rstrip('/')}/"
@@ -100,16 +100,16 @@ def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _of_program(program: str) -> Iterator[str]:
-    """What a program is, and what it may load."""
+    """The paths of a program and of the libraries that it may load."""
     real = os.path.realpath(program)
     yield real
     yield from _LIBRARIES
-    # Of a package manager in a folder of its own.
+    # Installed by a package manager into a prefix of its own.
     yield os.path.join(os.path.dirname(os.path.dirname(real)), "lib")
 
 
 def _rules_around(path: str) -> Iterator[str]:
-    """The files of rules in the folders above what is searched, and in repositories there."""
+    """The ignore files in the folders above what is searched, and in repositories there."""
     for folder in map(str, (Path(path), *Path(path).parents)):
         for name in _RULES:
             rules = os.path.join(folder, name)
@@ -128,7 +128,7 @@ def _bwrap_arguments(
     for path in searched.shut:
         place = os.path.join(searched.path, path)
         if os.path.islink(place):
-            # What it leads to is shut by its own path.
+            # Its target is in `shut` by a path of its own.
             continue
         if os.path.isdir(place):
             arguments += ["--perms", "000", "--tmpfs", place, "--remount-ro", place]
@@ -152,7 +152,7 @@ def _bwrap_arguments(
 
 
 def macos_search_profile(searched: Searched, run: Sequence[str], read: Sequence[str]) -> str:
-    """The same as a profile for `sandbox-exec`; later rules win."""
+    """The profile of a search for `sandbox-exec`; later rules win."""
     found = [*_MACOS_LIBRARIES, *run, *([searched.path] if searched.root is not None else [])]
     lines = [
         "(version 1)",
@@ -186,18 +186,16 @@ def macos_search_profile(searched: Searched, run: Sequence[str], read: Sequence[
 
 
 def rules_everywhere(environ: Mapping[str, str]) -> bytes:
-    """The rules that git follows in every folder of the user, which a confined program cannot look up; empty for none.
+    """The user's ignore rules of git for all repositories (`core.excludesFile`), which a confined program cannot read; empty for none.
 
-    They are in the file that the first of git's settings names that names one, else in the usual one.
+    The first file of git's settings that names such a file decides; without one it is the usual file.
     """
     home = home_of(environ)
-    settings = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
-    places = [os.path.join(home, ".gitconfig")] if home else []
-    places += [os.path.join(settings, "git", "config")] if settings else []
-    for place in (*places, "/etc/gitconfig"):
+    config_home = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
+    for place in git_settings(home, config_home):
         if named := _named_in(_text(place)):
             return _text(named.replace("~", home))
-    return _text(os.path.join(settings, "git", "ignore")) if settings else b""
+    return _text(os.path.join(config_home, "git/ignore")) if config_home else b""
 
 
 def _named_in(text: bytes) -> str:

@@ -77,7 +77,6 @@ class ComparisonRows:
 
     Attributes:
         height: the number of rows measured so far.
-        complete: whether all messages are measured.
         starts: the first row of each measured message.
         outdated: the messages whose rows have changed since; these rows stay on the screen until others are measured.
     """
@@ -98,7 +97,6 @@ class ComparisonRows:
         self.heights: dict[Key, int] = dict(known or {})
         self.outdated: set[Key] = set()
         self.height = 0
-        self.complete = False
         self.starts: dict[Side, list[int]] = {"other": [], "live": []}
 
     def measure(self) -> Generator[None]:
@@ -113,7 +111,6 @@ class ComparisonRows:
                 next_of[side] += 1
                 self.height = max(self.height, ends[side])
                 yield
-        self.complete = True
 
     def _put(self, side: Side, index: int, end: int) -> int:
         entries = self._comparison.sides[side]

@@ -34,6 +34,7 @@ from kimi_tui.tui.first_run.models import (
     stored_key,
     where,
 )
+from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, LineField
@@ -357,7 +358,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     def _offer(self, models: Sequence[FoundModel], at: str = "") -> None:
         glyphs = glyphs_of(self)
-        count = f"{len(models)} model{'' if len(models) == 1 else 's'}{clean(at)}"
+        count = f"{counted(len(models), 'model')}{clean(at)}"
         self._status.update(
             Content.assemble((glyphs.done, "$ok"), (f" accepted, {count}", "$ink-quiet"))
         )

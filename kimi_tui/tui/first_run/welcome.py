@@ -22,6 +22,7 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.first_run.models import local_servers, where
+from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, sheets
@@ -67,7 +68,7 @@ def _found(servers: tuple[LocalServer, ...]) -> str:
     first, *others = servers
     names = ", ".join(server.name for server in servers) if others else where(first)
     count = sum(len(server.models) for server in servers)
-    return f"{names}; {count} model{'' if count == 1 else 's'}"
+    return f"{names}; {counted(count, 'model')}"
 
 
 class StartOptions(Widget, can_focus=True):

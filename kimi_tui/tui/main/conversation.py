@@ -231,17 +231,14 @@ class Conversation:
     async def opened(self, *, quietly: bool = False) -> KimiSoul:
         """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`."""
         if not self._is_open.is_set():
-            self._tell_screen(self.OpenWanted())
+            self._bench.screen.post_message(self.OpenWanted())
             if not quietly:
                 words = "The session is still being opened; that is done then."
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
-            self._bench.solved(OPENING)
+            self._bench.chat_pane.solve(OPENING)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
-
-    def _tell_screen(self, message: Message) -> None:
-        self._bench.screen.post_message(message)
 
     def _prompt_changed(self) -> None:
         """Update the completions and the hint over the prompt."""
@@ -440,7 +437,7 @@ class Conversation:
             self._n_early += 1
             self._early.append(Queued(f"early-{self._n_early}", text))
             self._show_waiting(self._early)
-            self._tell_screen(self.OpenWanted())
+            self._bench.screen.post_message(self.OpenWanted())
         elif soul.takes_steers and not in_text(text) and not self._n_coming:
             soul.steer(text)
         else:
@@ -571,7 +568,7 @@ class Conversation:
         soul = self.soul
         if soul is None or not self._live:
             self._began_early = True
-            self._tell_screen(self.OpenWanted())
+            self._bench.screen.post_message(self.OpenWanted())
             return
         if self.state.retry_until > time.time():
             soul.retry_now()
@@ -761,7 +758,10 @@ class Conversation:
         )
 
         bench = self._bench
-        bench.views.apply(records, live=self._live)
+        if self._live:
+            bench.views.play(records)
+        else:
+            bench.views.add_history(records)
         for record in records:
             event = record.event
             if isinstance(event, (TurnBegin, SteerTaken)) and event.images:
@@ -770,7 +770,7 @@ class Conversation:
         if self._live and (
             told := [record for record in records if not isinstance(record.event, STREAMED)]
         ):
-            self._tell_screen(self.EventsShown(told))
+            self._bench.screen.post_message(self.EventsShown(told))
         if self._since is not None:
             self._since += records
         state, ended, usage = self.state, None, None
@@ -821,7 +821,7 @@ class Conversation:
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
-            self._bench.solved(notice.topic)
+            self._bench.chat_pane.solve(notice.topic)
         stands_in_chat = notice.level != "info" and not notice.topic and not notice.solved
         if stands_in_chat and self._bench.sees_end:
             return
@@ -845,7 +845,7 @@ class Conversation:
         if self.follow_ups and not self.running:
             text = self.follow_ups.pop(0)
             self._follow_ups_changed()
-            self._tell_screen(self.FollowUpDue(text))
+            self._bench.screen.post_message(self.FollowUpDue(text))
 
     def _caught_up(self) -> None:
         """Called when the history has been shown: later events are live."""
@@ -884,7 +884,7 @@ class Conversation:
 
     def _suggest(self) -> None:
         if self.demo is not None:
-            self._tell_screen(self.Suggested(self._suggestion))
+            self._bench.screen.post_message(self.Suggested(self._suggestion))
 
     def cost_words(self) -> str:
         """What the session has cost so far; empty where no prices are set."""
@@ -928,7 +928,7 @@ class Conversation:
             model=model or bench.header.heading.model,
             unsaved=state.unsaved,
         )
-        self._tell_screen(self.StateChanged(old, state))
+        self._bench.screen.post_message(self.StateChanged(old, state))
 
 
 def _is_same_server(choice: Choice, other: Choice | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from textual.binding import Binding
 
+from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.keyboard import key_of, line_break_key
@@ -131,6 +132,9 @@ def hints(
             (key("search"), "search"),
             ("Esc", "end"),
         )
+    if place == "prompt":
+        return _in_prompt(state, keys, now)
+    # What the completion menu offers.
     send = key("send")
     choose, close = (arrows, "choose"), ("Esc", "close")
     write_out, helps = (key("complete"), "write out"), (key("help"), "help")
@@ -145,22 +149,26 @@ def hints(
     if place == "file":
         return known((send, "take it"), choose, close, helps)
     if place == "written":
-        usual = hints("prompt", state, keys, glyphs, now)
+        usual = _in_prompt(state, keys, now)
         return known(usual[0], choose, close, helps)
     if place == "sent":
         return known((send, "take it"), choose, (key("history"), "before"), ("Esc", "back"), helps)
-    if place == "unsent":
-        return known(("Esc", "back"), helps)
+    return known(("Esc", "back"), helps)
+
+
+def _in_prompt(state: MainState, keys: Mapping[str, str], now: float) -> tuple[Hint, ...]:
+    """The keys of the prompt, where nothing is offered."""
+    send = key_of("send", keys)
     timeline = (key_of("timeline", keys), "timeline")
     compact = (key_of("compact", keys), "compact")
     more: tuple[Hint, ...] = (
         (key_of("commands", keys), "commands"),
         (key_of("help", keys), "help"),
     )
-    stop = (key("escape"), "stop")
+    stop = (key_of("escape", keys), "stop")
     jobs: tuple[Hint, ...] = ()
     if state.jobs:
-        jobs = ((f"{state.jobs} {'job' if state.jobs == 1 else 'jobs'}", "/jobs"),)
+        jobs = ((counted(state.jobs, "job"), "/jobs"),)
     if state.running:
         first: tuple[Hint, ...] = (
             (send, "send after it" if state.waits_for_own else "steer"),
@@ -169,7 +177,7 @@ def hints(
         if state.retry_until > now:
             first = ((send, "steer, or try now"), stop)
         if state.commands and state.step:  # the user's own are waited for by no agent
-            first = (*first, (key("background"), "background"))
+            first = (*first, (key_of("background", keys), "background"))
         return known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
         return known(stop, *jobs, timeline, *more)

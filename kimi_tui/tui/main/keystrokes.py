@@ -46,7 +46,7 @@ class Keystrokes:
         )
         self.written_at = 0.0
         self._writes_behind = False
-        """Whether what was pressed last was written behind a question: Enter ends that."""
+        """Whether the last keys were written into the prompt behind a question: Enter ends that."""
 
     async def takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key or paste was handled here, or is held back, so that the focused widget must not get it.

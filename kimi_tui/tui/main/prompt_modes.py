@@ -55,11 +55,11 @@ class PromptModes:
         self._bench = bench
         self._conversation = conversation
         self._to_note = ""
-        """The line that was asked about."""
+        """The note that the user was asked to confirm; empty for none."""
         self._asked = SeenQuestion(bench.screen)
-        """Whether that was asked where it could be seen."""
+        """Whether that question was painted."""
         self._edits = False
-        """Whether an editor has the terminal."""
+        """Whether an editor is running."""
 
     # --- what is said over the field
 
@@ -164,7 +164,7 @@ class PromptModes:
     # --- the editor
 
     async def edit(self) -> None:
-        """Write what stands in the prompt in the user's editor."""
+        """Edit the text of the prompt in the user's editor."""
         bench = self._bench
         if self._edits:
             return  # its keys were pressed twice; two editors cannot share a terminal

@@ -21,14 +21,12 @@ from kimi_tui.display_names import BEGINS
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
-from kimi_tui.tui.main.approval_slot import ApprovalSlot
-from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, world_lines
+from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
-from kimi_tui.tui.main.parts import MainParts
 from kimi_tui.tui.main.prompt_modes import PromptModes
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
 from kimi_tui.tui.main.workbench import READING, Workbench
@@ -48,7 +46,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MainState
+from kimi_tui.tui.state import MainState, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 
 if TYPE_CHECKING:
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
     from kimi_tui.wire.display import ImageBlock
+    from kimi_tui.wire.events import ApprovalRequest
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
@@ -131,7 +130,7 @@ class MainScreen(Screen[None]):
         self._attention = attention
         self.commands = CommandTable(*COMMANDS)
         self._learned = asyncio.Event()
-        """Whether the commands of files are among them."""
+        """Set once the custom commands are in the table."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
         bench = self.bench = Workbench(
             self, launch, size, images, self.commands, self.transcript, last_key_at
@@ -144,7 +143,6 @@ class MainScreen(Screen[None]):
         self.viewer = WorldLineViewer(bench, self.conversation)
         self.keystrokes = Keystrokes(bench, self.viewer)
         self._prompt_modes = PromptModes(bench, self.conversation)
-        self._approvals = ApprovalSlot(bench, self.conversation, self.viewer, self.keystrokes)
         self._demo = DemoPlayer(bench, launch)
         self.quitting = QuitConfirmation(bench, self.conversation)
         self.parts = MainParts(
@@ -155,26 +153,28 @@ class MainScreen(Screen[None]):
         self._begun: Command | None = None
         """The command whose argument is being typed."""
         self._uses: list[str] = []
-        """What was sent and the menu is not ordered by yet."""
+        """Sent texts that the order of the menu does not count yet."""
         self._is_looking = False
-        """Whether the branch is being looked at."""
+        """Whether the branch is being read."""
         self._offered = SeenQuestion(self)
-        """Whether it could be seen that Enter in an empty prompt lets the agent go on."""
+        """Whether the hint that Enter in an empty prompt lets the agent go on was painted."""
+        self._shows_dmail = False
+        """Whether chat and gauge show the prospect of the D-Mail that waits for an answer."""
         self._says_above = False
-        """Whether something was ever said over the prompt."""
+        """Whether rows above the prompt were ever shown."""
         self._escaped_at = 0.0
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
 
     def compose(self) -> ComposeResult:
-        """The parts, from the top."""
+        """The widgets, from the top."""
         yield from self.bench.frame.compose()
         yield self.prompt
         yield self.bench.footer
 
     def on_mount(self) -> None:
-        """Prepare the prompt; the rest comes when the first picture stands."""
+        """Prepare the prompt; the session is opened after the first frame."""
         self.transcript.load_image = self.conversation.load_image
         if self._launch.config.prompt.vim:
             self.prompt.area.use_vim(on=True)
@@ -272,7 +272,7 @@ class MainScreen(Screen[None]):
         """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
             self._refused = ""
-            self.bench.solved(REFUSED)
+            self.bench.chat_pane.solve(REFUSED)
             self.transcript.reading = READING
             self._open()
 
@@ -322,7 +322,7 @@ class MainScreen(Screen[None]):
         self.viewer.apply(shown.records)
 
     def ignore_early_keys(self) -> None:
-        """Discount keys after a suspension: they may have been pressed before the screen was seen."""
+        """Have keys that were pressed before the screen is painted again answer or confirm nothing."""
         self._prompt_modes.forget_note()
         self.quitting.ignore_early_keys()
         self._offered.ask(is_expected=True)
@@ -336,9 +336,9 @@ class MainScreen(Screen[None]):
         if new.can_resume and not old.can_resume:
             self._offered.ask(is_expected=True)
         if old.approvals != new.approvals:
-            self._approvals.show(new.approvals)
+            self._show_approvals(new.approvals)
             if not new.approvals:
-                self.bench.solved(BEHIND)
+                self.bench.chat_pane.solve(BEHIND)
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -507,7 +507,7 @@ class MainScreen(Screen[None]):
         self._run_written(self.commands[name], argument, f"/{chosen}")
 
     def _learn_uses(self, sent: Iterable[str]) -> None:
-        """Order the menu by these as well; not while it is chosen from: no row moves under the cursor."""
+        """Count sent texts for the order of the menu; while the menu is open, later: no row must move under the cursor."""
         self._uses += sent
         if not self.prompt.area.text.startswith("/"):
             self.commands.learn_uses(self._uses)
@@ -557,7 +557,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.SelectionChanged)
     def _cursor_moved(self) -> None:
         """Update completions and hints, which depend on the cursor's place."""
-        self.prompt.area.keep_up()
+        self.prompt.area.offer(anew=False)
         self._show_above()
 
     @on(PromptArea.MenuMade)
@@ -612,8 +612,9 @@ class MainScreen(Screen[None]):
             self.conversation.follow_up(area.take())
 
     @on(PromptArea.ModeChanged)
-    def _mode_changed(self) -> None:
-        """The footer names what keys mean now."""
+    @on(Transcript.CopyModeChanged)
+    def _keys_changed(self) -> None:
+        """Update the footer: keys of the prompt, or of the cursor in the chat, have another meaning now."""
         self.bench.update_footer()
 
     @on(PromptArea.PathPasted)
@@ -670,14 +671,14 @@ class MainScreen(Screen[None]):
         is_now = event.transcript is self.transcript
         point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:
-            self.bench.start(compaction.read_summary(self.parts, point.uid), opens=True)
+            self.bench.start(rewind.read_summary(self.parts, point.uid), opens=True)
         else:
             target = Target(event.id, 0 if is_now else self.viewer.shown_line, event.said)
             self.bench.start(rewind.preview(self.parts, target), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
-        """Pin a message of the chat, or no longer."""
-        self.bench.start(bookmarks.pin_message(self.parts, event.uid, event.number))
+        """Pin a message of the chat, or unpin it."""
+        self.bench.start(world_lines.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
@@ -700,11 +701,6 @@ class MainScreen(Screen[None]):
     def _nothing_copied(self, event: Transcript.NothingCopied) -> None:
         event.stop()
         self.bench.tell(event.words)
-
-    @on(Transcript.CopyModeChanged)
-    def _copy_mode_changed(self) -> None:
-        """The footer lists the keys of the cursor."""
-        self.bench.update_footer()
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
@@ -749,18 +745,18 @@ class MainScreen(Screen[None]):
                 world_lines.open_line(self.parts, target.world_line, target.id), opens=True
             )
         elif event.action == "bookmark" and target.id < 0 and uid:
-            self.bench.start(bookmarks.name_line(self.parts, target.world_line), opens=True)
+            self.bench.start(world_lines.name_line(self.parts, target.world_line), opens=True)
         elif target.id < 0 or uid.startswith("~"):
             self.bench.tell("That needs a step.", advice="Space unfolds the line.")
         elif event.action == "bookmark":
-            self.bench.start(bookmarks.name_checkpoint(self.parts, target, uid), opens=True)
+            self.bench.start(world_lines.name_checkpoint(self.parts, target, uid), opens=True)
         elif event.action == "pin":
-            self.bench.start(bookmarks.pin_message(self.parts, uid))
+            self.bench.start(world_lines.pin_message(self.parts, uid))
         elif event.action == "summary":
-            self.bench.start(compaction.read_summary(self.parts, uid), opens=True)
+            self.bench.start(rewind.read_summary(self.parts, uid), opens=True)
 
     def on_timeline_left(self) -> None:
-        """The user is done with the timeline."""
+        """Return the focus from the timeline."""
         self.bench.leave_timeline()
 
     def on_timeline_filter_changed(self) -> None:
@@ -847,6 +843,75 @@ class MainScreen(Screen[None]):
         """The footer lists the keys of what has the focus; notices leave the row of a search free."""
         self.bench.chat_pane.set_class(self.bench.on_view.is_searched, "-searched")
         self.bench.update_footer()
+
+    # --- approvals, in place of the prompt
+
+    def _show_approvals(self, requests: tuple[ApprovalRequest, ...]) -> None:
+        """Show the oldest of the waiting requests in place of the prompt, which keeps its draft; the prompt where there is none.
+
+        Args:
+            requests: all that wait, oldest first.
+        """
+        from kimi_tui.tui.approval.panel import ApprovalPanel
+
+        bench, prompt = self.bench, self.prompt
+        shown, oldest = bench.question, requests[0] if requests else None
+        if shown is not None and oldest is not None and shown.request.id == oldest.id:
+            shown.waiting = len(requests)
+            return
+        bench.question = None
+        if self._shows_dmail:
+            self._shows_dmail = False
+            self.viewer.show_prospect(None)
+        if oldest is not None:
+            # Whoever reads elsewhere goes on with it: their Esc is not meant to stop the turn.
+            going = shown or prompt
+            takes_keys = self.focused is None or going.has_focus_within
+            if takes_keys:
+                # Nothing that goes may have the focus: it would fall to a neighbour for a moment.
+                self.set_focus(None)
+            panel = bench.question = ApprovalPanel(
+                oldest,
+                bench.last_key_at(),
+                bench.keys,
+                takes_keys=takes_keys,
+                write=self.keystrokes.write_on,
+                typed_at=self.keystrokes.written_at,
+            )
+            panel.waiting = len(requests)
+            prompt.display = False
+            self.mount(panel, after=prompt)
+            if oldest.checkpoint_id >= 0:
+                bench.start(self._preview_dmail(panel))
+        elif shown is not None:
+            prompt.display = True
+            if shown.has_focus_within:
+                bench.focus_prompt()
+        if shown is not None:
+            shown.remove()
+
+    async def _preview_dmail(self, panel: ApprovalPanel) -> None:
+        """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""
+        from kimi_tui.soul.rewind_values import Target
+        from kimi_tui.tui.preview.layout import consequence_rows
+
+        bench, request = self.bench, panel.request
+        soul = await self.conversation.opened()
+        try:
+            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+        except KeyError:
+            # The line became another one meanwhile, and the question went with it.
+            if bench.question is panel:
+                words = f"There is no #{request.checkpoint_id} here for this D-Mail."
+                bench.tell(words, level="warning")
+            return
+        if bench.question is not panel:
+            return
+        panel.toll = partial(consequence_rows, found)
+        if not bench.timeline_pane.has_keys:
+            self._shows_dmail = True
+            target, left = Target(request.checkpoint_id), found.tokens_after
+            self.viewer.show_prospect(Prospect(target, left, found.estimated, words_stay=True))
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Pass an answer on."""

@@ -1,7 +1,8 @@
 """`Workbench`, what the parts and commands of the main screen share: panes and prompt, focus, notices, questions, tasks.
 
 It imports none of these parts. A part that shows a question in place of the prompt, or a world line in place of the chat,
-registers it here (`question`, `line`), so that the focus goes there.
+registers it here (`question`, `line`), so that the focus goes there. `ReturnedMessages` knows what rewinds have put into the
+prompt.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from textual import events
@@ -28,7 +30,6 @@ from kimi_tui.tui.main.hints import HELP_TITLES, MODES, Place, hints
 from kimi_tui.tui.notices import Notice, NoticeDetails
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text
-from kimi_tui.tui.prompt.returned_messages import ReturnedMessages
 from kimi_tui.tui.screens import AnswersOnce, SessionChosen, app_of
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -50,6 +51,85 @@ OPENING = "Opening the session"
 READING = "Reading the session"
 NOTICES_LIMIT = 200
 """The most notices that are kept for `/notices`."""
+
+
+@dataclass(slots=True)
+class _Returned:
+    """An operation of this session, and the message that it put into the prompt; empty for none."""
+
+    change: LineChanged
+    text: str = ""
+
+
+class ReturnedMessages:
+    """Tracks the messages that rewinds and jumps put into the prompt, so that undo removes them and redo brings them back.
+
+    A message belongs to the one operation that took it out of the chat: undoing that removes the message from the prompt,
+    redoing it puts it back, and other operations have no effect on it. When a turn begins all are forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._done: list[_Returned] = []
+        self._undone: list[_Returned] = []
+        self._early: _Returned | None = None
+        """The message of an operation that has ended, and whose event has not come yet."""
+
+    def gave(self, change: LineChanged, text: str) -> None:
+        """Note that an operation that has just ended put a message into the prompt.
+
+        Args:
+            change: the event of the operation, which `changed` may not have been called for yet.
+            text: the text of the prompt, as it would be sent.
+        """
+        newest = self._done[-1] if self._done else None
+        if newest is not None and newest.change is change:
+            newest.text = text
+        else:
+            self._early = _Returned(change, text)
+
+    def command_behind(self, written: str) -> str:
+        """The slash command that was typed behind the message of the newest operation; empty for none.
+
+        The message is in the prompt before the user can type, so that a command typed at once ends up behind it.
+
+        Args:
+            written: the text of the prompt.
+        """
+        waiting = self._done[-1].text if self._done else ""
+        if not waiting or not written.startswith(waiting):
+            return ""
+        behind = written[len(waiting) :].strip()
+        return behind if behind.startswith("/") and "\n" not in behind else ""
+
+    def turn_began(self) -> None:
+        """Forget all: a turn has begun, so nothing undone can be redone, and no message waits in the prompt any more."""
+        self._undone.clear()
+        self._early = None
+        for operation in self._done:
+            operation.text = ""
+
+    def changed(self, change: LineChanged, written: str) -> str | None:
+        """The text that the prompt should have after an operation; None for the one that it has.
+
+        Args:
+            change: the event of the operation.
+            written: the text of the prompt, as it would be sent.
+        """
+        if change.op == "undo":
+            undone = self._done.pop() if self._done else _Returned(change)
+            self._undone.append(undone)
+            return "" if undone.text and written == undone.text else None
+        if change.op == "redo":
+            given = {operation.text for operation in self._done}
+            again = self._undone.pop() if self._undone else _Returned(change)
+            self._done.append(again)
+            is_free = not written or written in given
+            return again.text if again.text and is_free else None
+        self._undone.clear()
+        early, self._early = self._early, None
+        is_meant = early is not None and early.change is change
+        self._done.append(early if early and is_meant else _Returned(change))
+        return None
 
 
 class Workbench:
@@ -103,7 +183,7 @@ class Workbench:
         transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
         self.opening = OPENING if launch.resume is not None else ""
-        """What stands for the title until it is known."""
+        """The text in place of the title until that is known."""
         heading = heading_of(launch)._replace(title=self.opening)
         self.frame = SessionFrame(screen, launch, size, heading, transcript)
         self.header = self.frame.header
@@ -122,11 +202,11 @@ class Workbench:
         self.is_left = False
         self.is_whole = True
         self._timeline_from: Widget | None = None
-        """What had the keys before the timeline."""
+        """The widget that had the focus before the timeline."""
         self._chat_from: Widget | None = None
-        """What had the keys before the chat, and gets them back; None for the prompt."""
+        """The widget that had the focus before the chat, and gets it back; None for the prompt."""
         self._search_from: Widget | None = None
-        """What had the keys before the search."""
+        """The widget that had the focus before the search."""
         self._of_line: AnswersOnce[Any] | None = None
         """The question of `ask_of_line`; None while there is none."""
 
@@ -176,10 +256,6 @@ class Workbench:
             here, there = there, here
         there.solve()
         self.notices.append(here.tell(text, **details))
-
-    def solved(self, topic: str) -> None:
-        """Take the notice of a topic away."""
-        self.chat_pane.solve(topic)
 
     # --- tasks, questions, and another session
 

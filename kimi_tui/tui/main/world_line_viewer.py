@@ -57,7 +57,7 @@ class WorldLineViewer:
         self._glance: Literal["", "coming", "whole"] = ""
         """Whether the line is only glanced at: the timeline has the keys, and another row there takes its place."""
         self._wanted = (0, -1)
-        """What is glanced at: a line, and a checkpoint of it."""
+        """The world line and checkpoint that are glanced at."""
         self._coming: Worker[None] | None = None
         self._looked_up: asyncio.Task[tuple[WorldLineInfo, list[EventRecord]]] | None = None
         """What reads the line that is glanced at: in a thread, which goes on when nobody waits for it any more."""
@@ -65,7 +65,7 @@ class WorldLineViewer:
         self._selected_prospect: Prospect | None = None
         """What going to the selected row of the timeline would leave, as the timeline last posted it; None while no row is selected."""
         self._prospect: Prospect | None = None
-        """What chat and gauge show."""
+        """The prospect on view; None for none."""
 
     @property
     def shown_line(self) -> int:
@@ -83,7 +83,7 @@ class WorldLineViewer:
         return bool(self.QUIET_S) and self.has_keys and not self._quiet.accepts(event.time)
 
     def _focus(self) -> None:
-        """Give the line on view the keys."""
+        """Focus the line on view."""
         if self._reading is not None:
             self._bench.screen.set_focus(self._reading.transcript)
 

@@ -57,7 +57,7 @@ class FilesState:
         chosen: the paths that would be restored.
         rows: the files in the order of the list.
         selected: the index of the file whose diff is shown.
-        focused: whether the arrows move among the files, and behind them to those that no snapshot holds.
+        focused: whether the arrows select files; behind the last one, those that no snapshot holds.
         decided: the paths that the user has explicitly chosen or deselected.
         whole: whether the whole diff is shown in place of the list.
         scroll: rows of that diff scrolled away at the top.
@@ -79,32 +79,32 @@ class FilesState:
 
     @property
     def can_restore(self) -> bool:
-        """Whether there is anything to bring back for who wants it."""
+        """Whether any file can be restored, those that need a confirmation included."""
         return self.n_restorable > 0 and not self.files.goes_along
 
     @property
     def n_restorable(self) -> int:
-        """How many files can be brought back, with those that need a word."""
+        """The number of files that can be restored, those that need a confirmation included."""
         return len(self.files.restorable) + len(self.files.conflicts)
 
     @property
     def current(self) -> FilePreview | None:
-        """The file whose diff is shown."""
+        """The selected file, whose diff is shown."""
         return None if self.at_rest or not self.rows else self.rows[self.selected]
 
     @property
     def at_rest(self) -> bool:
-        """Whether not a file is selected but what no snapshot holds."""
+        """Whether the entry behind the last file is selected: what no snapshot holds."""
         return self.selected >= len(self.rows) and bool(self.files.not_covered)
 
     @property
     def can_focus(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether the list has anything to select."""
         return bool(self.rows or self.files.not_covered)
 
     @property
     def unasked(self) -> list[FilePreview]:
-        """What would come back although someone else had changed it, and the user has not said so."""
+        """The files that would be restored although another program changed them, and that the user has not confirmed."""
         return [
             one
             for one in self.files.restorable
@@ -112,14 +112,14 @@ class FilesState:
         ]
 
     def select(self, index: int) -> None:
-        """Look at one file; the one that is looked at shows its whole diff, or again less of it."""
+        """Select a file; for the selected one, toggle between its whole diff and the list."""
         if self.focused and index == self.selected:
             self.whole, self.scroll = not self.whole, 0
         else:
             self.focused, self.whole, self.selected = True, False, index
 
     def move(self, step: int) -> None:
-        """Look at another file, or scroll the whole diff."""
+        """Select another file, or scroll the whole diff."""
         if self.whole:
             self.scroll = max(0, self.scroll + step)
         elif self.can_focus:
@@ -134,17 +134,17 @@ class FilesState:
             self.decided.add(one.path)
 
     def may_choose(self, one: FilePreview) -> bool:
-        """Whether it is for the user to say what becomes of a file."""
+        """Whether the user may choose if a file is restored."""
         return one.fate != "skip" and not self.files.goes_along
 
     def answer(self) -> frozenset[str] | None:
-        """The paths to bring back; None where it is just what is brought back without asking."""
+        """The paths to restore; None for the default, those that need no confirmation."""
         if self.chosen == {one.path for one in self.files.restorable}:
             return None
         return frozenset(self.chosen)
 
     def hint(self) -> str:
-        """`restores 1, deletes 1; 2 stay`: those that stay need a word."""
+        """`restores 1, deletes 1; 2 stay`: those that stay need a confirmation."""
         fates = [
             one.would if one.fate == "conflict" else one.fate
             for one in self.files.files
@@ -161,7 +161,7 @@ class FilesState:
 def _summary_rows(
     state: FilesState, width: int, room: int, glyphs: Glyphs
 ) -> list[list[StyledText]]:
-    """`2 files changed since   +17 −1`, what someone else changed and what is not covered, where there is no room for more."""
+    """`2 files changed since   +17 −1`, changes of other programs, and what no snapshot holds: in place of the list in small frames."""
     stays = [one for one in state.rows if state.files.goes_along and one.fate == "skip"]
     foreign = [one for one in state.rows if _is_foreign(one)]
     named = [_file_row(state, one, width, glyphs) for one in (*foreign, *stays)]
@@ -189,7 +189,7 @@ def _listed_rows(
 ) -> list[Row]:
     """The list with the diff of the selected file under it, in at most `room` rows.
 
-    Two cells at the left of each row are for signs, so it stands two cells further left than what has none.
+    The first two cells of each row are for signs: its text is aligned with that of rows that have none.
     """
     files = state.files
     if files.reason:
@@ -262,12 +262,12 @@ def _order(one: FilePreview) -> int:
 
 
 def _is_foreign(one: FilePreview) -> bool:
-    """Whether someone else changed it too."""
+    """Whether another program changed the file as well."""
     return bool(one.reason) and one.fate != "skip"
 
 
 def _path(path: str, room: int, glyphs: Glyphs) -> str:
-    """A path whose end is what matters."""
+    """A path in at most so many cells; its beginning is cut."""
     text = shown_name(path)
     if cell_len(text) <= room:
         return text
@@ -314,14 +314,14 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
 
 
 def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
-    """`12 more ↓   3 ↑`: how much there is that is not seen."""
+    """`12 more ↓   3 ↑`: the number of rows below and above the visible ones."""
     parts = [f"{formatting.grouped(below)} more {glyphs.down}"] if below else []
     parts += [f"{formatting.grouped(above)} {glyphs.up}"] if above else []
     return "   ".join(parts)
 
 
 def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[StyledText]]:
-    """What cannot be brought back, before anything happens."""
+    """Rows on what cannot be restored."""
     sentences: list[str] = []
     if files.not_covered:
         named = [f"{shown_name(path)} ({one_line(why)})" for path, why in files.not_covered[:3]]
@@ -336,12 +336,12 @@ def _notes(files: FilesPreview, width: int, glyphs: Glyphs) -> list[list[StyledT
 
 
 def file_keys(files: FilesState, arrows: str, width: int) -> Sequence[Hint]:
-    """What the keys do among the files, in words that leave room for all of them.
+    """The hints on the keys of the file list, worded so that all of them fit.
 
     Args:
-        files: what is chosen, and which one is looked at.
+        files: the state of the file list.
         arrows: the signs of the arrow keys.
-        width: cells for all of them.
+        width: the cells for all hints.
     """
     if files.whole:
         return [(arrows, "scroll"), ("Esc", "back")]
@@ -370,8 +370,8 @@ class PreviewAction:
 
     Attributes:
         key: the letter that chooses it.
-        name: what the screen answers.
-        title: what stands in its row.
+        name: its name in `PreviewAnswer`.
+        title: the text of its row.
         hint: what it costs or leaves alone, in a few words.
         verb: what Enter does, in a word.
         group: a blank row stands between two groups.
@@ -391,14 +391,14 @@ class PreviewAnswer:
 
     action: str
     files: Literal["keep", "restore", "only"] = "keep"
-    """What becomes of the files."""
+    """What happens to the files."""
     chosen: frozenset[str] | None = None
-    """The files to bring back; None for what is brought back without asking."""
+    """The files to restore; None for those that need no confirmation."""
 
 
 REWIND = PreviewAction("r", "rewind", "Rewind the conversation", "files stay", verb="rewind")
 JUMP = replace(REWIND, title="Jump there", verb="jump")
-"""The same on a line that was left."""
+"""The rewind of the live line, as a jump to another world line."""
 BOTH = PreviewAction("f", "both", "Conversation and files", verb="rewind")
 FILES = PreviewAction("o", "files", "Files only", "conversation stays", verb="bring back")
 FORK = PreviewAction("n", "fork", "Fork into a new session", "this one stays", verb="fork")
@@ -406,22 +406,22 @@ DMAIL = PreviewAction("d", "dmail", "Send a D-Mail here", verb="write", group=1)
 COMPACT_FROM = PreviewAction("c", "compact-from", "Compact from here on", verb="compact", group=1)
 COMPACT_TO = PreviewAction("p", "compact-to", "Compact up to here", verb="compact", group=1)
 WHOLE = PreviewAction("e", "whole", "Look at its end", verb="look", group=1)
-"""From a checkpoint of another line to the end of that."""
+"""Previews the end of a world line in place of one of its checkpoints."""
 COPY = PreviewAction("y", "copy", "Copy up to here as Markdown", verb="copy", group=1)
 UNDO = PreviewAction("u", "undo", "Undo it", verb="undo")
 LEAVE = PreviewAction("r", "leave", "Go on", "files stay as they are", verb="go on")
 BRING = replace(FILES, title="Bring the files back", hint="")
-"""Where a conversation begins whose files are not what they were."""
+"""For a session whose files differ from those at the end of its conversation."""
 LETTERS = frozenset(
     one.key
     for one in (REWIND, BOTH, FILES, FORK, DMAIL, COMPACT_FROM, COMPACT_TO, WHOLE, COPY, UNDO)
 )
-"""What answers in some preview or other."""
+"""The keys of all actions: each answers in some preview."""
 WITH_A_WORD = frozenset({FORK.name, DMAIL.name})
-"""What may take the files along, and asks whether it does where there are any."""
+"""Actions that may include the files, and ask about them where there are any."""
 
 CONVERSATION_ACTIONS: Sequence[PreviewAction] = (REWIND, FORK, COPY)
-"""What works without snapshots of files."""
+"""The actions that need no snapshots of files."""
 
 
 def actions_at(
@@ -432,10 +432,10 @@ def actions_at(
     is_there: bool = False,
     compacts: Sequence[PreviewAction] = (COMPACT_FROM, COMPACT_TO),
 ) -> Sequence[PreviewAction]:
-    """What can be done at a checkpoint, or at the end of a line that was left.
+    """The actions for a checkpoint, or for the end of another world line.
 
-    Only of the live line a part can be compacted: `compacts` are the parts in which there is anything. Where the
-    conversation `is_there` already, it need not go there.
+    Only parts of the live line can be compacted: `compacts` are the actions for those that hold messages. Where the
+    conversation `is_there` already, there is no action that goes there.
     """
     go = () if is_there else (JUMP if world_line else REWIND,)
     if checkpoint_id < 0:
@@ -449,9 +449,9 @@ def actions_at(
 def _with_files(
     actions: Sequence[PreviewAction], hint: str, pending: PreviewAction | None = None
 ) -> Sequence[PreviewAction]:
-    """The actions where there are files to bring back; `hint` says what that does to them.
+    """The actions where files can be restored; `hint` says what would happen to them.
 
-    Where a fork or a D-Mail, `pending`, waits for a word on the files, these are the two answers.
+    Where a fork or a D-Mail, `pending`, waits for the choice whether files are restored, its two answers.
     """
     place = next((i for i, one in enumerate(actions) if one.name == REWIND.name), -1) + 1
     verb = actions[place - 1].verb if place else BOTH.verb
@@ -522,9 +522,9 @@ class Row(NamedTuple):
     """One row inside the frame.
 
     Attributes:
-        spans: what stands in it.
-        action, file: which choice, or which file, a click there is about; None for none.
-        is_selected: it has a ground.
+        spans: its text with styles.
+        action, file: the action, or the file, that a click on it means; None for none.
+        is_selected: whether it has the background of the selection.
     """
 
     spans: Sequence[StyledText] = ()
@@ -534,11 +534,11 @@ class Row(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its characters."""
+        """Its text without styles."""
         return "".join(text for text, _ in self.spans)
 
     def indented(self, cells: int) -> Row:
-        """The row so many cells further right."""
+        """The row, indented by so many more cells."""
         return self._replace(spans=[(" " * cells, "quiet"), *self.spans])
 
 
@@ -562,13 +562,13 @@ class PreviewRows:
 
 
 def frame_width(screen_width: int) -> int:
-    """How wide the frame is, its border included."""
+    """The width of the frame with its border, in cells."""
     margin = 2 if screen_width < 70 else 6
     return min(WIDEST, screen_width - margin)
 
 
 def rows_for(screen_height: int) -> int:
-    """How many rows inside the frame a screen of this height allows."""
+    """The most rows inside the frame on a screen of this height."""
     return screen_height - 4 if screen_height < 30 else screen_height * 3 // 4 - 2
 
 
@@ -608,7 +608,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
 
 
 def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
-    """What stands between the question and the keys: in `height` rows, or where that is 0 as high as it is."""
+    """The rows between the question and the keys: `height` of them, or as many as there are where that is 0."""
     if width >= WIDE_FROM:
         return _two_columns(state, width, room, height, glyphs)
     if state.details or (state.files is not None and state.files.focused):
@@ -617,7 +617,7 @@ def _view(state: PreviewState, width: int, room: int, height: int, glyphs: Glyph
 
 
 def _height(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> int:
-    """As many rows as the fullest view takes, so that the frame keeps still while files are chosen."""
+    """The rows of the highest view, so that the frame keeps its size while files are chosen."""
     known = state.heights.get((width, room))
     if known is not None or state.files is None:
         return known or 0
@@ -669,7 +669,7 @@ def _keys(
 
 
 def _choices(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """The choices alone, a row each, and under them the files, and that nothing is lost."""
+    """One column: the choices, a row each, then the files, then that nothing is lost."""
     rows = _action_rows(state, width - 1, room, glyphs, hint_below=False)
     if state.files is not None:
         rows += _files_below(state.files, width - 2 * AIR + 2, room - len(rows), glyphs)
@@ -693,7 +693,7 @@ def _files_below(files: FilesState, width: int, room: int, glyphs: Glyphs) -> li
 
 
 def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """What goes, or the files, alone."""
+    """One column: the dropped messages, or the files."""
     if state.files is not None and state.files.focused:
         listed = _listed_rows(state.files, width - 2 * AIR + 2, room, glyphs)
         return PreviewRows([row.indented(AIR - 2) for row in listed], files_at=AIR - 2)
@@ -705,7 +705,7 @@ def _details(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> Prev
 def _two_columns(
     state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs
 ) -> PreviewRows:
-    """Choices at the left, what goes at the right."""
+    """Two columns: the choices, and the dropped messages with the files."""
     lost = _nothing_lost_rows(state.preview, LEFT_WIDTH - 1, state.line_name, state.pending)
     wanted = sum(2 if action.hint else 1 for action in state.actions) + len(lost) + 3
     left = _action_rows(state, 1 + LEFT_WIDTH, room, glyphs, hint_below=wanted <= room)
@@ -726,7 +726,7 @@ def _two_columns(
 
 
 def _right(state: PreviewState, width: int, room: int, height: int, glyphs: Glyphs) -> PreviewRows:
-    """What goes, and under it the files that changed since; two cells at the left are for signs."""
+    """The right column: the dropped messages, then the files that changed since; the first two cells are for signs."""
     files = state.files
     if files is not None and files.whole:
         return PreviewRows(_listed_rows(files, width + 2, height, glyphs))
@@ -742,7 +742,7 @@ def _right(state: PreviewState, width: int, room: int, height: int, glyphs: Glyp
 def _action_rows(
     state: PreviewState, end: int, room: int, glyphs: Glyphs, *, hint_below: bool
 ) -> list[Row]:
-    """The rows of the choices; `end` is where their ground ends."""
+    """The rows of the choices; `end` is the column at which their background ends."""
     rows: list[Row] = []
     group = state.actions[0].group if state.actions else 0
     spare = room - len(state.actions)
@@ -774,7 +774,7 @@ def _action_rows(
 
 
 def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> PreviewRows:
-    """The list of what goes with a heading, as much as has room."""
+    """The list of dropped messages with a heading, as much as fits."""
     dropped = state.preview.dropped
     if not dropped:
         return PreviewRows([Row(_nothing_dropped_row(state.preview))])
@@ -806,7 +806,7 @@ def frame_title(state: PreviewState) -> str:
 
 
 def _question_row(preview: RewindPreview, width: int, mark: str) -> list[StyledText]:
-    """What stands at the checkpoint, in one row."""
+    """The message at the checkpoint, in one row."""
     target = preview.target
     name = f"World line {target.world_line}" if target.is_end else f"Checkpoint #{target.id}"
     words = one_line(preview.label) or name
@@ -816,10 +816,10 @@ def _question_row(preview: RewindPreview, width: int, mark: str) -> list[StyledT
 def consequence_rows(
     preview: RewindPreview, width: int, glyphs: Glyphs, pending: PreviewAction | None = None
 ) -> list[list[StyledText]]:
-    """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, and from how much to how much where there is room.
+    """`Takes back 5 steps, 11 messages; frees 4.6k tokens`, with the window before and after where that fits.
 
-    A jump leaves them, and what is there may be more: `Leaves 1 step; adds 400 tokens`. A fork leaves them out.
-    Where prices are set, what it had cost follows, in a row of its own where it would not be seen whole.
+    A jump leaves them, and the other line may be longer: `Leaves 1 step; adds 400 tokens`. A fork leaves them out.
+    Where prices are set, the cost of the dropped model calls follows, in a row of its own where it would be cut.
     """
     if preview.is_there:
         begins = preview.target.is_end and not preview.target.world_line
@@ -869,7 +869,7 @@ def _sizes(does: tuple[str, str], parts: Sequence[str], change: str) -> list[Sty
 
 
 def _stopped_first_row(glyphs: Glyphs) -> list[StyledText]:
-    """Where a turn is running."""
+    """The row that says that a running turn is stopped first."""
     return [
         (f"{glyphs.caution} ", "warn"),
         ("The agent is working.", "ink"),
@@ -887,7 +887,7 @@ def _runs_on_row(commands: Sequence[str], width: int, glyphs: Glyphs) -> list[St
 def _confirmation_row(
     files: Sequence[FilePreview], key: str, width: int, glyphs: Glyphs
 ) -> list[StyledText]:
-    """`! Also changed outside: notes.md   f again brings it back too`, where a first word is not enough."""
+    """`! Also changed outside: notes.md   f again brings it back too`: the row that asks for a confirmation."""
     reasons = {one.reason.removesuffix(" before") for one in files}
     why = reasons.pop() if len(reasons) == 1 else "also changed by others"
     lead, end = f"{why.capitalize()}: ", f"   {key} again"
@@ -917,7 +917,7 @@ def _files_question_row(n_files: int, width: int, glyphs: Glyphs) -> list[Styled
 def _nothing_lost_rows(
     preview: RewindPreview, width: int, line_name: str = "", pending: PreviewAction | None = None
 ) -> list[list[StyledText]]:
-    """The way back, in as many rows as it takes; `line_name` is that of the line that what goes becomes."""
+    """The rows that say how to undo it; `line_name` is that of the world line that the dropped messages will be on."""
     said = _NOTHING_LOST
     if _is_fork(pending):
         said = _NOTHING_CUT
@@ -947,7 +947,7 @@ def _is_fork(pending: PreviewAction | None) -> bool:
 def _dropped_heading(
     preview: RewindPreview, width: int, pending: PreviewAction | None = None
 ) -> list[StyledText]:
-    """What stands over the list of what goes, or what a fork leaves out."""
+    """The heading of the list of messages that are dropped, or that a fork leaves out."""
     name = "Becomes a world line" if preview.target.world_line else "Goes"
     if _is_fork(pending):
         name = "Stays here, left out of the fork"
@@ -955,7 +955,7 @@ def _dropped_heading(
 
 
 def _nothing_dropped_row(preview: RewindPreview) -> list[StyledText]:
-    """In the place of a list that is empty."""
+    """The row in place of an empty list of dropped messages."""
     if preview.target.world_line:
         return [("Nothing goes: that line goes on from here.", "quiet")]
     if preview.messages and preview.prompt:
@@ -966,7 +966,7 @@ def _nothing_dropped_row(preview: RewindPreview) -> list[StyledText]:
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[StyledText]:
-    """One thing that goes: its sign, what it is, and its tokens at the right."""
+    """The row of a dropped message: its sign, its text, and its tokens at the right."""
     cost = formatting.tokens(message.tokens) if message.tokens is not None else ""
     room = width - 2 - (cell_len(cost) + 2 if cost else 0)
     text = one_line(message.text)

@@ -1,4 +1,4 @@
-"""The preview of a rewind: says what goes before anything happens, and answers with what the user chose."""
+"""The preview of a rewind: a screen that shows what would be dropped, and whose result is the action that the user chose."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class PreviewSheet(Widget):
             self.index = index
 
     class FileClicked(Message):
-        """A file was clicked, or its sign, which says whether it comes back."""
+        """A file was clicked, or its sign, which shows whether it is restored."""
 
         def __init__(self, index: int, *, on_sign: bool) -> None:
             super().__init__()
@@ -86,14 +86,14 @@ class PreviewSheet(Widget):
         super().__init__()
         self.state = state
         self.painted_at = float("inf")
-        """Since when it can be seen, in monotonic time."""
+        """The monotonic time at which the terminal painted it; infinite before."""
         self.sheet = layout.PreviewRows()
-        """As they were laid out last, for a screen of `_laid_out_for`."""
+        """The rows as laid out last, for a screen of the size `_laid_out_for`."""
         self._laid_out_for: Size | None = None
         self._painter = Painter(self, "preview")
 
     def lay_out(self) -> None:
-        """Make the rows anew for the present size and state."""
+        """Compute the rows for the present size and state."""
         self._laid_out_for = size = app_of(self).size
         width = layout.frame_width(size.width) - 2
         height, glyphs = layout.rows_for(size.height), glyphs_of(self)
@@ -113,17 +113,17 @@ class PreviewSheet(Widget):
         self._painter.clear()
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
-        """As wide as the frame allows."""
+        """The width inside the frame."""
         return layout.frame_width(viewport.width) - 2
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as were laid out, anew for another size of the screen."""
+        """The number of rows; they are laid out again when the size of the screen has changed."""
         if self._laid_out_for != app_of(self).size:
             self.lay_out()
         return len(self.sheet.rows)
 
     def refuses_click(self, event: events.MouseUp) -> bool:
-        """Whether a click was read before this stood there."""
+        """Whether a click was read before the terminal had painted this."""
         return event.time < self.painted_at
 
     def on_click(self, event: events.Click) -> None:
@@ -170,20 +170,20 @@ class PreviewSheet(Widget):
 class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer | None]):
     """The screen that previews a rewind. Its result is the chosen action, or None if it was closed.
 
-    Arrows with Enter and the mouse answer at once; a letter when no other has followed it. Letters that come in a run
-    are prose, as is one that answers in no preview: the user writes, and so has turned the question down. One that was read
-    before this could be seen only chooses its row.
+    Arrows with Enter and the mouse answer at once, a letter when no other one has followed it. Letters in quick succession
+    are prose, as is a letter that answers in no preview: they close the preview and go into the prompt. A letter that was
+    read before the terminal had painted the preview only selects its row.
 
     Args:
-        preview: what the engine says would go.
-        running: a turn is under way; the preview says that it is stopped first.
+        preview: what the engine computed.
+        running: whether a turn is running; the preview says that it is stopped first.
         actions: the choices; the first one, which loses least, is selected.
-        title: what stands in the border; by itself what is said of a rewind or a jump.
-        line_name: what the target's world line is called, or the one that what goes becomes.
-        pending: a fork or D-Mail that was chosen already, and waits for a word on the files.
-        write: given prose, which is meant for what is below.
-        typed_at: when something was written there last, in monotonic time.
-        is_asked_for: the user has opened it. Else what is typed before it could be seen was meant for what is below.
+        title: the title in the border; empty for that of a rewind or a jump.
+        line_name: the name of the target's world line, or of the line that the dropped messages will be on.
+        pending: a fork or D-Mail that was chosen already, and waits for the choice whether files are restored.
+        write: called with prose, which is meant for the prompt below.
+        typed_at: the monotonic time at which text was last typed there.
+        is_asked_for: whether the user opened it. Else what is typed before it was painted was meant for the screen below.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
@@ -225,11 +225,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._has_early_letter = False
         """Whether the newest letter was read before this could be seen, or is held down since."""
         self._is_looked_at = False
-        """Whether the user has moved about in it."""
+        """Whether the user has moved the selection or scrolled."""
         self._is_again = False
-        """Whether something was asked here before, or this is to be looked at once more: then a click must wait, too."""
+        """Whether it is a second question here, or was painted again after a suspension: then a click must wait, too."""
         self._is_second = False
-        """Whether what is asked follows from an answer: a key that comes early is no prose then, but meant for that."""
+        """Whether the question follows an answer: a key that comes early is then no prose, but belongs to that answer."""
         self._state = layout.PreviewState(
             preview, actions, running, title=title, line_name=line_name
         )
@@ -244,7 +244,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         yield self._sheet
 
     def on_mount(self) -> None:
-        """Let no key answer that was typed before the preview was on the screen."""
+        """Wait until the terminal has painted the preview: no key pressed before answers."""
         self._paint.begin()
 
     def _painted(self) -> None:
@@ -268,7 +268,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return self._quiet is not None and self._quiet.remaining_s(time.monotonic()) == 0.0
 
     def _comes_early(self, event: events.Key, letter: str | None) -> bool:
-        """Whether Enter, or a letter that nobody was asked for, is too early to be an answer."""
+        """Whether Enter, or a letter in a preview that the user did not open, is too early to be an answer."""
         if not self.QUIET_S or self._is_looked_at:
             return False
         if event.key != "enter" and (letter is None or self._is_asked_for):
@@ -282,7 +282,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._sheet.border_subtitle = Content(f"That {what} came too early: press it again")
 
     def _look(self, at: float) -> None:
-        """Note that the user moves about by a key that was read at a monotonic time: what it was read before they had not seen."""
+        """Note that a key read at this monotonic time moves the selection: whoever pressed it saw the preview, if that was painted."""
         self._is_looked_at = at >= self._paint.seen_at
 
     def _show(self) -> None:
@@ -292,7 +292,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._sheet.refresh(layout=True)
 
     def action_move(self, step: int) -> None:
-        """Choose another action, or scroll what goes where that is shown."""
+        """Select another action, or scroll the dropped messages where they are listed."""
         state = self._state
         self._look(self._key_at)
         if state.files is not None and state.files.focused:
@@ -304,7 +304,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._show()
 
     def action_page(self, step: int) -> None:
-        """Scroll what is long by a page."""
+        """Scroll the list or diff on view by a page."""
         files = self._state.files
         if files is not None and files.focused:
             files.move(step * 10)
@@ -313,7 +313,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._show()
 
     def action_details(self) -> None:
-        """Give the arrows to the files, then to what goes, then back to the choices."""
+        """Move the focus of the arrows to the files, then to the dropped messages, then back to the choices."""
         state = self._state
         self._look(self._key_at)
         files = state.files if state.files is not None and state.files.can_focus else None
@@ -326,7 +326,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._show()
 
     def action_bring_back(self) -> None:
-        """Bring the selected file back, or leave it alone."""
+        """Toggle whether the selected file is restored."""
         state = self._state
         if state.files is not None and state.files.focused:
             state.files.toggle()
@@ -344,7 +344,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._answer(self._state.selected)
 
     def action_cancel(self) -> None:
-        """Back from a whole diff or a question on the files; else stay where we are."""
+        """Go back from a whole diff or a question on the files; else close the preview without an answer."""
         state = self._state
         if state.files is not None and state.files.whole:
             state.files.whole = False
@@ -358,13 +358,13 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._show()
 
     def _ask_anew(self) -> None:
-        """Another question stands here from now on: what is pressed right behind the answer to the one before is none to it."""
+        """Show the next question; keys pressed right after the answer to the one before do not answer it."""
         self._is_second = True
         self.ignore_early_keys()
         self._show()
 
     def _wait_for_files(self, pending: PreviewAction) -> None:
-        """Ask whether the files come along with a fork or a D-Mail."""
+        """Ask whether a fork or a D-Mail restores files."""
         state = self._state
         state.pending, state.asked = pending, ""
         state.refresh()
@@ -478,7 +478,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._answer(event.index)
 
     def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:
-        """Look at the file that was clicked; a click on its sign also switches whether it is restored."""
+        """Select the file that was clicked; a click on its sign also toggles whether it is restored."""
         files = self._state.files
         if files is None:
             return
@@ -490,11 +490,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._show()
 
     def on_mouse_scroll_down(self) -> None:
-        """Scroll what goes, or the diff where that is shown."""
+        """Scroll the dropped messages, or the diff where that is shown."""
         self._wheel(1)
 
     def on_mouse_scroll_up(self) -> None:
-        """Scroll what goes, or the diff where that is shown."""
+        """Scroll the dropped messages, or the diff where that is shown."""
         self._wheel(-1)
 
     def _wheel(self, step: int) -> None:

@@ -199,17 +199,17 @@ class PromptArea(TextArea):
             self.chip = chip
 
     class MenuMade(Message):
-        """The completion menu was created and is to be mounted over the field."""
+        """The completion menu was created and must be mounted above the field."""
 
         def __init__(self, menu: CommandMenu) -> None:
             super().__init__()
             self.menu = menu
 
     class OffersChanged(Message):
-        """The completions or the hint over the field may have changed."""
+        """The completions or the hint above the field may have changed."""
 
     class ModeChanged(Message):
-        """Keys mean something else now: those of vim, or of what is offered."""
+        """The meaning of keys has changed: the mode of vim keys, or what is offered."""
 
     def __init__(
         self, *, placeholder: str = "", is_answer: bool = False, masks_keys: bool = False
@@ -219,10 +219,10 @@ class PromptArea(TextArea):
         # Textual asks for what is shown as soon as there is a text.
         self._key_mask = ApiKeyMask(self)
         self._styled: TextAreaTheme | None = None
-        """What the style sheet was asked for."""
+        """The theme whose styles were computed last."""
         # Asked for as soon as there is any text, which a text area has from its beginning.
         self._room = 0
-        """Cells that are kept free at the end of every row."""
+        """Cells that are left free at the end of every row."""
         super().__init__(
             compact=True,
             soft_wrap=True,
@@ -238,20 +238,20 @@ class PromptArea(TextArea):
         self.images: ImageChips | None = None
         self.completion: Completion | None = None
         self._before_search: Draft | None = None
-        """What stood here before what was sent was searched; None while it is not."""
+        """The draft before a search of the history; None while none is running."""
         self._vim: VimKeys | None = None
         self._mode: tuple[Mode | None, str, Offered] = (None, "", "")
-        """The mode that was told last, the macro that was recorded and what was offered then."""
+        """The state that `ModeChanged` was posted for last: mode, recorded macro, and what is offered."""
         self._pastes: dict[str, str] = {}
-        """What the chips stand for, by how they are written."""
+        """The texts of pastes, by chip."""
         self._sent: dict[str, Draft] = {}
-        """What was sent with long pastes in it, as it was written."""
+        """The drafts of sent messages with long pastes, by message."""
         self._clippings: set[str] = set()
-        """What stands for the clipboard while it is read, each for one key: what was sent meanwhile may hold another."""
+        """Placeholders for the clipboard while it is read: one for each key press, as a message sent meanwhile may hold one."""
         self._recalled = ("", "")
-        """What was sent, and how it stands in the field."""
+        """A sent message, and its text with chips in the field."""
         self._is_chord = False
-        """Ctrl+X was pressed, and what comes next is the rest of it."""
+        """Whether Ctrl+X was pressed, and the next key completes a chord."""
         self._deleted_at = -HELD_S
         self._killed = ""
         self._killed_where: tuple[str, Location] | None = None
@@ -369,7 +369,7 @@ class PromptArea(TextArea):
         return shown
 
     def load_text(self, text: str) -> None:
-        """Replace what stands in the field; it cannot be undone."""
+        """Replace the text of the field; this cannot be undone."""
         super().load_text(text)
         if self._vim is not None:
             self._vim.replaced(self.chips)
@@ -431,7 +431,7 @@ class PromptArea(TextArea):
 
     @property
     def selected_text(self) -> str:
-        """What is selected; empty where nothing is."""
+        """The selected text; empty for none."""
         chosen = self._vim.selected_text if self._vim is not None else None
         return super().selected_text if chosen is None else chosen
 
@@ -443,7 +443,7 @@ class PromptArea(TextArea):
 
     @property
     def chip_tokens(self) -> int:
-        """The estimated tokens of what the chips in the field stand for."""
+        """The estimated tokens of the pastes and images behind the chips in the field."""
         text = self.text
         if "[" not in text:  # with which every chip begins
             return 0
@@ -474,7 +474,7 @@ class PromptArea(TextArea):
         return Draft(text, {chip: kept for chip, kept in self._pastes.items() if chip in text})
 
     def put_draft(self, draft: Draft) -> None:
-        """Replace what stands in the field by a draft, chips as chips."""
+        """Replace the text of the field by a draft with its chips."""
         self._pastes |= draft.pastes
         self.put(draft.text)
 
@@ -485,7 +485,7 @@ class PromptArea(TextArea):
         return self.document.get_line(row)[:column]
 
     def take(self) -> str:
-        """Empty the field and hand over what stood there."""
+        """Empty the field and return its message."""
         text, draft = self.message, self.draft
         if draft.pastes and draft.text == self.text:
             # By how the history keeps it.
@@ -554,7 +554,7 @@ class PromptArea(TextArea):
         event.prevent_default()
 
     def _ends_offers(self, key: str) -> bool:
-        """Whether a key, which is the screen's, is about what is offered for what stands here."""
+        """Whether a key that is bound by the screen ends the search or closes the menu."""
         return key == "escape" and (self.is_searching or self._is_choosing)
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -695,14 +695,14 @@ class PromptArea(TextArea):
         self._kill((row, end))
 
     def action_kill_line_left(self) -> None:
-        """Cut to the beginning of the line; there, what parts it from the line before."""
+        """Cut to the beginning of the line; at the beginning, join it to the line before."""
         if self.cursor_at_start_of_line:
             self._kill(self.get_cursor_left_location())
         else:
             self._kill((self.selection.end[0], 0))
 
     def action_kill_line_right(self) -> None:
-        """Cut to the end of the line; there, what parts it from the next line."""
+        """Cut to the end of the line; at the end, join the next line to it."""
         if self.cursor_at_end_of_line:
             self._kill(self.get_cursor_right_location())
         else:
@@ -710,7 +710,7 @@ class PromptArea(TextArea):
             self._kill((row, len(self.document.get_line(row))))
 
     def action_paste_clipboard(self) -> None:
-        """Put here what the clipboard of the desktop holds."""
+        """Paste the clipboard of the desktop."""
         if not self._is_answer:
             # At once: what is typed behind it, Enter too, comes behind it.
             written, number = READING, 1
@@ -724,11 +724,11 @@ class PromptArea(TextArea):
             self.action_paste()
 
     def action_yank(self) -> None:
-        """Put what was cut last where the cursor is."""
+        """Insert the text that was cut last at the cursor."""
         self._replace_via_keyboard(self._killed, *self.selection)
 
     def _kill(self, to: Location) -> None:
-        """Cut from the cursor to a place, or what is selected; what is cut at once behind one another is kept as one."""
+        """Cut from the cursor to a location, or the selection; successive cuts are yanked as one text."""
         start, end = self.selection
         if start == end:
             start = to
@@ -776,14 +776,14 @@ class PromptArea(TextArea):
             self.put_sent(text)
 
     def action_copy_or_leave(self) -> None:
-        """Copy what is selected, here or in the chat; with nothing selected it is about leaving."""
+        """Copy the selection of the field or the chat; without one, post `ExitPressed`."""
         if self.selected_text:
             self.action_copy()
         elif not copy_selection(self.screen):
             self.post_message(self.ExitPressed("Ctrl+C", stops=True))
 
     def action_delete_or_leave(self) -> None:
-        """Delete to the right; in an empty field it is about leaving."""
+        """Delete to the right; in an empty field, post `ExitPressed`."""
         now = monotonic()
         if self.text:
             self._deleted_at = now
@@ -799,7 +799,7 @@ class PromptArea(TextArea):
         self.post_message(self.Paged(direction))
 
     def action_complete(self) -> None:
-        """Complete what is being typed."""
+        """Complete the typed text; where there is nothing to complete, post `TabPressed`."""
         if self._take_offer():
             return
         words = self.completion.written_out if self.text and self.completion is not None else ""
@@ -812,45 +812,44 @@ class PromptArea(TextArea):
 
     @property
     def written(self) -> Written:
-        """What stands here, for what may be offered for it."""
+        """The state of the field, for the completion."""
         from kimi_tui.tui.prompt.completion import Written
 
-        sent = self.past.entries if self.is_searching and self.past is not None else ()
-        return Written(
-            self.text, self.typed, self.selection, self.is_recalled, self.is_searching, sent
-        )
+        past, is_search = self.past, self._before_search is not None
+        sent = past.entries if is_search and past is not None else ()
+        return Written(self.text, self.typed, self.selection, self.is_recalled, is_search, sent)
 
     @property
     def is_searching(self) -> bool:
-        """Whether what is typed looks for what was sent before."""
+        """Whether the text is a search of the history."""
         return self._before_search is not None
 
     @property
     def offered(self) -> Offered:
         """What Enter, Tab, Esc and the arrows act on while the completion menu is shown."""
-        return self.completion.offered(self.written) if self.completion is not None else ""
+        return self.completion.offered if self.completion is not None else ""
 
     @property
     def _is_choosing(self) -> bool:
         return self.completion is not None and self.completion.is_choosing
 
-    def offer(self) -> None:
-        """Update the completion menu for the present text."""
-        offered = self.completion
-        if offered is not None and offered.follow(self.written) and offered.menu is not None:
-            self.post_message(self.MenuMade(offered.menu))
-        self.mode_changed()
-
-    def keep_up(self) -> None:
-        """Update the completion menu where it does not fit the present text.
+    def offer(self, *, anew: bool = True) -> None:
+        """Update the completion menu for the present text.
 
         Called before a key acts on the menu, too: the message about the last change may not have been handled yet.
+
+        Args:
+            anew: whether to update it also for a text that it was updated for already: the offers may have changed.
         """
-        if self.completion is not None and self.completion.is_behind(self.written):
-            self.offer()
+        completion, written = self.completion, self.written
+        if completion is None or not (anew or completion.followed != written):
+            return
+        if completion.follow(written) and completion.menu is not None:
+            self.post_message(self.MenuMade(completion.menu))
+        self.mode_changed()
 
     def _choose(self, step: int) -> bool:
-        self.keep_up()
+        self.offer(anew=False)
         is_chosen = self.completion is not None and self.completion.choose(step)
         if is_chosen:
             self.mode_changed()
@@ -860,14 +859,14 @@ class PromptArea(TextArea):
         """Put the chosen file or sent message into the field; False where it is there already, or none is chosen."""
         if self.completion is None:
             return False
-        self.keep_up()
-        offer = self.completion.taken(self.written)
+        self.offer(anew=False)
+        offer = self.completion.taken
         if offer is not None:
             self._put_offer(offer)
         return offer is not None
 
     def _put_offer(self, offer: MenuOffer) -> None:
-        """Put an offer here: in the place of the path that is being typed, else of all of it."""
+        """Insert an offer in place of the path that is being typed, else of the whole text."""
         from kimi_tui.tui.prompt.completion import typed_mention
 
         row, column = self.selection.end
@@ -885,7 +884,7 @@ class PromptArea(TextArea):
             self.put(offer.text)
 
     def take_clicked(self) -> str:
-        """The row of the menu under the pointer was chosen: the name of the command to run, which stands here no more, or empty."""
+        """Take the entry of the menu that was clicked; returns the name of the command to run, empty for an offer."""
         offered = self.completion
         if offered is not None and offered.offer is not None:
             self._put_offer(offered.offer)
@@ -896,7 +895,7 @@ class PromptArea(TextArea):
         return ""
 
     def search_sent(self) -> bool:
-        """Begin to search what was sent in this folder; False while that is done: then the one before is chosen."""
+        """Begin a search of the history of this folder; during one, choose the message before and return False."""
         if self.is_searching:
             self._choose(1)
             return False
@@ -909,7 +908,7 @@ class PromptArea(TextArea):
         return True
 
     def end_offers(self) -> bool:
-        """End the search of what was sent, or close the menu; False where there is neither."""
+        """End the search of the history, or close the menu; False where there is neither."""
         if self._before_search is not None:
             draft, self._before_search = self._before_search, None
             self.put_draft(draft)

@@ -31,26 +31,26 @@ IDLE_WORDS = "Ask for a change, or / for commands"
 STEER_WORDS = "Type to steer; it goes in before the next step"
 WAY_BACK = " Esc returns to now."
 LEAST_NAME = 20
-"""Cells that the name of a line on view has before the way back is said again, which stands over the line as well."""
+"""Cells of a world line's name that take precedence over the words on the way back, which the line's banner has as well."""
 STEER_SHORTLY = "Type to steer"
 AFTER_OWN_WORDS = "What you type is sent after your command"
 AFTER_OWN_SHORTLY = "Type what comes next"
 BEFORE_WORDS = 4
-"""Cells of the sign and the air around it."""
+"""Cells of the sign and the blanks around it."""
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
 class PromptNotes(Widget):
-    """Quiet rows over the text field of the prompt."""
+    """Rows above the text field of the prompt."""
 
     rows: reactive[tuple[str, ...]] = reactive((), layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many as there are."""
+        """The number of rows."""
         return len(self.rows)
 
     def render(self) -> Content:
-        """A quiet row each, cut where it is too long."""
+        """The rows, each cut where it is too long."""
         glyphs = glyphs_of(self)
         width = self.content_size.width
         return Content.styled(
@@ -73,7 +73,7 @@ class PromptBar(Widget):
     """The number of the world line that is read, during which nothing can be typed; 0 for none."""
 
     line_name: reactive[str] = reactive("")
-    """What that line is called; empty where nothing tells."""
+    """The name of that line; empty for none."""
     hint: reactive[str] = reactive("")
     """A hint above the field, below the waiting messages; empty for none, and hidden while the row names a prompt mode."""
 
@@ -104,7 +104,7 @@ class PromptBar(Widget):
         self.watch_hint()
 
     def watch_hint(self) -> None:
-        """Have it stand under what is said over the field."""
+        """Show the hint below the other rows above the field."""
         last = self._writing or self.hint
         rows = (*self._waiting, last) if last else self._waiting
         if self._above is None:
@@ -117,7 +117,7 @@ class PromptBar(Widget):
             self.refresh()
 
     def watch_state(self, old: MainState, new: MainState) -> None:
-        """Follow the session: the words in the empty field, the clock."""
+        """Update the placeholder and the clock for a new state of the session."""
         self._choose_words()
         busy = new.running or new.compacting
         if busy and self._timer is None:
@@ -152,7 +152,7 @@ class PromptBar(Widget):
             self.area.placeholder = words
 
     def watch_reading(self, reading: int) -> None:
-        """Show a sentence in the place of the field, which keeps its draft."""
+        """Show a sentence in place of the field, which keeps its draft."""
         self.area.display = not reading
         self.set_class(bool(reading), "-reading")
 
@@ -174,14 +174,14 @@ class PromptBar(Widget):
         return WAITING_ROOM if waits else CLOCK_ROOM
 
     def _show_activity(self) -> None:
-        """Let the field show it at the right end of its first row: a style for it would be a layout of the screen."""
+        """Show the activity at the right end of the field's first row: a widget of its own would cost a layout of the screen."""
         self._choose_words()
         self.area.show_beside(self._activity(), self._room_beside)
         if self.reading:
             self.refresh()
 
     def render(self) -> Content:
-        """The sign; the clock too where it stands in no field."""
+        """The sign; also the clock where the field is hidden."""
         glyphs = glyphs_of(self)
         sign = Content.styled(glyphs.prompt, "$accent" if self.area.has_focus else "$ink-quiet")
         right = words = Content("")
@@ -194,7 +194,7 @@ class PromptBar(Widget):
         return Content.assemble(above, sign, words, " " * max(0, room), right)
 
     def _reading_words(self, width: int) -> str:
-        """Which line is on view, in at most `width` cells, as far as its number leaves room for its name."""
+        """The sentence about the world line on view, in at most `width` cells; its name is cut where it does not fit."""
         room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
         name = self.line_name if room > 1 else ""
         wanted = min(cell_len(name), LEAST_NAME)

@@ -179,6 +179,7 @@ class Completion:
     Attributes:
         menu: the menu widget, created with the first offer; None before.
         files: as above.
+        followed: the state of the field for which the menu was updated last; None before.
     """
 
     def __init__(
@@ -194,16 +195,15 @@ class Completion:
         self.files = files
         self.menu: CommandMenu | None = None
         self._finds = False
-        """Whether anything that was sent has what is looked for."""
+        """Whether the search of the history found any message."""
         self._others: Sequence[str] = ()
-        """What was sent in other folders."""
+        """The messages sent in other folders."""
         self._mention_at: int | None = None
-        """Where the path begins that is being typed; None while none is."""
+        """The index in the line at which the typed path begins; None for none."""
         self._closed_for: str | None = None
         self._listed_for = ""
-        """The text for which the menu lists what it does."""
-        self._followed: Written | None = None
-        """What was followed last."""
+        """The text that the listed entries belong to."""
+        self.followed: Written | None = None
 
     @property
     def is_choosing(self) -> bool:
@@ -217,25 +217,22 @@ class Completion:
 
     @property
     def offer(self) -> MenuOffer | None:
-        """The file, or what was sent before, that is chosen in the menu; None where there is none."""
+        """The file or sent message that is chosen in the menu; None where there is none."""
         return self.menu.offer if self.menu is not None else None
 
-    def offered(self, written: Written) -> Offered:
-        """What the keys act on for a state of the field."""
-        if written.is_looked_for:
+    @property
+    def offered(self) -> Offered:
+        """What the keys act on for the field as it was when the menu was updated last."""
+        if self.followed is not None and self.followed.is_looked_for:
             return "sent" if self._finds else "unsent"
         menu = self.menu
         if menu is None or not menu.active:
             return "usage" if menu is not None and menu.display else ""
         if menu.offer is not None:
-            return "file" if self.taken(written) is not None else "written"
+            return "file" if self.taken is not None else "written"
         if menu.chosen is None:
             return "commands"
         return "unfinished" if menu.chosen.needs_argument else "command"
-
-    def is_behind(self, written: Written) -> bool:
-        """Whether `follow` has not been called for this state of the field."""
-        return self._followed != written
 
     def follow(self, written: Written) -> bool:
         """Update the menu for a state of the field.
@@ -243,7 +240,7 @@ class Completion:
         Returns:
             whether the menu was created by this call, so that it must be mounted.
         """
-        self._followed, text = written, written.text
+        self.followed, text = written, written.text
         if written.is_recalled and not written.is_looked_for:
             # The arrows go on through what was sent.
             self.close(text)
@@ -312,14 +309,15 @@ class Completion:
         self.menu.move(step)
         return True
 
-    def taken(self, written: Written) -> MenuOffer | None:
+    @property
+    def taken(self) -> MenuOffer | None:
         """The chosen file or sent message, to be inserted into the prompt; None where none is chosen, or it is there already.
 
         In a search of the history a message equal to the search text is inserted like any other, so that Enter never sends
         the search text itself.
         """
-        offer = self.offer
-        if offer is None:
+        offer, written = self.offer, self.followed
+        if offer is None or written is None:
             return None
         stands = written.typed if offer.is_path else written.text
         if stands.endswith(offer.text.rstrip()) and not written.is_looked_for:
@@ -343,7 +341,7 @@ class Completion:
     # --- the search of what was sent
 
     def open(self) -> None:
-        """Offer again what was closed."""
+        """Offer again for the text for which the menu was closed."""
         self._closed_for = None
 
     def search_also(self, others: Sequence[str]) -> None:

@@ -113,7 +113,8 @@ class History:
 
     def shows(self, text: str) -> bool:
         """Whether a text is the earlier message at the present position."""
-        return self.walking and self._entries[self._position] == text
+        entries, position = self._entries, self._position
+        return position < len(entries) and entries[position] == text
 
     def add(self, text: str) -> None:
         """Add a sent message, and move the position to behind it."""

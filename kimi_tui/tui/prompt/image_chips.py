@@ -54,7 +54,7 @@ class ImageChips:
     def restore(self, text: str, images: Mapping[str, Image]) -> str:
         """Take in the images of a stored text, by chip; returns the text, with chips renamed that mean other images by now.
 
-        A chip that says something else than its image shows stands for nothing: it is all that is seen before it is sent.
+        A chip whose words do not fit its image is dropped: they are all that the user sees before the message is sent.
         """
         from kimi_tui.wire.display import ImageBlock
 
@@ -101,7 +101,7 @@ class ImageChips:
         return "\n".join([text, *more] if text else more)
 
     def __getitem__(self, chip: str) -> Chip:
-        """What a chip stands for."""
+        """The image of a chip."""
         return self._known[chip]
 
     def by_hash(self, sha256: str) -> Image | None:
@@ -115,7 +115,7 @@ class ImageChips:
         return {chip: self._known[chip] for chip in found if chip in self._known}
 
     def tokens_in(self, text: str) -> int:
-        """About how many tokens the images in a text take."""
+        """The estimated tokens of the images in a text."""
         chips = self.of(text)
         if not chips:
             return 0
@@ -138,7 +138,7 @@ class ImageChips:
 
 
 def in_text(text: str) -> list[str]:
-    """What looks like chips in a text, each once."""
+    """The texts that have the form of a chip in a text, each once."""
     return list(dict.fromkeys(found[0] for found in CHIP.finditer(text))) if BEGINS in text else []
 
 

@@ -31,10 +31,10 @@ class MenuOffer(NamedTuple):
     """An entry of the menu that is no command: a file, or a message that was sent before.
 
     Attributes:
-        text: what it puts into the prompt.
-        shown: its row.
-        note: a few quiet words at the end of the row.
-        is_path: what is cut of a long row is its beginning.
+        text: the text that it puts into the prompt.
+        shown: the text of its row.
+        note: a few words at the end of the row.
+        is_path: whether it is a path, of which the beginning is cut where it is too long.
     """
 
     text: str
@@ -44,16 +44,16 @@ class MenuOffer(NamedTuple):
 
 
 class CommandMenu(Widget):
-    """A list of commands or other offers; not there while it is empty.
+    """A list of commands or other offers; hidden while it is empty.
 
     Args:
         keys: those of the configuration, by command.
-        rows: how many are shown at once.
+        rows: the most rows that are shown at once.
         found: the commands to begin with.
     """
 
     class Clicked(Message):
-        """A command was clicked; it is the chosen one."""
+        """An entry was clicked, and is the chosen one now."""
 
     def __init__(
         self, keys: Mapping[str, str], rows: int = 8, found: Sequence[Command] = ()
@@ -65,23 +65,23 @@ class CommandMenu(Widget):
         self._found: Sequence[Command | MenuOffer] = found
         self._chosen: int | None = 0
         self._is_moved = False
-        """Whether the arrows have chosen."""
+        """Whether the user has moved the choice with the arrows."""
         self._is_hint = False
 
     @property
     def active(self) -> bool:
-        """Whether something can be chosen: it has the arrows, and Enter, Tab and Esc are about it."""
+        """Whether something can be chosen, so that the arrows, Enter, Tab and Esc act on the menu."""
         return bool(self._found) and not self._is_hint
 
     @property
     def chosen(self) -> Command | None:
-        """The command that Enter would run; None where that is what was typed, as it was typed."""
+        """The command that Enter would run; None where Enter sends the typed text."""
         chosen = self._current
         return chosen if isinstance(chosen, Command) else None
 
     @property
     def offer(self) -> MenuOffer | None:
-        """The offer that Enter would put into the prompt; None while commands are listed, or nothing is."""
+        """The offer that Enter would put into the prompt; None while there is none."""
         chosen = self._current
         return chosen if isinstance(chosen, MenuOffer) else None
 
@@ -103,13 +103,13 @@ class CommandMenu(Widget):
         is_hint: bool = False,
         is_same_text: bool = False,
     ) -> None:
-        """List these.
+        """List commands or offers.
 
         Args:
-            found: in their order.
-            is_first_chosen: the first is chosen; else none is until the arrows choose one.
-            is_hint: it is only said how the command is used, and nothing can be chosen.
-            is_same_text: nothing was typed since: what the arrows have chosen stays chosen.
+            found: the entries in their order.
+            is_first_chosen: whether the first is chosen; else none is until the arrows choose one.
+            is_hint: whether the entry only shows how a command is used, and cannot be chosen.
+            is_same_text: whether nothing was typed since: the entry chosen with the arrows stays chosen.
         """
         kept = self._current if is_same_text and self._is_moved else None
         self._is_moved &= is_same_text
@@ -141,7 +141,7 @@ class CommandMenu(Widget):
         return max(0, min((self._chosen or 0) - rows // 2, len(self._found) - rows))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A row a command, up to a limit, and one that says so."""
+        """A row for each entry up to a limit, and one that names the limit where there are more."""
         self._room = max(3, viewport.height - 9)
         return min(len(self._found), self._shown_rows) + self._is_cut
 
@@ -159,7 +159,7 @@ class CommandMenu(Widget):
             self.post_message(self.Clicked())
 
     def render(self) -> Content:
-        """The window around the chosen command."""
+        """The rows around the chosen entry."""
         width = self.content_size.width
         shown = self._found[self._top : self._top + self._shown_rows]
         rows = [
@@ -224,7 +224,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     """The command palette. Its result is the name of a command, or None.
 
     Args:
-        commands: all of them.
+        commands: all commands.
         keys: those of the configuration, by command.
     """
 

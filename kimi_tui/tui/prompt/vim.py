@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 Mode = Literal["insert", "replace", "normal", "visual", "lines"]
 Outcome = Literal["", "earlier", "later", "escape"]
-"""What a key asks of whoever has the text: another one of what was sent, or what Esc does where nothing is under way."""
+"""What a key asks of the owner of the text: the message sent before or after, or what Esc does where no command is pending."""
 Taken = Literal["", "done", "earlier", "later", "write"]
-"""Of a key: not a command; carried out; asks for another one of what was sent; is a slash, to be written."""
+"""What became of a key: no command; carried out; asks for the message sent before or after; a slash, to be inserted."""
 _Keys = Generator[None, str, None]
 
 END_OF_LINE = 1 << 30
-"""The cell that is kept after `$`."""
+"""The wanted cell after `$`: the end of every line."""
 MOST = 1 << 20
 """The highest count, and the most characters that a command may make of the text."""
 MOST_WORK = 1_000_000
-"""Characters that the keys of a macro may pass over, each as many as the text has and `_KEY_WORK` besides."""
+"""The limit of the work of a macro, in characters: each of its keys counts the length of the text and `_KEY_WORK`."""
 _KEY_WORK = 300
 _FINDS = "fFtT"
 _ALIKE = {
@@ -51,14 +51,14 @@ _ALIKE = {
     "delete": "x",
     "space": " ",
 }
-"""Keys by the letters that do the same."""
+"""Special keys, by name, with the commands that they stand for."""
 NAMED = frozenset(("left", "right", "up", "down", "home", "end", "delete", "backspace", "space"))
 WRITTEN = frozenset("/!#@")
-"""What begins a command, a note or the name of a file: in the empty prompt it is written in any mode."""
+"""Characters that begin a command, a note or a path: in the empty prompt they are inserted in any mode."""
 
 
 class _Region(NamedTuple):
-    """What an operator acts on: from `start` to `end` (exclusive), or all of these lines without the feed of the last."""
+    """The region of an operator: from `start` to `end` (exclusive), or whole lines without the line feed of the last one."""
 
     start: int
     end: int
@@ -70,11 +70,11 @@ class _Change:
     """A command that changes the text, so that `.` can do it again.
 
     Attributes:
-        act: does it so many times.
-        count: what was said before it; None for nothing.
-        typed: what was written in insert mode after it, and how much before it was deleted.
-        is_counted: the count says how often that is written, and not how often it acts.
-        in_lines: each time in a line of its own.
+        act: carries it out so many times.
+        count: the count before it; None for none.
+        typed: the text inserted after it in insert mode, and the number of characters deleted before that.
+        is_counted: whether the count repeats the inserted text, and not the command.
+        in_lines: whether each repetition is a line of its own.
     """
 
     act: Callable[[int | None], None]
@@ -84,7 +84,7 @@ class _Change:
     in_lines: bool = False
 
     def more(self, times: int) -> str:
-        """What is written besides the first time."""
+        """The text that is inserted after the first time."""
         return (("\n" if self.in_lines else "") + self.typed[1]) * (times - 1)
 
 
@@ -92,9 +92,9 @@ class Vim:
     """A text editor with vim's keys, without a screen: mode, cursor, selection, registers and undo.
 
     Attributes:
-        at: where the cursor is.
-        mode: what keys mean now.
-        anchor: where the selection begins, in the two visual modes; it ends at the cursor, with that.
+        at: the index of the cursor.
+        mode: the mode.
+        anchor: the index at which the selection begins, in the two visual modes; it includes the cursor.
     """
 
     def __init__(self, text: str = "", at: int = 0, mode: Mode = "insert") -> None:
@@ -103,25 +103,25 @@ class Vim:
         self.mode: Mode = mode
         self.anchor = at
         self.register = ""
-        """What was deleted or copied last."""
+        """The text that was deleted or yanked last."""
         self.is_register_lines = False
-        """Whether those are whole lines."""
+        """Whether the register holds whole lines."""
         self._wanted: int | None = None
         """The cell of a line that `j` and `k` go to; None for the one of the cursor."""
         self._found: tuple[str, str] | None = None
         """The last of `f F t T`, and its character."""
         self._change: _Change | None = None
         self._writing: _Change | None = None
-        """The command that began what is being written."""
+        """The command that entered insert mode."""
         self._before: tuple[str, int] = (text, at)
-        """What stood here before the command that is under way."""
+        """Text and cursor before the running command."""
         self._begun: tuple[str, int] = (text, at)
-        """What stood here when insert mode began."""
+        """Text and cursor when insert mode began."""
         self._undone: list[tuple[str, int]] = []
         self._undo: list[tuple[str, int]] = []
         self._outcome: Outcome = ""
         self._overwritten: list[str] = []
-        """In replace mode: what stood where each character was written; empty where nothing did."""
+        """In replace mode: for each typed character the one that it replaced; empty at the end of a line."""
         self.recording = ""
         """The name of the macro that is being recorded; empty for none."""
         self.macros: dict[str, tuple[str, ...]] = {}
@@ -129,13 +129,13 @@ class Vim:
         self._recorded: list[str] = []
         self._last_played = ""
         self._coming: deque[str] = deque()
-        """The keys of macros that are still to be pressed."""
+        """The keys of macros that are still to be carried out."""
         self._work = 0
-        """What macros may still do before another key is pressed."""
+        """The work, see `MOST_WORK`, that macros may still do before the user presses another key."""
         self._failed = False
-        """Whether the last command could not be carried out: that ends a macro."""
+        """Whether the last command failed, which ends a macro."""
         self.is_pending = False
-        """Whether a command is half written."""
+        """Whether a command is incomplete and waits for further keys."""
         self._keys = self._command()
         next(self._keys)
 
@@ -151,7 +151,7 @@ class Vim:
         self._in.text = text
 
     def load(self, text: str, at: int) -> None:
-        """Take over what stands in the field; in insert mode it is written there, and elsewhere others may change it."""
+        """Take over the text of the field: in insert mode the field itself changes it, and in other modes other parts may."""
         if text != self.text and not self._is_writing():
             self._undo.append((self.text, self.at))
             self._undone.clear()
@@ -166,7 +166,7 @@ class Vim:
             self._stay_in_line()
 
     def forget(self) -> None:
-        """Forget undo history and mode: another text stands here."""
+        """Reset the undo history and the mode, for another text."""
         self._undo.clear()
         self._undone.clear()
         self._renew()
@@ -272,7 +272,7 @@ class Vim:
             self._overwrite("\n" if key == "enter" else key)
 
     def _overwrite(self, text: str) -> None:
-        """Write in the place of what stands there, as far as the line goes; a line feed takes no place."""
+        """Insert text over the characters of the line, in replace mode; a line feed replaces none."""
         for char in text:
             end = self.at if char == "\n" or self._in.is_end(self.at) else self.at + 1
             self._overwritten.append(self.text[self.at : end])
@@ -302,7 +302,7 @@ class Vim:
         self._stay_in_line()
 
     def _typed(self) -> tuple[int, str] | None:
-        """How much before the cursor was deleted and what was written since insert mode began; None where it was elsewhere."""
+        """How much was deleted before the cursor, and what was typed, since insert mode began; None where other text changed."""
         before, at = self._begun
         rest = before[at:]
         if not self.text.endswith(rest) or self.at != len(self.text) - len(rest):
@@ -354,7 +354,7 @@ class Vim:
         self.text = self.text[:start] + text + self.text[end:]
 
     def _stay_in_line(self) -> None:
-        """Move the cursor onto a character, where the line has one."""
+        """Move the cursor from behind the line onto its last character, if it has one."""
         self.at = min(self.at, len(self.text))
         if self._in.is_end(self.at) and self.at > self._in.start_of(self.at):
             self.at -= 1
@@ -362,7 +362,7 @@ class Vim:
     # --- motions
 
     def _vertical(self, count: int) -> int | None:
-        """So many lines below, or above; None where there is none."""
+        """The place so many lines below, or above; None where there is no such line."""
         line = self._in.line_of(self.at)
         last = self.text.count("\n")
         target = min(max(0, line + count), last)
@@ -396,13 +396,13 @@ class Vim:
         return key in "hljkwbeWBE0^$gGfFtT;,%{} " or key == "backspace"
 
     def _motion(self, key: str, more: str, count: int | None, op: str = "") -> TextRange | None:
-        """Where a motion leads from the cursor; None where it leads nowhere.
+        """The target of a motion from the cursor; None where it fails.
 
         Args:
-            key: which.
-            more: the character behind it, for those that take one.
-            count: how often.
-            op: the operator that waits for it.
+            key: the key of the motion.
+            more: the character after it, for motions that take one.
+            count: the number of repetitions; None for none given.
+            op: the pending operator; empty for none.
         """
         n = count or 1
         at = self.at
@@ -465,7 +465,7 @@ class Vim:
                 return None
 
     def _space(self, count: int, op: str) -> TextRange | None:
-        """So many characters on, into the next lines too."""
+        """The place so many characters further, across lines."""
         at = self.at
         for _ in range(count):
             if self._in.is_end(at) or (self._in.is_end(at + 1) and not op):
@@ -485,7 +485,7 @@ class Vim:
         return self._ended(to, reached, op, "exclusive")
 
     def _ended(self, to: int, reached: bool, op: str, kind: Kind) -> TextRange | None:
-        """A move along words: behind the last character of a line it stands on that instead, and takes it along."""
+        """The range of a word motion; one that ends behind the last character of a line includes that character instead."""
         is_visual = self.mode in ("visual", "lines")
         if to > self.at and not is_visual and self._in.is_end(to) and to > self._in.start_of(to):
             return TextRange(to - 1, "inclusive")
@@ -507,7 +507,7 @@ class Vim:
     # --- operators
 
     def _region(self, move: TextRange, op: str) -> _Region:
-        """What an operator acts on that was given a motion."""
+        """The region of an operator with a motion."""
         origin = self.at if move.start is None else move.start
         start, end = sorted((origin, move.to))
         if move.kind == "lines":
@@ -531,7 +531,7 @@ class Vim:
 
     @property
     def selected(self) -> tuple[int, int]:
-        """What is selected in a visual mode: from the first place to behind the last one."""
+        """The selected region in a visual mode."""
         region = self._selection()
         return region.start, region.end
 
@@ -546,7 +546,7 @@ class Vim:
         self.is_register_lines = region.is_lines
 
     def _operate(self, op: str, region: _Region, at: int | None = None) -> None:
-        """Delete, change or copy, or give letters another case, with the cursor left `at` there."""
+        """Delete, change, yank or change the case of a region, and leave the cursor at `at`."""
         start, end, is_lines = region
         at = start if at is None else at
         if op == "y":
@@ -581,7 +581,7 @@ class Vim:
             self._operate(op, region, min(origin, move.to))
 
     def _changed(self, act: Callable[[int | None], None], count: int | None) -> None:
-        """Carry out a command that changes the text, and keep it for `.`."""
+        """Carry out a command that changes the text, and remember it for `.`."""
         change = _Change(act, count)
         act(count)
         if self.mode == "insert":
@@ -662,7 +662,7 @@ class Vim:
             last = self._join_next(last)
 
     def _join_next(self, last: str) -> str:
-        """Join the next line to this one, whose last part ends so; how that of the next one ends."""
+        """Join the next line to this one, whose text ends with the given part; returns the end of the joined line."""
         end = self._in.end_of(self.at)
         start = end + 1
         while start < len(self.text) and self.text[start] in " \t":
@@ -746,7 +746,7 @@ class Vim:
         return self.mode in ("insert", "replace")
 
     def _at_most(self, change: _Change) -> int:
-        """How often what was typed is written, as long as that is a text that anyone can read."""
+        """The number of repetitions of inserted text, limited so that the text does not grow beyond `MOST`."""
         return min(change.count or 1, MOST // (len(change.typed[1]) + 1))
 
     def _write(self, text: str) -> None:
@@ -797,7 +797,7 @@ class Vim:
             yield from self._in_normal(key, count)
 
     def _record(self, name: str) -> None:
-        """Begin a macro; one that is named by a capital letter goes on."""
+        """Begin to record a macro; a capital letter appends to that macro."""
         if len(name) == 1 and name.isascii() and name.isalnum():
             self.recording = name.lower()
             self._recorded = [*self.macros.get(name.lower(), ())] if name.isupper() else []
@@ -808,7 +808,7 @@ class Vim:
             self.recording = ""
 
     def _play(self, name: str, count: int | None) -> None:
-        """Press the keys of a macro before all that is still to be pressed."""
+        """Put the keys of a macro before all keys that are still to be carried out."""
         name = self._last_played if name == "@" else name.lower()
         keys = self.macros.get(name, ())
         times = min(count or 1, MOST_WORK // (_KEY_WORK * max(1, len(keys))))
@@ -884,7 +884,7 @@ class Vim:
                 yield from self._go(key, count)
 
     def _go(self, key: str, count: int | None) -> _Keys:
-        """A motion by itself."""
+        """Move the cursor by a motion."""
         more = ""
         if len(key) == 1 and key in _FINDS:
             more = yield
@@ -954,7 +954,7 @@ class Vim:
                 yield from self._go(key, count)
 
     def _select(self, move: TextRange) -> None:
-        """Select an object; with what is selected already, where that is more than the cursor."""
+        """Select a text object; where more than the cursor is selected already, extend the selection by it."""
         assert move.start is not None
         last = move.to - 1 if move.kind == "exclusive" else move.to
         if move.kind == "lines":
@@ -969,7 +969,7 @@ class Vim:
         self._wanted = None
 
     def _on_selection(self, what: str, char: str = "") -> None:
-        """Do something with what is selected, and keep it for as much text elsewhere."""
+        """Apply a command to the selection, and remember it for `.` on a region of the same size."""
         self._before = (self.text, self.at)
         region = self._selection()
         first = min(self.anchor, self.at)
@@ -1046,7 +1046,7 @@ _SHORT = {
 
 
 _WITH_NAME = ('"', "'", "`", "m", "z", "Z")
-"""Commands of which nothing is kept here, and that take a character."""
+"""Commands that take a character and are not supported: both keys are ignored."""
 
 
 def _swapped(text: str) -> str:
@@ -1059,7 +1059,7 @@ _OPERATORS = ("d", "c", "y", *_CASES)
 
 
 class VimKeys:
-    """Feeds the keys of a text field to `Vim`, and shows its state there.
+    """Passes the keys of a text field to `Vim`, and shows its state in the field.
 
     Args:
         field: the text field.
@@ -1073,12 +1073,12 @@ class VimKeys:
         self._wholes: dict[str, str] = {}
         """The characters that stand for chips."""
         self._shown: tuple[str, Selection] | None = None
-        """What stands in the field since the last command."""
+        """Text and selection of the field after the last command."""
         self._take_over(chips)
 
     @property
     def mode(self) -> Mode:
-        """What keys mean now."""
+        """The mode."""
         return self._vim.mode
 
     @property
@@ -1088,14 +1088,14 @@ class VimKeys:
 
     @property
     def selected_text(self) -> str | None:
-        """What is selected with `v` or `V`, where anything is."""
+        """The text selected with `v` or `V`; None for none."""
         if self.mode not in ("visual", "lines"):
             return None
         start, end = self._vim.selected
         return self._written(self._vim.text[start:end])
 
     def replaced(self, chips: Collection[str]) -> None:
-        """Follow the field, into which another text was put."""
+        """Take over another text that was put into the field."""
         self._take_over(chips)
         self._vim.forget()
 
@@ -1113,12 +1113,12 @@ class VimKeys:
 
         Args:
             event: the key.
-            chips: what may stand in the field.
-            is_choosing: something is offered for what stands there, and has the arrows and Esc.
-            is_searching: what stands there is looked for.
+            chips: the texts of chips that may be in the field.
+            is_choosing: whether the completion menu has the arrows and Esc.
+            is_searching: whether the text is a search of the history.
 
         Returns:
-            What it was taken as, or that it was not.
+            what became of it.
         """
         field, vim, key = self._field, self._vim, event.key
         if self.mode in ("insert", "replace"):
@@ -1145,7 +1145,7 @@ class VimKeys:
         return self._act(key if key in NAMED or typed is None else typed)
 
     def _type_over(self, event: events.Key, chips: Collection[str]) -> Taken:
-        """Write a key in replace mode."""
+        """Replace a character by a key, in replace mode."""
         field, key = self._field, event.key
         typed = event.character if event.is_printable and not key.startswith(CHORDS) else None
         if not (typed or key == "backspace") or (typed in WRITTEN and not field.text):
@@ -1155,7 +1155,7 @@ class VimKeys:
         return self._act(typed or key)
 
     def _act(self, key: str | None) -> Taken:
-        """Carry out a key and show what came of it."""
+        """Carry out a key and show the result in the field."""
         outcome = self._vim.press(key) if key else ""
         if outcome == "escape":
             return ""
@@ -1165,14 +1165,14 @@ class VimKeys:
         return "done"
 
     def follow(self, chips: Collection[str]) -> None:
-        """Take over what the field holds since a command asked for something else to stand there."""
+        """Take over the text that the field has after a command asked for another one."""
         self._take_over(chips)
         self._show()
 
     # --- the field and the model
 
     def _take_over(self, chips: Collection[str]) -> None:
-        """Have the model hold what stands in the field."""
+        """Copy text and cursor of the field into the model."""
         field, self._chips = self._field, chips
         for chip in chips:
             self._wholes.setdefault(chip, chr(WHOLES + len(self._wholes)))
@@ -1199,7 +1199,7 @@ class VimKeys:
         return text
 
     def _show(self) -> None:
-        """Have the field show what the model holds."""
+        """Copy text and cursor of the model into the field."""
         field, vim = self._field, self._vim
         text = self._written(vim.text)
         self._change(text)
@@ -1217,7 +1217,7 @@ class VimKeys:
         self._shown = (field.text, field.selection)
 
     def _change(self, text: str) -> None:
-        """Make this of what stands in the field, as one change that can be undone."""
+        """Replace the changed part of the field's text, as one change that can be undone."""
         field = self._field
         before = field.text
         if text == before:

@@ -11,13 +11,13 @@ from typing import Literal, NamedTuple
 from rich.cells import cell_len, get_character_cell_size
 
 Kind = Literal["exclusive", "inclusive", "lines"]
-"""Whether the last place belongs to it, or all of the lines do."""
+"""Whether a motion includes its last place, or whole lines."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _OBJECTS = {"(": "(", ")": "(", "b": "(", "[": "[", "]": "[", "{": "{", "}": "{", "B": "{"}
 _SCRIPTS = ((0x3040, 0x309F), (0x30A0, 0x30FF), (0x3400, 0x9FFF), (0xAC00, 0xD7AF))
-"""Characters that belong to no word but one of their own kind."""
+"""Ranges of characters of scripts each of which forms words of its own."""
 WHOLES = 0x100000
-"""From this character on each stands for something that is one piece."""
+"""The first of the characters that stand for chips: each is a word of its own."""
 
 
 class TextRange(NamedTuple):
@@ -32,23 +32,23 @@ class VimText:
     """A text with vim's lookups of places in it.
 
     Attributes:
-        text: all of it.
+        text: the whole text.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def start_of(self, at: int) -> int:
-        """Where the line of a place begins."""
+        """The begin of the line of a place."""
         return self.text.rfind("\n", 0, at) + 1
 
     def end_of(self, at: int) -> int:
-        """Where the line of a place ends."""
+        """The end of the line of a place."""
         found = self.text.find("\n", at)
         return len(self.text) if found < 0 else found
 
     def cells_before(self, at: int) -> int:
-        """How many cells of its line stand before a place."""
+        """The number of cells before a place in its line."""
         return cell_len(self.text[self.start_of(at) : at])
 
     def in_cell(self, start: int, cell: int) -> int:
@@ -62,7 +62,7 @@ class VimText:
         return end
 
     def line_start(self, line: int) -> int:
-        """Where a line begins, by its number from 0."""
+        """The begin of a line, by its number from 0."""
         at = 0
         for _ in range(line):
             at = self.end_of(at) + 1
@@ -88,7 +88,7 @@ class VimText:
         return self.is_end(at) and self.start_of(at) == at
 
     def class_of(self, at: int, *, big: bool) -> int:
-        """What kind of character stands at a place: 0 for blanks and the end of a line, and for words others than for signs."""
+        """The class of the character at a place: 0 for blanks and the end of a line; letters and signs have different ones."""
         if self.is_end(at):
             return 0
         char = self.text[at]
@@ -105,13 +105,13 @@ class VimText:
         return 2 if char == "_" or char.isalnum() else 1
 
     def step_on(self, at: int) -> tuple[int, int]:
-        """The next place, and what that is: 0 in the line, 2 behind its last character, 1 in the next one, -1 none."""
+        """The next place, and its kind: 0 in the same line, 2 behind its last character, 1 in the next line, -1 for none."""
         if self.is_end(at):
             return (at, -1) if at >= len(self.text) else (at + 1, 1)
         return at + 1, 2 if self.is_end(at + 1) else 0
 
     def word_on(self, at: int, count: int, *, big: bool, to_end: bool) -> tuple[int, bool]:
-        """`w`; with `to_end` the last of them stops at the end of its line. Whether it got there."""
+        """`w`; with `to_end` the last word ends at the end of its line. Also whether there are so many words."""
         while count > 0:
             count -= 1
             kind = self.class_of(at, big=big)
@@ -138,7 +138,7 @@ class VimText:
     def word_end(
         self, at: int, count: int, *, big: bool, stop: bool = False, empty: bool = False
     ) -> tuple[int, bool]:
-        """`e`; with `stop` it stays where it is at the end of one already, with `empty` it stops on an empty line."""
+        """`e`; with `stop` it stays at the end of a word, with `empty` it stops on an empty line."""
         for _ in range(count):
             kind = self.class_of(at, big=big)
             at, step = self.step_on(at)
@@ -194,7 +194,7 @@ class VimText:
         return at, True
 
     def after_paragraphs(self, at: int, count: int, step: int) -> TextRange | None:
-        """The empty line after so many paragraphs, or before."""
+        """The empty line after so many paragraphs, or before them."""
         lines = self.text.split("\n")
         line = self.line_of(at)
         for left in range(count - 1, -1, -1):
@@ -216,7 +216,7 @@ class VimText:
         return TextRange(at)
 
     def matching(self, at: int) -> int | None:
-        """Where the bracket that follows has its other half."""
+        """The counterpart of the next bracket of the line."""
         end = self.end_of(at)
         while at < end and self.text[at] not in "()[]{}":
             at += 1

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 FRAME_S = 1 / 30
 SLICE_S = 0.002
 NEAR = 400
-"""The most records ahead that are applied one by one; for a position farther away the state comes from a keyframe."""
+"""The most records ahead that are applied to the shown state; for a position farther away a new state is made."""
 MOST_FILES = 5
 MOST_FILES_IF_SHORT = 2
-"""In a low screen the checkpoints need the room."""
+"""The same in a low screen, where the checkpoints need the room."""
 
 
 class ReplayFiles(Widget):
-    """The files at this moment, at most five of them, in a low screen two; hidden where there are none."""
+    """The list of the files that the agent had changed at the shown position: at most `MOST_FILES`; hidden where there are none."""
 
     files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
 
@@ -50,7 +50,7 @@ class ReplayFiles(Widget):
         self.display = bool(files)
 
     def render(self) -> Content:
-        """A title, and a row a file."""
+        """The content: a title, and a row for each file."""
         width = self.content_size.width
         glyphs = glyphs_of(self)
         rows: list[tuple[str, str] | str] = [("Files at this moment", "$ink-quiet")]
@@ -118,7 +118,7 @@ class Player:
         """The files of the moment that is shown; None where what is shown is not to be relied on."""
         self._shown: tuple[ReplayState, Flow] | None = None
         self._position = 0
-        """How many records are shown, and how many characters of the text behind them."""
+        """The number of shown records, and of shown characters of the next one."""
         self._n_chars = 0
         self._timer: Timer | None = None
         self._ticked_at = 0.0
@@ -135,12 +135,12 @@ class Player:
 
     @property
     def head(self) -> Checkpoint | None:
-        """The newest checkpoint of the moment that is shown."""
+        """The newest checkpoint at the shown position; None where there is none."""
         return self._views.timeline.model.tree.head
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing that began before the shown position is unfinished at it."""
+        """Whether the shown position is a stop: nothing that began before it is incomplete."""
         return not self._n_chars and self.recording.is_stop(self._position)
 
     def position_of(self, checkpoint_id: int, world_line: int = 0) -> int | None:
@@ -160,7 +160,7 @@ class Player:
     # --- seeking
 
     def seek(self, position: int | None) -> None:
-        """Go to another position; of several requests in a row (a drag) only the newest counts."""
+        """Seek to a position; of several requests in a row, as in a drag, only the newest counts."""
         if position is None:
             return
         self.clock.go_to(position)
@@ -170,7 +170,7 @@ class Player:
             self._owner.run_worker(reported(self._owner, self._seek_target), name="seek")
 
     async def settled(self) -> None:
-        """Wait until the moment is shown that was asked for last."""
+        """Wait until the position is shown that was sought last."""
         await self._settled.wait()
 
     async def _seek_target(self) -> None:
@@ -187,7 +187,7 @@ class Player:
             self._settled.set()
 
     async def _show(self, position: int) -> None:
-        """Show the moment at a position: by what happens until then, or from a keyframe."""
+        """Show the state at a position, by applying records or from a keyframe."""
         is_near = 0 <= position - self._position <= NEAR
         if self._files is not None and not self._n_chars and is_near:
             self._apply(self.recording.records[self._position : position], live=False)
@@ -212,7 +212,7 @@ class Player:
                 self._files.apply(record)
 
     def _show_position(self) -> None:
-        """Bring up to date what says which moment this is."""
+        """Update the parts that name the position: scrubber, file list, title of the timeline, and gauge."""
         replay, recording, head = self._replay, self.recording, self.head
         timeline, at_end = self._views.timeline, self._position == recording.end
         self._scrubber.moved(head.id if head is not None else None)
@@ -238,7 +238,7 @@ class Player:
         self._follow_clock()
 
     def pause(self) -> None:
-        """Play no further."""
+        """Pause."""
         if self.clock.is_playing:
             self.toggle()
 
@@ -277,7 +277,7 @@ class Player:
             self._follow_clock()
 
     def _show_clock(self) -> None:
-        """Show what the clock has reached, a text as far as it was streamed by then."""
+        """Show the records up to the clock's position, and the streamed part of the text at it."""
         reached = self.clock.position
         records = list(self.recording.records[self._position : reached])
         if records and self._n_chars:
@@ -296,7 +296,7 @@ class Player:
 
 
 def _part_of(record: EventRecord, start: int, end: int | None = None) -> EventRecord:
-    """The record with a part of its text."""
+    """A record of a text with only the characters from `start` to `end` (exclusive)."""
     part = streamed_text(record.event)[start:end]
     event = TextPart(part) if isinstance(record.event, TextPart) else ThinkPart(part)
     return record._replace(event=event)

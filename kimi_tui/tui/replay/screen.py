@@ -88,7 +88,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._scrubber: Scrubber | None = None
         self._forking = self._is_over = False
         self._early: list[str] | None = []
-        """Keys that were pressed while the session was read; None since it is."""
+        """The keys that were pressed while the session was read; None once it was."""
         heading = heading_of(launch)._replace(words=READ_ONLY, title="Replay")
         self.transcript = Transcript(work_dir=str(launch.work_dir))
         self.footer = Footer()
@@ -97,12 +97,12 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         self._timeline_pane = self._frame.timeline_pane
 
     def compose(self) -> ComposeResult:
-        """The parts, from the top; the rest is imported when the first picture stands."""
+        """The widgets from the top; the others are imported and mounted after the first frame."""
         yield from self._frame.compose()
         yield self.footer
 
     def on_mount(self) -> None:
-        """Read the session once the first picture stands."""
+        """Read the session after the first frame."""
         self.call_after_refresh(self.set_timer, OPEN_DELAY_S, self._open)
 
     def _open(self) -> None:
@@ -167,7 +167,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     @on(Transcript.RebuildNeeded)
     def _rebuild_needed(self) -> None:
-        """A line from before the record began: what is shown stays, and goes on with what follows."""
+        """Continue with what is shown: the line is older than the record, so that a rebuild is not possible."""
 
     # --- the scrubber; its class is imported later, so its messages are named by their handlers
 
@@ -188,7 +188,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     # --- the timeline and the chat
 
     def on_timeline_checkpoint_chosen(self, event: Timeline.CheckpointChosen) -> None:
-        """Go to the moment when that step was complete."""
+        """Seek to where the step of the chosen checkpoint is complete."""
         if self._player is not None:
             target = event.target
             self._seek(self._player.position_of(target.id, target.world_line))
@@ -196,7 +196,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self.on_timeline_left()
 
     def on_timeline_future_chosen(self, event: Timeline.FutureChosen) -> None:
-        """Go to what was still to come."""
+        """Seek to the chosen checkpoint, which is after the present position."""
         if self._player is not None:
             self._seek(self._player.recording.stop_of(event.uid))
 
@@ -265,7 +265,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     # --- leaving
 
     def action_leave(self) -> None:
-        """Back to where the user came from."""
+        """Leave the replay."""
         scrubber = self._scrubber
         if scrubber is not None and scrubber.is_attached and not scrubber.has_focus:
             self.on_timeline_left()
@@ -275,7 +275,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self.dismiss(None)
 
     def action_continue(self) -> None:
-        """Fork the session at this moment and go on there."""
+        """Fork the session at the present position, and continue in the fork."""
         player, recorded = self._player, self._recorded
         if self._forking or self._is_over or player is None or recorded is None:
             return

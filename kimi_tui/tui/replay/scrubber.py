@@ -58,7 +58,7 @@ def time_at(recording: Recording, column: int, width: int) -> float:
 def track_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
 ) -> list[StyledText]:
-    """The line: what was played, the playhead, what lies ahead."""
+    """The spans of the line with the playhead and the markers."""
     if width <= 0:
         # While it goes away, or in a screen that is being resized.
         return []
@@ -84,7 +84,7 @@ def track_spans(
 def label_spans(
     recording: Recording, clock: PlaybackClock, width: int, checkpoint: int | None
 ) -> list[StyledText]:
-    """Over the playhead: the checkpoint, and what the clock said."""
+    """The spans of the row above: the checkpoint and the recorded time, over the playhead."""
     at = recording.clock_at(clock.position)
     number = f"#{checkpoint}" if checkpoint is not None else ""
     time_of_day = _time_of_day(at) if at else ""
@@ -99,7 +99,7 @@ def label_spans(
 def state_spans(
     recording: Recording, clock: PlaybackClock, width: int, glyphs: Glyphs
 ) -> list[StyledText]:
-    """Under the line: playing or not, the speed, the time, and at the right what comes next."""
+    """The spans of the row below: whether it plays, the speed, the playing time, and at the right the next marker."""
     at_end = clock.position == recording.end
     word = "playing" if clock.is_playing else "at the end" if at_end else "paused"
     left: list[StyledText] = [
@@ -135,7 +135,7 @@ def _next_words(marker: Marker, seconds: float, glyphs: Glyphs) -> tuple[str, ..
 
 
 def _markers_by_column(recording: Recording, width: int) -> dict[int, Marker]:
-    """One marker a column: of several the weightiest, and of equals the last."""
+    """The marker of each column: of several the one with the highest rank, of equal ones the last."""
     shown: dict[int, Marker] = {}
     for marker in recording.markers:
         column = column_of(recording, marker.time_s, width)
@@ -186,7 +186,7 @@ class Scrubber(Widget, can_focus=True):
     ]
 
     class PlayheadMoved(Message):
-        """The user moved the playhead to a position; the scrubber itself stays where it is."""
+        """The user moved the playhead to a position; the scrubber shows it after `moved` is called."""
 
         def __init__(self, position: int) -> None:
             super().__init__()
@@ -208,17 +208,17 @@ class Scrubber(Widget, can_focus=True):
         self._clock: PlaybackClock | None = None
         self._checkpoint: int | None = None
         self._aim: int | None = None
-        """What was sought and is not shown yet: the next key goes on from there."""
+        """The position that was sought and is not shown yet, from which the next key seeks; None for none."""
         self._dragging = False
         self._painter = Painter(self, "scrubber")
 
     def follow(self, recording: Recording, clock: PlaybackClock) -> None:
-        """Show this recording and where its clock stands."""
+        """Show a recording and its clock."""
         self._recording, self._clock = recording, clock
         self.refresh()
 
     def moved(self, checkpoint: int | None) -> None:
-        """Show where the clock stands now, at this checkpoint (None: before the first)."""
+        """Show the clock's present position, and its checkpoint (None before the first)."""
         self._checkpoint, self._aim = checkpoint, None
         self.refresh()
 
@@ -257,7 +257,7 @@ class Scrubber(Widget, can_focus=True):
     # Mouse
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Take hold of the playhead."""
+        """Begin to drag the playhead."""
         if event.button == 1 and self._recording is not None:
             self._dragging = True
             self.capture_mouse()
@@ -269,7 +269,7 @@ class Scrubber(Widget, can_focus=True):
             self._drag(event)
 
     def on_mouse_up(self) -> None:
-        """Let go."""
+        """End the drag."""
         if self._dragging:
             self._dragging = False
             self.release_mouse()

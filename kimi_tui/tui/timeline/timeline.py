@@ -424,11 +424,6 @@ class Timeline(ScrollView, can_focus=True):
 
     # --- selecting
 
-    @property
-    def selected(self) -> Key | None:
-        """The row that is selected."""
-        return self._view.selected
-
     def on_focus(self) -> None:
         """Select a row where none is selected: the keys need one."""
         self._measure()

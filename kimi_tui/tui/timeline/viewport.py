@@ -41,13 +41,13 @@ from kimi_tui.tui.timeline.layout import (
 )
 
 DETAILS = 6
-"""Lines for the details of a row: an empty one above and below."""
+"""Lines of the details of a row, with an empty one above and below."""
 CACHE_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineAreas:
-    """How many lines stand above the list and below it, how many it has, and how high the curve is (without its marks)."""
+    """The heights in lines of title, token curve (without its marks), everything above the list, everything below it, and the list."""
 
     title: int
     curve: int
@@ -69,12 +69,13 @@ class TimelineAreas:
         """The areas for a screen and a widget of these heights.
 
         Args:
-            screen_height: decides how much room the curve and the details may take.
-            height: of the widget.
-            n_rows: of the list; 0 where nothing has happened yet.
-            overlay: the title stands in the frame around it.
-            filtering: the title row is the filter's.
-            selecting: a row is selected, so its details take their room; else only where nothing is hidden by them.
+            screen_height: the height of the screen, which limits the curve and the details.
+            height: the height of the widget.
+            n_rows: the rows of the list; 0 where nothing has happened yet.
+            overlay: whether the title is in the frame around the widget.
+            filtering: whether the title row is the filter's.
+            selecting: whether a row is selected, so that its details have a place; else they have one only where no row is
+                hidden by them.
         """
         curve = 0 if n_rows == 0 else 3 if screen_height >= 32 else 2 if screen_height >= 24 else 0
         if height < curve + 12:
@@ -88,9 +89,9 @@ class TimelineAreas:
 
 
 class Listing:
-    """The rows of a model counted from the newest, below a row for now where that is no checkpoint itself.
+    """The rows of a model from the newest, after a row for now where the newest checkpoint is not now itself.
 
-    While a revert is shown in motion, `scene` is the line that it took away: its rows stand where they stood before.
+    While a revert is animated, `scene` is the line that it left, whose rows are in their former places.
     """
 
     def __init__(self, model: TimelineModel) -> None:
@@ -101,7 +102,7 @@ class Listing:
         return sum(self._extent())
 
     def _extent(self) -> tuple[int, int]:
-        """How many rows stand above those of the model, and how many of the model's there are."""
+        """The number of rows above those of the model, and the number of the model's."""
         model, scene, rows = self.model, self.scene, self.model.rows
         if scene is None:
             # While a turn runs its newest checkpoint is now itself.
@@ -116,7 +117,7 @@ class Listing:
         return len(scene.checkpoints), at
 
     def rows(self, start: int, end: int) -> list[TimelineRow | None]:
-        """The rows from one position from the top to before another, as far as there are any; None for now."""
+        """The rows between two positions from the top (the second exclusive), as far as there are any; None for now."""
         above, count = self._extent()
         found: list[TimelineRow | None] = []
         for position in range(max(0, start), min(end, above + count)):
@@ -130,11 +131,11 @@ class Listing:
         return found
 
     def row(self, position: int) -> TimelineRow | None:
-        """The row at a position from the top; None for now (and outside)."""
+        """The row at a position from the top; None for now, and outside of the list."""
         return next(iter(self.rows(position, position + 1)), None)
 
     def key(self, position: int) -> Key | None:
-        """What stands at a position; None for gaps and outside."""
+        """The key of the row at a position; None for a gap, and outside of the list."""
         if not 0 <= position < len(self):
             return None
         row = self.row(position)
@@ -143,7 +144,7 @@ class Listing:
         return None if row.kind == "gap" else row.key
 
     def position(self, key: Key | None) -> int | None:
-        """Where a key stands; None where it does not."""
+        """The position of the row with a key; None where there is none."""
         if key is None:
             return None
         if key == NOW:
@@ -152,7 +153,7 @@ class Listing:
         return None if index is None else len(self) - 1 - index
 
     def position_of(self, checkpoint: Checkpoint) -> int | None:
-        """Where a checkpoint of the live line stands; a folded one where its turn does."""
+        """The position of a checkpoint of the live line, or of its turn where that is folded; None where neither has a row."""
         rows = self.model.rows
         index = rows.index_of_checkpoint(checkpoint)
         if index is None:
@@ -161,7 +162,7 @@ class Listing:
         return None if index is None else len(self) - 1 - index
 
     def heading_below(self, position: int) -> tuple[int, TimelineRow] | None:
-        """The heading of the turn that the row at a position belongs to, with where it stands."""
+        """The position and the row of the message that begins the turn of the row at a position; None where there is none."""
         row = self.row(position)
         if row is None:
             return None
@@ -185,13 +186,13 @@ class Listing:
         return None if found is None else newest - found
 
     def branch(self, position: int, step: int) -> int | None:
-        """The position of the next row above (`step` -1) or below (1) that bears a world line's name."""
+        """The position of the next row above (`step` -1) or below (1) that shows a world line's name; None where there is none."""
         end = len(self) if step > 0 else -1
         rows = ((at, self.row(at)) for at in range(position + step, end, step))
         return next((at for at, row in rows if row is not None and row.names_line), None)
 
     def near(self, position: int, step: int) -> Key | None:
-        """The first row that can be selected at or after a position, going by `step`, then the other way."""
+        """The key of the nearest row that can be selected: from a position in the direction of `step`, then in the other one."""
         start = max(0, min(position, len(self) - 1))
         for direction in (step, -step):
             at = start
@@ -243,7 +244,7 @@ class Viewport:
         self.curve: Sequence[Column] = ()
         self._paint = strip
         self._strips: dict[object, Strip] = {}
-        self._curve_lines: list[Strip] = []
+        self._curve_spans: list[list[StyledText]] = []
         self._curve_made_for: tuple[object, ...] = ()
         self._past: list[Checkpoint] = []
         self._past_of: Checkpoint | None = None
@@ -253,6 +254,7 @@ class Viewport:
         self.listing = Listing(model)
         self.selected = self.hovered = None
         self.filtering = self.shows_keys = self.looking = False
+        self._curve_made_for = ()
         self.clear()
 
     @property
@@ -262,7 +264,7 @@ class Viewport:
 
     @property
     def areas(self) -> TimelineAreas:
-        """What stands above and below the list."""
+        """The heights of the areas above and below the list."""
         return TimelineAreas.of(
             self.screen_height,
             self.height,
@@ -282,7 +284,8 @@ class Viewport:
         return Columns.of(width, digits=digits, margin=1 if self.overlay else 2)
 
     def sticky(self, areas: TimelineAreas) -> tuple[int, TimelineRow] | None:
-        """The heading of the lowest visible turn, where it is scrolled away: it is held on the lowest line."""
+        """The position and the row of the message that begins the lowest visible turn, where that is below the visible rows: it is
+        shown on the lowest line. None where it is visible anyway."""
         height = areas.list_height
         last = self.scroll_y + height - 1
         if height < 3 or last >= len(self.listing) - 1:
@@ -304,16 +307,16 @@ class Viewport:
         return position if position < len(self.listing) else None
 
     def selected_position(self) -> int | None:
-        """Where the selected row stands now; None where nothing is selected, or it is gone."""
+        """The position of the selected row; None where nothing is selected, or the row was removed."""
         return self.listing.position(self.selected)
 
     def selected_row(self) -> TimelineRow | None:
-        """The selected row; None also where that is now."""
+        """The selected row; None where there is none, and for now."""
         position = self.selected_position()
         return self.listing.row(position) if position is not None else None
 
     def scroll_to_show(self, position: int) -> int:
-        """The scroll offset at which a row is seen, as near to the present one as can be."""
+        """The scroll offset, nearest to the present one, at which a row is visible."""
         areas = self.areas
         height = max(1, areas.list_height)
         # The lowest line may be taken by a heading that is held there.
@@ -325,14 +328,15 @@ class Viewport:
     # --- painting
 
     def clear(self) -> None:
-        """Forget every strip: colours or widths have changed."""
+        """Drop all strips: colours or widths have changed."""
         self._strips.clear()
-        self._curve_made_for = ()
 
     def lines(self, start: int, end: int) -> list[Strip]:
-        """The lines of the widget from `start` to before `end`."""
+        """The strips of the lines of the widget from `start` to `end` (exclusive)."""
         areas, columns = self.areas, self.columns
         first, last = areas.header, areas.header + areas.list_height
+        if areas.curve and start < first:
+            self._update_curve(areas.curve, columns.curve_width)
         strips = [self._header_line(y, areas, columns) for y in range(start, min(end, first))]
         in_list = range(max(0, start - first), min(end, last) - first)
         if self.shows_keys or not len(self.listing):
@@ -350,7 +354,7 @@ class Viewport:
         return strips
 
     def _line(self, spans: list[StyledText], ground: str = "page", key: object = None) -> Strip:
-        """Spans as a line as wide as the widget, from the cache where it is there: under a key, else under what it says."""
+        """The strip of spans, as wide as the widget; cached under a key, else under the spans themselves."""
         key = key or (ground, *spans)
         strip = self._strips.get(key)
         if strip is None:
@@ -361,7 +365,7 @@ class Viewport:
         return strip
 
     def _row_lines(self, lines: range, areas: TimelineAreas, columns: Columns) -> list[Strip]:
-        """The lines of the list, counted from its first one."""
+        """The strips of lines of the list, counted from its first line."""
         listing, model = self.listing, self.listing.model
         sticky, selected = self.sticky(areas), self.selected_position()
         chosen = None
@@ -453,7 +457,7 @@ class Viewport:
         )
 
     def _has_arc(self, row: TimelineRow) -> bool:
-        """Whether a D-Mail's row and its world line's row stand on one another and are joined."""
+        """Whether a row is that of a D-Mail or of the line that it left, and the other one is next to it: an arc joins the two."""
         model = self.listing.model
         tree = model.tree
         if row.line is not None:
@@ -471,7 +475,7 @@ class Viewport:
         return bool(forks) and forks[-1].n == checkpoint.from_line
 
     def _with_arc(self, spans: list[StyledText], *, is_head: bool) -> list[StyledText]:
-        """The row with the arc of a D-Mail that is on its way: with its head, or with a part of what it has passed."""
+        """The spans of a row with the arc of a D-Mail while its revert is animated: the arc's head, or a part of its shaft."""
         if len(spans) < 2:
             return spans
         head = (self.glyphs.turn, "dmail") if is_head else spans[0]
@@ -484,7 +488,7 @@ class Viewport:
     # --- around the list
 
     def _words_for_rows(self) -> list[list[StyledText]]:
-        """What stands where the list would: the keys, what is read, or that there is nothing yet or nothing found."""
+        """The lines in place of the list: the keys, what is being read, or that there is nothing yet or no match."""
         if self.shows_keys:
             return [[("  ", "quiet"), *keys] for keys in key_spans(self.glyphs)]
         if self.is_filtered:
@@ -519,20 +523,20 @@ class Viewport:
             return self._line([(" ", "quiet"), *spans])
         first = areas.header - areas.curve - 2
         if areas.curve and first <= y < areas.header - 1:
-            self._make_curve(areas.curve, width)
-            return self._curve_lines[y - first]
+            return self._line([(" ", "quiet"), *self._curve_spans[y - first]])
         return self._line([])
 
-    def _make_curve(self, rows: int, width: int) -> None:
+    def _update_curve(self, rows: int, width: int) -> None:
+        """Make the spans of the token curve in so many rows and cells, unless model and size are those of the last call."""
         model = self.listing.model
-        made_for = (model.revision, width, rows, self.future)
+        made_for = (model.revision, width, rows, self.future, self.glyphs)
         if self._curve_made_for == made_for:
             return
         first = model.tree.live[0] if model.tree.live else None
         if first is not self._past_of:
             self._past_of, self._past = first, model.tree.before_now()
         self.curve = columns_of(self._past, model.tree.live, width, self.future)
-        lines = curve_spans(
+        self._curve_spans = curve_spans(
             self.curve,
             width=width,
             rows=rows,
@@ -542,8 +546,8 @@ class Viewport:
         )
         if self.future is None:
             words = forecast(model.used, model.trigger, model.per_step)
-            lines[-1] = with_forecast(lines[-1], words, len(self.curve), width, self.glyphs)
-        self._curve_lines = [self._line([(" ", "quiet"), *spans]) for spans in lines]
+            marks = with_forecast(self._curve_spans[-1], words, len(self.curve), width, self.glyphs)
+            self._curve_spans[-1] = marks
         self._curve_made_for = made_for
 
     def details(self, key: Key | None) -> list[list[StyledText]]:
@@ -575,7 +579,7 @@ class Viewport:
 
 
 def _goes(row: TimelineRow | None, chosen: TimelineRow, *, is_above: bool) -> bool:
-    """Whether a rewind to the chosen row would take this one, which stands above or below it."""
+    """Whether a rewind to the chosen row would drop this one, which is above or below it."""
     if chosen.kind not in ("checkpoint", "said"):
         return False
     if is_above and chosen.line is None:

@@ -289,13 +289,15 @@ def inline(token: Token, base: str = "ink") -> tuple[Span, ...]:
         kind = child.type
         if kind in {"text", "text_special", "html_inline"}:
             text = clean(child.content)
+            style = "strong" if strong else "ink" if href else base
+            if flags := ("i" if italic else "") + ("s" if struck else "") + ("u" if href else ""):
+                style = f"{style}/{flags}"
             if href:
                 label.append(text)
-                out.append(
-                    Span(text, _styled("ink", strong, italic, struck, link=True), HIT_LINK + href)
-                )
-            else:
-                _put_text(out, text, _styled(base, strong, italic, struck))
+            elif "://" in text:
+                out += _with_addresses(text, style)
+                continue
+            out.append(Span(text, style, HIT_LINK + href if href else ""))
         elif kind == "code_inline":
             text = clean(child.content).replace("\n", " ")
             label.append(text)
@@ -327,16 +329,9 @@ def inline(token: Token, base: str = "ink") -> tuple[Span, ...]:
     return tuple(span for span in out if span.text) or (Span("", base),)
 
 
-def _styled(base: str, strong: int, italic: int, struck: int, *, link: bool = False) -> str:
-    name = "strong" if strong else base
-    flags = ("i" if italic else "") + ("s" if struck else "") + ("u" if link else "")
-    return f"{name}/{flags}" if flags else name
-
-
-def _put_text(out: list[Span], text: str, style: str) -> None:
-    if "://" not in text:
-        out.append(Span(text, style))
-        return
+def _with_addresses(text: str, style: str) -> list[Span]:
+    """The runs of a text, in which bare http(s) addresses are links."""
+    out: list[Span] = []
     position = 0
     for found in _URL.finditer(text):
         out.append(Span(text[position : found.start()], style))
@@ -345,6 +340,7 @@ def _put_text(out: list[Span], text: str, style: str) -> None:
         out.append(Span(found.group(), f"{style}{separator}u", HIT_LINK + address))
         position = found.end()
     out.append(Span(text[position:], style))
+    return out
 
 
 def _end_link(out: list[Span], href: str, label: str) -> None:
@@ -399,24 +395,39 @@ _CODE_LEAD = Span("  ", "ink@raised")
 Prefix = tuple[Span, ...]
 
 
-def lay_out(
-    elements: Sequence[Element], width: int, glyphs: Glyphs = UNICODE, *, numbered: bool = True
-) -> list[Line]:
-    """The rows of these elements in a pane of this width, a blank row between them."""
-    layout = _Layout(width, glyphs, prose_width(width, numbered=numbered))
-    return layout.elements(elements, (MARGIN_SPAN,), (MARGIN_SPAN,))
+class MarkdownLayout:
+    """Lays elements out as rows.
 
+    Args:
+        width: cells of the pane.
+        glyphs: the set of signs in use.
+        numbered: whether a row may end with `#N`, for which prose leaves room.
 
-class _Layout:
-    def __init__(self, width: int, glyphs: Glyphs, prose: int) -> None:
+    Attributes:
+        prose: cells of a row of running text.
+    """
+
+    def __init__(self, width: int, glyphs: Glyphs = UNICODE, *, numbered: bool = True) -> None:
         self.width = width
         self.glyphs = glyphs
-        self.prose = prose
+        self.prose = prose_width(width, numbered=numbered)
 
     def elements(
-        self, elements: Sequence[Element], first: Prefix, rest: Prefix, *, tight: bool = False
+        self,
+        elements: Sequence[Element],
+        first: Prefix = (MARGIN_SPAN,),
+        rest: Prefix = (MARGIN_SPAN,),
+        *,
+        tight: bool = False,
     ) -> list[Line]:
-        """Elements below each other. `first` stands before the first row, `rest` before all others."""
+        """The rows of elements below each other, parted by blank rows.
+
+        Args:
+            elements: the elements.
+            first: what stands before the first row.
+            rest: what stands before all others.
+            tight: whether no blank rows part them.
+        """
         out: list[Line] = []
         blank = BLANK if rest == (MARGIN_SPAN,) else Line(rest)
         for element in elements:

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 from kimi_tui.foreign_text import expand_tabs
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
-from kimi_tui.tui.rows import BLANK, Line, Span, plain_rows, prose_width
+from kimi_tui.tui.rows import BLANK, Line, Span, plain_rows
 from kimi_tui.tui.transcript.code import INK, LEX_LIMIT, RELEX_CHARS, CodeStream, colour, is_short
 from kimi_tui.tui.transcript.markdown import (
     CodeLine,
@@ -34,12 +34,12 @@ from kimi_tui.tui.transcript.markdown import (
     Item,
     Items,
     LateCode,
+    MarkdownLayout,
     Paragraph,
     Parser,
     Table,
     code_rows,
     column_widths,
-    lay_out,
 )
 
 PieceKind = Literal["prose", "heading", "item", "quote", "fence", "rule"]
@@ -147,7 +147,7 @@ class Splitter:
         start = 0
         while (end := text.find("\n", start)) >= 0:
             self.tail.append(text[start:end])
-            self._end_line(self._whole_line())
+            self._end_line(self._rest_of_line())
             start = end + 1
         if start < len(text):
             self.tail.append(text[start:])
@@ -155,20 +155,33 @@ class Splitter:
             self._tail_marks += marks_in(text[start:])
         is_long = self._tail_size > PIECE_LIMIT or self._tail_marks > PIECE_MARKS
         if is_long and not self._fence:
-            rest = self._cut(self._whole_line())
+            rest = self._rest_of_line()
             self.tail = [rest] if rest else []
             self._tail_size, self._tail_marks = len(rest), marks_in(rest)
 
-    def _whole_line(self) -> str:
-        """The unfinished last line, which is taken out."""
+    def _rest_of_line(self) -> str:
+        """Take the unfinished last line out, and make pieces of its beginning where it is too long; returns what is left."""
         line, self.tail = self.partial, []
         self._tail_size = self._tail_marks = 0
+        if self._fence:
+            return line
+        while (limit := _longest(line)) < len(line):
+            at = line.rfind(" ", limit // 2, limit) + 1 or limit
+            chunk, line = line[:at], line[at:]
+            if self._within:
+                self._go_on(chunk)
+            else:
+                self._line(chunk, is_cut=True)
+                self._within = True
+            if (piece := self.open) is not None and chunk.strip():
+                piece.joint = " " if chunk[-1] == " " else ""
+                self._close()
         return line
 
     def finish(self) -> None:
         """End the text: complete the last line and close the last piece."""
         if self.tail or self._within:
-            self._end_line(self._whole_line())
+            self._end_line(self._rest_of_line())
         if self.pieces:
             self._close()
 
@@ -209,30 +222,13 @@ class Splitter:
         return bool(mark) and set(mark) == {self._fence[0]}
 
     def _end_line(self, line: str) -> None:
-        """Complete a line, whose beginning may have been cut off already."""
-        if not self._fence:
-            line = self._cut(line)
+        """Complete a line, whose beginning may have been cut off already; what is left of it is not too long."""
         within, self._within = self._within, False
         if within:
             if line:
                 self._go_on(line)
         else:
             self._line(line)
-
-    def _cut(self, line: str) -> str:
-        """Make pieces of the beginning of a line that is too long; returns what is left."""
-        while (limit := _longest(line)) < len(line):
-            at = line.rfind(" ", limit // 2, limit) + 1 or limit
-            chunk, line = line[:at], line[at:]
-            if self._within:
-                self._go_on(chunk)
-            else:
-                self._line(chunk, is_cut=True)
-                self._within = True
-            if (piece := self.open) is not None and chunk.strip():
-                piece.joint = " " if chunk[-1] == " " else ""
-                self._close()
-        return line
 
     def _go_on(self, chunk: str) -> None:
         """Append to a line that began in the piece before."""
@@ -501,7 +497,7 @@ class MarkdownStream:
     ) -> None:
         self._width = width
         self._glyphs = glyphs
-        self._numbered_rows = numbered
+        self._layout = MarkdownLayout(width, glyphs, numbered=numbered)
         self._is_late = late
         self._splitter = Splitter()
         self._parser = Parser()
@@ -536,8 +532,9 @@ class MarkdownStream:
         self._splitter.feed(text)
         self._credit += len(text)
         first = self._settle(behind)
-        # As much as came since may be laid out again, so that all of it costs no more than twice the text.
-        first = min(first, self._resolve(min(self._credit, RESOLVE_CHARS)))
+        if self._stale:
+            # As much as came since may be laid out again, so that all of it costs no more than twice the text.
+            first = min(first, self._resolve(min(self._credit, RESOLVE_CHARS)))
         piece = self._splitter.open
         is_code = piece is not None and piece.kind == "fence"
         if is_code or behind <= LATE_CHARS:
@@ -620,7 +617,7 @@ class MarkdownStream:
 
     def _empty_rows(self, piece: Piece) -> list[Line]:
         """About as many as it will have."""
-        count = 1 + piece.size // (prose_width(self._width, numbered=self._numbered_rows) + 1)
+        count = 1 + piece.size // (self._layout.prose + 1)
         if piece.kind != "prose" or piece.lines[0].lstrip().startswith("|"):
             count = max(count, len(piece.lines))
         return [BLANK] * count
@@ -631,6 +628,8 @@ class MarkdownStream:
         first = self._kept
         del self.lines[self._kept :]
         pieces = self._splitter.pieces
+        if self._settled == len(pieces) or not pieces[self._settled].closed:
+            return first
         if self._is_late:
             behind += sum(piece.size for piece in pieces[self._settled :])
         while self._settled < len(pieces) and pieces[self._settled].closed:
@@ -749,7 +748,7 @@ class MarkdownStream:
             elements, context = self._elements(piece, text, before, keep=keep)
             if not elements:
                 return [], context
-            rows = lay_out(elements, self._width, self._glyphs, numbered=self._numbered_rows)
+            rows = self._layout.elements(elements)
         except Exception:
             log_fault("laying out Markdown")
             return plain_rows(text, self._width, self._glyphs), _Context()

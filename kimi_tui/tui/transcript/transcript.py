@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.system_prompt import FolderFacts
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
-    from kimi_tui.tui.transcript.search import Search, SearchCount
+    from kimi_tui.tui.transcript.search import Search
     from kimi_tui.tui.transcript.viewport import Flow, Place, RevertAnimation, View, Viewport
     from kimi_tui.wire.display import ImageBlock
     from kimi_tui.wire.events import EventRecord
@@ -69,16 +69,16 @@ LOW_ROWS = 30
 LOWEST_ROWS = 24
 FRAME_S = 1 / 30
 FLOODED_FRAME_S = 1 / 8
-"""Seconds between frames while text comes faster than anybody reads, or than it can be drawn."""
+"""Seconds between frames while text arrives faster than it can be read or laid out."""
 FLOOD = 400
-"""Characters in one frame from which on text comes faster than anybody reads: two thousand tokens a second."""
+"""Characters in one frame from which on `FLOODED_FRAME_S` holds: about two thousand tokens a second."""
 MANY_BLOCKS = 2_000
 HISTORY_FRAME_S = 0.1
 """Seconds between frames while a history is read."""
 COVERED_FRAME_S = 0.25
-"""Seconds between frames behind a dialog, where each frame is one of the whole screen with every cell blended."""
+"""Seconds between frames behind a dialog, where each frame draws the whole screen with every cell blended."""
 CATCH_UP_S = 0.001
-"""Seconds between two slices of laying out an answer that came faster than it is laid out."""
+"""Seconds between two slices of the layout of an answer that arrived faster than it was laid out."""
 MEASURE_S = 0.004
 """Seconds between two slices of measuring blocks for another width: long enough for a frame."""
 LIVE_S = 2.0
@@ -113,7 +113,7 @@ class MousePress:
     """The newest press of the left mouse button.
 
     Attributes:
-        origin: the piece of text at which it was pressed.
+        origin: the start and the end of the unit of text that was pressed.
         grain: the unit of the selection: characters, words or lines.
         offset: the cell of the screen.
         y: the row of the pane.
@@ -144,7 +144,7 @@ class Transcript(ScrollView, can_focus=True):
     """
 
     ALLOW_SELECT = False
-    """False: Textual's own text selection goes by row numbers, which change here."""
+    """False: Textual's own text selection is by row numbers, which change here."""
     FOCUS_ON_CLICK = False
     """False: a click acts on a block and leaves the focus in the prompt, so that letters typed after it are text."""
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -176,12 +176,12 @@ class Transcript(ScrollView, can_focus=True):
     ]
 
     motion_progress: reactive[float] = reactive(1.0, init=False)
-    """How far the motion of a revert has come; 1 when nothing moves."""
+    """The progress of the animation of a revert, from 0 to 1; 1 when none is running."""
 
     class CheckpointClicked(Message):
         """The number of a checkpoint was clicked, or Enter pressed on its block.
 
-        `said` is the place of that block among what the user said behind the checkpoint; -1 for any other block.
+        `said` is the index of that block among the user's messages after the checkpoint; -1 for any other block.
         """
 
         def __init__(self, transcript: Transcript, checkpoint_id: int, said: int = -1) -> None:
@@ -190,13 +190,8 @@ class Transcript(ScrollView, can_focus=True):
             self.id = checkpoint_id
             self.said = said
 
-        @property
-        def control(self) -> Transcript:
-            """The transcript."""
-            return self.transcript
-
     class PinToggled(Message):
-        """The pin of a message was switched: which one behind the checkpoint `uid`."""
+        """The pin of a message was toggled: the one with the index `number` after the checkpoint `uid`."""
 
         def __init__(self, uid: str, number: int) -> None:
             super().__init__()
@@ -206,9 +201,8 @@ class Transcript(ScrollView, can_focus=True):
     class LinkClicked(Message):
         """A link was clicked, or opened by key; `url` is http or https."""
 
-        def __init__(self, transcript: Transcript, url: str) -> None:
+        def __init__(self, url: str) -> None:
             super().__init__()
-            self.transcript = transcript
             self.url = url
 
     class ImageOpened(Message):
@@ -219,7 +213,7 @@ class Transcript(ScrollView, can_focus=True):
             self.image = image
 
     class Copied(Message):
-        """Text was taken for the clipboard; `words` say what it is."""
+        """`text` is to be put on the clipboard; `words` describe it for a notice."""
 
         def __init__(self, transcript: Transcript, text: str, words: str) -> None:
             super().__init__()
@@ -228,7 +222,7 @@ class Transcript(ScrollView, can_focus=True):
             self.words = words
 
     class NothingCopied(Message):
-        """There was nothing to take for the clipboard; `words` say what was looked for."""
+        """There was nothing to copy; `words` are the notice."""
 
         def __init__(self, words: str) -> None:
             super().__init__()
@@ -268,13 +262,13 @@ class Transcript(ScrollView, can_focus=True):
         self._model: TranscriptModel | None = None
         self._viewport: Viewport | None = None
         self._changed_from: int | None = None
-        """The first block that is not drawn as it is; None where all are."""
+        """The index of the first block that has changed since it was drawn; None where none has."""
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = 0.0
         self._n_waiting = 0
-        """Characters that waited to be drawn when a frame was due, and nobody could have read it."""
+        """The characters that were not laid out when the newest frame was due; 0 once one was drawn."""
         self._is_unpainted = False
-        """Whether rows have changed since, and were not asked to be painted."""
+        """Whether rows have changed for which no repaint was requested."""
         self._tick: asyncio.TimerHandle | None = None
         self._measurement: asyncio.TimerHandle | None = None
         self._callbacks = Callbacks(report_of(self))
@@ -285,11 +279,11 @@ class Transcript(ScrollView, can_focus=True):
         self._painted_width = 0
         self._behind = False
         self._dropped_from: int | None = None
-        """The checkpoint to which a rewind is looked at; -1 where nothing would go, None where none is."""
+        """The checkpoint of the previewed rewind; -1 where it would drop nothing, None where none is previewed."""
         self._words_stay = False
         self._dropped_blocks = range(0)
         self._came_from: tuple[bool, TextPosition | None] | None = None
-        """Whether the end was followed before that, else what was read; None where nothing is looked at."""
+        """Before the preview: whether the end was followed, and the position at the top; None without a preview."""
         self._hovered: int | None = None
         self._current: int | None = None
         """The key of the block that the keys act on."""
@@ -297,16 +291,16 @@ class Transcript(ScrollView, can_focus=True):
         self._search: Search | None = None
 
         self.keys: Mapping[str, str] = {}
-        """Those of the configuration, by action."""
+        """The configured keys, by action."""
         self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
         self._pressed: MousePress | None = None
         self._pulling: Timer | None = None
         self._pointer = (0, 0)
         self._grown: tuple[TextPosition, TextPosition, TextPosition] | None = None
-        """What the keys select from, and the row up to which they do."""
+        """The start and end of the text that shift+up and shift+down select from, and the row up to which they do."""
         self._taken_code = (0, -1)
-        """The block whose code was copied last, and which piece of it."""
+        """The key of the block whose code was copied last, and the index of the piece of code."""
         self._opened_link = (0, -1)
         self._thumbnails: Thumbnails | None = None
         self.load_image: LoadImage | None = None
@@ -321,7 +315,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def flow(self) -> Flow | None:
-        """Where the blocks stand; None before the first event."""
+        """The layout of the blocks; None before the first event."""
         return self._viewport.flow if self._viewport is not None else None
 
     @property
@@ -338,7 +332,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def follows(self) -> bool:
-        """Whether its end is on view, and stays so."""
+        """Whether the end is kept visible."""
         return self._viewport is None or self._viewport.follows
 
     @property
@@ -374,7 +368,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def pins(self) -> frozenset[tuple[str, int]]:
-        """What is pinned: a checkpoint's uid, and which of the messages behind it."""
+        """The pinned messages, each as its checkpoint's uid and its index after that."""
         return self._pins
 
     @pins.setter
@@ -405,7 +399,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def pane_width(self) -> int:
-        """Its whole width; the scrollbar stands on the last column."""
+        """The width in cells, with the column of the scrollbar."""
         return self.outer_size.width or 80
 
     @property
@@ -415,7 +409,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has a place on the screen."""
+        """Whether the widget is attached and has a size."""
         return self.is_attached and bool(self.size)
 
     def room(self) -> LayoutRoom:
@@ -453,7 +447,7 @@ class Transcript(ScrollView, can_focus=True):
         use_thin_scrollbar(self, self.glyphs)
 
     def on_unmount(self) -> None:
-        """Stop what is scheduled, and let go of the conversation: Textual may hold a widget longer than it shows it."""
+        """Cancel timers, and drop the conversation: Textual may keep the widget alive longer than it shows it."""
         for handle in (self._frame, self._tick, self._measurement):
             if handle is not None:
                 handle.cancel()
@@ -575,8 +569,7 @@ class Transcript(ScrollView, can_focus=True):
         selected = self.selected_positions
         self.show_model(model, flow)
         self._current = keys.get(current) if current is not None else None
-        _, viewport = self._model_and_viewport()
-        whole = viewport.flow
+        whole = self._loaded_viewport().flow
         place = len(whole.views) - below
         if not follows and place >= 0:
             whole.lay_out(place)
@@ -596,9 +589,9 @@ class Transcript(ScrollView, can_focus=True):
             self._model = TranscriptModel(work_dir=self._work_dir)
         return self._model
 
-    def _model_and_viewport(self) -> tuple[TranscriptModel, Viewport]:
-        """The reducer and the rows on view, imported with the first block."""
-        return self._loaded_model(), self._viewport or self._show_flow(None)
+    def _loaded_viewport(self) -> Viewport:
+        """The rows on view, whose layout is imported with the first block."""
+        return self._viewport or self._show_flow(None)
 
     def _show_flow(self, flow: Flow | None) -> Viewport:
         from kimi_tui.tui.transcript.viewport import Flow, Viewport
@@ -612,7 +605,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._viewport
 
     def _ready_viewport(self) -> Viewport | None:
-        """What is on view, with the size and the position of the pane; None where nothing is shown, or nowhere."""
+        """The viewport, with its height and top set to those of the pane; None where there is none, or no size."""
         viewport = self._viewport
         if viewport is None or not self.is_ready:
             return None
@@ -680,11 +673,13 @@ class Transcript(ScrollView, can_focus=True):
         if self._frame is not None:
             self._frame.cancel()
             self._frame = None
-        if not self.is_ready or self._changed_from is None or self.is_moving:
+        model = self._model
+        if model is None or self._changed_from is None or self._motion is not None:
             return
-        model, _ = self._model_and_viewport()
-        viewport = self._ready_viewport()
-        assert viewport is not None
+        if self._viewport is None and self.is_ready:
+            self._show_flow(None)
+        if (viewport := self._ready_viewport()) is None:
+            return
         first, self._changed_from = self._changed_from, None
         self._empty = None
         top = self.top
@@ -748,7 +743,7 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh_rows()
 
     def _catch_up(self, flow: Flow) -> None:
-        """Draw again soon: something visible came faster, or is longer, than it is laid out in one go."""
+        """Schedule another frame: the layout of something visible is not complete."""
         self._mark_changed(flow.first_behind)
         if self._frame is None:
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw)
@@ -807,9 +802,10 @@ class Transcript(ScrollView, can_focus=True):
 
     def _update_dropped(self) -> None:
         checkpoint = -1 if self._dropped_from is None else self._dropped_from
-        known = self._model is not None and checkpoint >= 0
         self._dropped_blocks = (
-            self._model_and_viewport()[0].dropped_by(checkpoint) if known else range(0)
+            self._model.dropped_by(checkpoint)
+            if self._model is not None and checkpoint >= 0
+            else range(0)
         )
 
     def _show_first_dropped(self, viewport: Viewport) -> None:
@@ -822,7 +818,7 @@ class Transcript(ScrollView, can_focus=True):
             self.show_row(row, height // 3)
 
     def _return(self) -> None:
-        """Show what was read before a rewind was looked at."""
+        """Scroll back to where the preview of a rewind began."""
         came_from, self._came_from = self._came_from, None
         flow = self.flow
         if came_from is None or flow is None:
@@ -837,7 +833,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def _dropped_rows(self) -> range:
-        """The rows of the content that a rewind would take."""
+        """The rows of the content that the previewed rewind would drop."""
         flow, going = self.flow, self._dropped_blocks
         if flow is None or not going or going.stop > len(flow.views):
             return range(0)
@@ -848,15 +844,15 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def is_moving(self) -> bool:
-        """Whether a motion covers the rows: their position must not change meanwhile."""
+        """Whether the animation of a revert is running: the scroll position must not change meanwhile."""
         return self._motion is not None
 
     def _begin_motion(self, first: int | None, blocks: Sequence[Block]) -> None:
         """Animate the removal of the rows from a block on, unless animations are turned off.
 
         Args:
-            first: the first block that is gone; the rows still show it.
-            blocks: what is there now.
+            first: the index of the first block that was dropped; the rows still show it.
+            blocks: all blocks after the revert.
         """
         from kimi_tui.tui.transcript.viewport import revert_animation_of
 
@@ -879,7 +875,7 @@ class Transcript(ScrollView, can_focus=True):
         )
 
     def finish_motion(self) -> None:
-        """End any motion in its final state (any key, click or streamed text does)."""
+        """End the animation of a revert in its final state, as any key, click or streamed text does."""
         if self._motion is None:
             return
         self._motion = None
@@ -891,7 +887,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def watch_motion_progress(self) -> None:
-        """Draw the next picture of the motion."""
+        """Draw the next frame of the animation."""
         if self._motion is not None:
             self.refresh_rows()
 
@@ -900,8 +896,8 @@ class Transcript(ScrollView, can_focus=True):
     def render_lines(self, crop: Region) -> list[Strip]:
         """The visible rows of a region.
 
-        Goes round Textual's style cache, which would make a new strip of every row at each refresh; so the painter
-        fills backgrounds and applies the line filters.
+        Overrides Textual's style cache, which would make a new strip of every row at each refresh; so the painter fills
+        backgrounds and applies the line filters.
         """
         if self._changed_from is not None and self._frame is None and not self.is_moving:
             # It was hidden, and is shown again without being told: Textual finds its size unchanged.
@@ -919,11 +915,11 @@ class Transcript(ScrollView, can_focus=True):
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
-        """One row, for what asks what stands under the pointer."""
+        """One row, as Textual asks for to find the style under the pointer."""
         return self._strips(y, y + 1)[0]
 
     def _strips(self, start: int, end: int) -> list[Strip]:
-        """The rows of the pane from `start` to before `end`."""
+        """The strips of the rows of the pane from `start` to `end` (exclusive)."""
         painter, flow, motion = self._painter, self.flow, self._motion
         if flow is None or not flow.views:
             rows = self._empty_rows()[max(0, start) : end]
@@ -954,7 +950,7 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def _paint(self, line: Line) -> Strip:
-        """A row as wide as the pane."""
+        """The strip of a row, as wide as the pane."""
         width = self.outer_size.width
         if line is BLANK:
             return self._painter.blank(width, line.fill)
@@ -964,9 +960,14 @@ class Transcript(ScrollView, can_focus=True):
     def _strip(
         self, row: int, place: Place, dropped: range, edge: str, *, is_marked: bool
     ) -> Strip:
-        """A row of the content, in which this stands, while a rewind would take the rows `dropped`.
+        """The strip of a row of the content.
 
-        Something `is_marked` in some row: found, selected, or under the cursor of copying.
+        Args:
+            row: the row.
+            place: its view and line.
+            dropped: the rows that the previewed rewind would drop.
+            edge: the sign of the edge.
+            is_marked: whether any row has a match, a selection, or the cursor of copy mode.
         """
         painter, (view, index, line) = self._painter, place
         is_past = view is not None and view.block.is_past
@@ -997,7 +998,7 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _marked(self, strip: Strip, row: int, place: Place) -> Strip:
-        """The strip of a row with what was found or is selected in it, and with the cursor of copying."""
+        """The strip of a row with its matches, its selected text and the cursor of copy mode highlighted."""
         painter, (view, index, line) = self._painter, place
         if view is not None and index >= 0:
             if self._search is not None:
@@ -1013,14 +1014,14 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _new_mark(self) -> Line | None:
-        """How many rows came below since the user scrolled up."""
+        """The label with the number of new rows since the user scrolled up; None for none."""
         count = self._viewport.n_new if self._viewport is not None else 0
         if not count:
             return None
         return Line((Span(f"  {self.glyphs.down} {grouped(count)} new  ", "accent"),))
 
     def _empty_rows(self) -> list[Line]:
-        """The rows of the pane while there is no content."""
+        """The rows of an empty transcript."""
         width, height = self.pane_width, self.size.height
         if self._empty is None or self._empty_size != (width, height):
             self._empty_size = (width, height)
@@ -1043,11 +1044,11 @@ class Transcript(ScrollView, can_focus=True):
             self.refresh()
 
     def refresh_rows(self) -> None:
-        """Paint all that is visible again."""
+        """Repaint all visible rows."""
         self.refresh(Region(0, 0, self.outer_size.width, self.size.height))
 
     def _refresh_from(self, flow: Flow, first: int) -> None:
-        """Paint the visible rows again that changed: those of the blocks from `first` on that have no strips."""
+        """Repaint the visible rows from the first one without a strip on, of the blocks from `first` on."""
         top, height = self.top, self.size.height
         row = max(top, flow.start(min(first, len(flow.views))))
         for view, index, _ in flow.lines(row, min(top + height, flow.height)):
@@ -1065,7 +1066,7 @@ class Transcript(ScrollView, can_focus=True):
         self._painted_width = -1
 
     def on_blur(self) -> None:
-        """Take the accent from the chosen row: the keys go elsewhere."""
+        """End copy mode, and draw the chosen block without the accent."""
         self.end_copying()
         self.refresh_rows()
 
@@ -1099,13 +1100,13 @@ class Transcript(ScrollView, can_focus=True):
         level: AnimationLevel = "basic",
         immediate: bool = False,
     ) -> None:
-        """Scroll at once: panes do not slide here."""
+        """Scroll without an animation."""
         super().scroll_to(
             x, y, animate=False, force=force, on_complete=on_complete, level=level, immediate=True
         )
 
     def show_row(self, row: int, at: int = 0) -> None:
-        """Bring a row of the content to the top or so many rows below it, as far as there is enough around it."""
+        """Scroll so that a row of the content is `at` rows below the top of the pane, as far as the content allows."""
         viewport = self._ready_viewport()
         if viewport is not None:
             viewport.show_row(row, at)
@@ -1136,7 +1137,7 @@ class Transcript(ScrollView, can_focus=True):
         self.scroll_to_end()
 
     def show_checkpoint(self, checkpoint_id: int) -> None:
-        """Choose what stands at a checkpoint, and bring it into view."""
+        """Choose the block of a checkpoint, and scroll to it."""
         flow, blocks = self.flow, self.blocks
         index = next((i for i, one in enumerate(blocks) if one.checkpoint == checkpoint_id), None)
         if flow is None or index is None:
@@ -1146,11 +1147,11 @@ class Transcript(ScrollView, can_focus=True):
         self.show_row(flow.start(index), 1)
 
     def show_match(self, index: int, row: int) -> None:
-        """Choose a block, and bring one of its rows into view.
+        """Choose a block, and make one of its rows visible.
 
         Args:
-            index: which of the blocks it is.
-            row: counted from its first one.
+            index: the index of the block.
+            row: the row within the block.
         """
         flow = self.flow
         if flow is None:
@@ -1167,20 +1168,20 @@ class Transcript(ScrollView, can_focus=True):
     # --- keys: the block that they act on
 
     def enter(self) -> None:
-        """Take the keys; they act on the last block on view, unless one on view is chosen already."""
+        """Focus the transcript, and choose the last visible block unless a visible one is chosen."""
         viewport = self._ready_viewport()
         if viewport is not None and viewport.flow.views:
             self._current = viewport.last_visible(self._current)
         self.focus()
 
     def action_turn(self, step: int) -> None:
-        """Bring the user's message before or after the first row to the top."""
+        """Scroll to the user's message before (-1) or after (1) the first visible row."""
         viewport = self._ready_viewport()
         if viewport is not None and viewport.flow.views:
             self.show_row(viewport.turn_row(step))
 
     def action_choose(self, step: int) -> None:
-        """Go to the next block above or below; every one can be kept, returned to or copied."""
+        """Choose the next block above (-1) or below (1)."""
         flow = self.flow
         if flow is None:
             return
@@ -1200,7 +1201,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_rows()
 
     def _able(self) -> Sequence[int]:
-        """The indices of the blocks that can be chosen: of a line that was left, those that can be sent."""
+        """The indices of the blocks that can be chosen; on a line that was left only those that can be carried over."""
         views = self.flow.views if self.flow is not None else []
         if not self._is_left:
             return range(len(views))
@@ -1233,7 +1234,7 @@ class Transcript(ScrollView, can_focus=True):
             self.toggle_fold(block)
 
     def action_preview(self) -> None:
-        """Unfold the D-Mail that the keys act on, or tell which checkpoint the block belongs to."""
+        """Unfold the chosen D-Mail, or post the checkpoint of the chosen block."""
         from kimi_tui.projection.blocks import DMailBlock
 
         block = self.chosen
@@ -1249,13 +1250,13 @@ class Transcript(ScrollView, can_focus=True):
         self.post_message(self.CheckpointClicked(self, checkpoint, said))
 
     def action_pin(self) -> None:
-        """Switch the pin of the block that the keys act on."""
+        """Toggle the pin of the chosen block."""
         block = self.chosen
         if block is not None and block.uid:
             self.post_message(self.PinToggled(block.uid, block.number))
 
     def action_open_link(self) -> None:
-        """Open an image or a link of the block that the keys act on; then its next one."""
+        """Open the first image or link of the chosen block; called again, its next one."""
         # Not of any other block: a browser must not come up because prose was typed in the wrong place.
         view = self._current_view()
         if view is not None and view.late is not None:
@@ -1266,7 +1267,7 @@ class Transcript(ScrollView, can_focus=True):
             self._open_next(view)
 
     async def _open_when_whole(self, view: View) -> None:
-        """Most of what came as a flood was never laid out, and any of it may be a link."""
+        """Lay out the whole block in slices, then open its next link: rows that were never visible may have links."""
         if self.flow is not None:
             await in_slices(self.flow.whole_in_steps(view), COPY_SLICE_S)
             self._mark_changed(self.flow.index_of_key(view.block.key) or 0)
@@ -1286,7 +1287,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _open(self, hit: str, block: Block) -> None:
         if hit.startswith(HIT_LINK):
-            self.post_message(self.LinkClicked(self, hit[len(HIT_LINK) :]))
+            self.post_message(self.LinkClicked(hit[len(HIT_LINK) :]))
             return
         from kimi_tui.tui.pictures import images_of
 
@@ -1296,13 +1297,13 @@ class Transcript(ScrollView, can_focus=True):
                 return
 
     def toggle_fold(self, block: Block) -> None:
-        """Fold or unfold a block; its first row stays where it is, or comes into view."""
-        model, viewport = self._model_and_viewport()
+        """Fold or unfold a block; its title row stays in place, or is made visible."""
+        model = self._loaded_model()
         self.finish_motion()
         change = model.toggle(block)
         if change.first is None:
             return
-        viewport = self._ready_viewport() or viewport
+        viewport = self._ready_viewport() or self._loaded_viewport()
         viewport.toggled(model.blocks, change.first)
         self._mark_changed(change.first)
         self._draw()
@@ -1326,9 +1327,9 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.NothingCopied("There is no text to copy here."))
 
     def copy_selection(self) -> bool:
-        """Copy the selected text, and select nothing any more; False where nothing is selected.
+        """Copy the selected text, and clear the selection; returns False where nothing is selected.
 
-        Much text takes a while: it is put together in slices, and nothing else waits for it.
+        A long text is collected in slices, while keys and frames are handled.
         """
         from kimi_tui.tui.transcript.clipboard import selected_text
 
@@ -1416,11 +1417,11 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def selected_positions(self) -> tuple[TextPosition, TextPosition] | None:
-        """Where the selected text begins and ends; None where nothing is selected."""
+        """The start and the end of the selected text; None where nothing is selected."""
         return self._selection.ends if self._selection is not None else None
 
     def select_text(self, start: TextPosition, end: TextPosition) -> None:
-        """Select the text between two places; it stays selected wherever its rows go."""
+        """Select the text between two positions, which move with their text."""
         if self._selection is not None:
             self._selection.select(start, end)
             self._selection_changed(was_selected=False)
@@ -1432,7 +1433,7 @@ class Transcript(ScrollView, can_focus=True):
             self._selection_changed(was_selected=True)
 
     def _selection_changed(self, *, was_selected: bool) -> None:
-        """Tell the screen, which asks for the text; the places are known here alone."""
+        """Update `Screen.selections`, by which the screen asks for the text; the positions are kept here."""
         if self.selected_positions is not None:
             self.screen.selections = {self: SELECT_ALL}
         elif was_selected and self.is_attached:
@@ -1463,7 +1464,7 @@ class Transcript(ScrollView, can_focus=True):
         self.select_all()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text as it was written; `copy_selection` does not hold anything up for it."""
+        """The source of the selected text, for Textual; it blocks, unlike `copy_selection`."""
         from kimi_tui.tui.transcript.clipboard import selected_text
 
         del selection
@@ -1503,7 +1504,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._copying is not None
 
     def action_copy_mode(self) -> None:
-        """Set a cursor down where the keys act, from which they select."""
+        """Begin copy mode, with the cursor on the chosen block where it is visible."""
         flow, selection = self.flow, self._selection
         if self._copying is not None or flow is None or selection is None or not flow.views:
             return
@@ -1521,7 +1522,7 @@ class Transcript(ScrollView, can_focus=True):
         self.post_message(self.CopyModeChanged())
 
     def end_copying(self) -> None:
-        """Take the cursor away; what is selected stays so."""
+        """End copy mode; the selection stays."""
         copying, self._copying = self._copying, None
         if copying is not None:
             copying.end()
@@ -1529,13 +1530,13 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.CopyModeChanged())
 
     def copy_action(self, key: str) -> str:
-        """What a key does to the cursor; empty for nothing."""
+        """The action of a key in copy mode; empty for none."""
         from kimi_tui.tui.transcript.copy_mode import ACTIONS
 
         return next((one for one in ACTIONS if key in keys_of(f"copy.{one}", self.keys)), "")
 
     def on_key(self, event: events.Key) -> None:
-        """While there is a cursor, the keys are about that."""
+        """Run the action of a key in copy mode."""
         if self._copying is None:
             return
         action = self.copy_action(event.key)
@@ -1563,7 +1564,7 @@ class Transcript(ScrollView, can_focus=True):
         self.end_copying()
 
     def _select_copied(self) -> None:
-        """Select up to the cursor, and bring that into view."""
+        """Select up to the cursor of copy mode, and make it visible."""
         copying = self._copying
         pieces = copying.pieces if copying is not None else None
         place = copying.place if copying is not None else None
@@ -1584,7 +1585,7 @@ class Transcript(ScrollView, can_focus=True):
     def _select_from(
         self, origin: tuple[TextPosition, TextPosition], head: tuple[TextPosition, TextPosition]
     ) -> None:
-        """Select what lies between two pieces of text, with both of them."""
+        """Select from one piece of text to another, both included; each is given by its start and end."""
         if self._selection is not None:
             was_selected = self._selection.ends is not None
             self._selection.select_from(origin, head)
@@ -1593,7 +1594,7 @@ class Transcript(ScrollView, can_focus=True):
     # --- the mouse
 
     def hit(self, x: int, y: int) -> str:
-        """What a click in a cell would do; empty for nothing."""
+        """The action of a click in a cell of the pane (a `HIT_` of `rows`); empty for none."""
         flow = self.flow
         row, motion = self.top + y, self._motion
         if flow is None or (motion is not None and row >= motion.start):
@@ -1675,7 +1676,7 @@ class Transcript(ScrollView, can_focus=True):
             self._pulling = None
 
     def _drag(self, x: int, y: int) -> None:
-        """Select from where the button went down to a cell of the pane, or beyond it; at its edges, scroll."""
+        """Select from the pressed text to a cell of the pane or outside of it; scroll near the edges."""
         pressed, selection = self._pressed, self._selection
         if pressed is None or selection is None:
             return
@@ -1694,7 +1695,7 @@ class Transcript(ScrollView, can_focus=True):
             self._pulling = None
 
     def _pull(self) -> int:
-        """By how many rows the pane scrolls while the pointer is held where it is: more the farther it is out."""
+        """The rows by which a drag scrolls the pane at each interval: more, the farther out the pointer is."""
         pressed = self._pressed
         if pressed is None or not pressed.held:
             return 0
@@ -1719,7 +1720,7 @@ class Transcript(ScrollView, can_focus=True):
         self.hover(None)
 
     def on_click(self, event: events.Click) -> None:
-        """Unfold, open, or tell which checkpoint was clicked."""
+        """Unfold a block, open a link or an image, or post the clicked checkpoint."""
         flow = self.flow
         if self.is_moving:
             self.finish_motion()
@@ -1750,13 +1751,8 @@ class Transcript(ScrollView, can_focus=True):
         """Whether a search is under way."""
         return self._search is not None
 
-    @property
-    def found(self) -> SearchCount | None:
-        """How far the search is; None where none is under way."""
-        return self._search.found if self._search is not None else None
-
     def begin_search(self, query: str = "") -> None:
-        """Show the bar under the rows and give it the keys; a query that is given is looked for at once."""
+        """Open and focus the search bar; a query that is given is searched at once."""
         if self._search is None:
             from kimi_tui.tui.transcript.search import Search
 
@@ -1764,7 +1760,7 @@ class Transcript(ScrollView, can_focus=True):
         self._search.open(query)
 
     def on_search_reached(self, event: Search.Reached) -> None:
-        """Show a match that was gone to, and unfold the block that hides it."""
+        """Show the current match, and unfold the block that hides it."""
         search = self._search
         if search is None:
             return
@@ -1775,11 +1771,11 @@ class Transcript(ScrollView, can_focus=True):
             self.show_match(*place)
 
     def on_search_left(self) -> None:
-        """Take the search bar and the highlights away."""
+        """Close the search bar and remove the highlights."""
         self.end_search()
 
     def end_search(self) -> None:
-        """Take the bar and the marks away; what was gone to stays on view."""
+        """Close the search bar and remove the highlights; the current match stays visible."""
         search, self._search = self._search, None
         if search is not None:
             search.close()
@@ -1787,13 +1783,13 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.SearchEnded())
 
     def action_next_match(self, step: int) -> None:
-        """Go to the match below or above, round the ends."""
+        """Go to the match below (1) or above (-1), wrapping around."""
         if self._search is not None:
             self._search.go(step)
 
 
 def import_for_answers() -> None:
-    """Import what the first answer will need, whatever it says."""
+    """Import the modules that the first answer needs; call it in a thread."""
     from kimi_tui.tui.transcript import code, viewport
 
     _import_markdown()
@@ -1802,7 +1798,7 @@ def import_for_answers() -> None:
 
 
 def import_for(records: Iterable[EventRecord]) -> None:
-    """Import what a picture of these events needs, and no more: somebody waits for it."""
+    """Import the modules that drawing these events needs, and no others, as the first frame waits for it."""
     from kimi_tui.projection import transcript
     from kimi_tui.tui.transcript import viewport
     from kimi_tui.tui.transcript.code import lexer_for
@@ -1828,7 +1824,7 @@ def _import_markdown() -> None:
 
 
 def copy_selection(screen: Screen[Any]) -> bool:
-    """Copy what is selected on a screen, and select nothing any more; False where nothing is selected."""
+    """Copy the selected text of a screen, and clear the selection; returns False where nothing is selected."""
     for widget in screen.selections:
         if isinstance(widget, Transcript) and widget.is_attached and widget.copy_selection():
             return True
@@ -1840,7 +1836,7 @@ def copy_selection(screen: Screen[Any]) -> bool:
 
 
 def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
-    """The title row of the block that the keys act on: behind an edge, on a ground of its own."""
+    """The title row of the chosen block, with an edge and a background of its own."""
     ink, ground = ("accent", "select") if has_keys else ("quiet", "band")
     if not line.spans:
         return line._replace(fill=ground)
@@ -1851,13 +1847,13 @@ def _chosen_line(line: Line, edge: str, *, has_keys: bool) -> Line:
 
 
 def _twins(end: Sequence[Block], whole: Sequence[Block]) -> list[tuple[Block, Block]]:
-    """The blocks of the end of a conversation, each with the one that stands for it in the whole."""
+    """The blocks of the end of a conversation, each with its equivalent in the whole conversation."""
     pairs = zip(reversed(end), reversed(whole), strict=False)
     return [(one, other) for one, other in pairs if (type(one), one.at) == (type(other), other.at)]
 
 
 def _is_streamed(model: TranscriptModel) -> bool:
-    """Whether the newest block is something the agent says or does."""
+    """Whether the newest block is one of the agent: text, a thought or a tool call."""
     from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock
 
     last = model.blocks[-1] if model.blocks else None

@@ -44,32 +44,32 @@ from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, Shown, marks
 from kimi_tui.tui.transcript.text_position import TextPosition, extent_of, moved
 
 SLICE = 3_000
-"""Characters of a growing answer that are laid out in one go: a key must not wait for more."""
+"""The most characters of a growing answer that are laid out in one slice, so that no key waits for longer."""
 SLICE_S = 0.0015
-"""CPU time after which it is enough, too: code can take ten times as long as prose, and the last part is not cut short."""
+"""CPU seconds after which such a slice ends as well: code can take ten times as long as prose. The last part is completed."""
 PART = 750
-"""Characters after which that is looked at."""
+"""Characters of a part of a slice; the time is checked after each."""
 PART_MARKS = 200
-"""Marks after which it is as well."""
+"""The most marks of a part, see `marks_in`."""
 LINE_MARKS = 5
-"""Marks that a line counts for: it may be an entry of a list."""
+"""Marks that a line counts as, since it may be an entry of a list."""
 AT_ONCE = 30_000
-"""Characters of an answer that are laid out when it is first needed: only the longest come bit by bit."""
+"""The same as `SLICE` for the first slice of an answer, so that all but the longest are complete with it."""
 AT_ONCE_S = 0.016
-"""CPU time after which it is enough of that, too: a frame."""
+"""The same as `SLICE_S` for the first slice: a frame."""
 AT_ONCE_ROWS = 1_000
-"""The same for the rows of any other block; a slice of them is `SLICE_ROWS`."""
+"""The rows of the first slice of any other block; a later one has `SLICE_ROWS`."""
 MEASURED = 500
-"""Blocks whose height for another width is estimated in one go."""
+"""Blocks whose height for another width is estimated in one slice."""
 KEPT_ROWS = 5_000
-"""About how many rows are kept laid out; what is farthest from the screen goes first."""
+"""About how many rows are kept laid out; those farthest from the screen are dropped first."""
 
 _NOT_LAID: list[Any] = []
-"""The rows of a view that was never laid out. Nothing is put into it."""
+"""The rows of a view that was never laid out; shared, and never changed."""
 
 
 class View:
-    """One block with what is known of its rows. `gap` is the blank row above it, part of its height."""
+    """A block with its layout: its rows, as far as there are any, and its height. `gap` is 1 for a blank row above it, else 0."""
 
     __slots__ = (
         "answer",
@@ -97,7 +97,7 @@ class View:
         self.block = block
         self.version = -1
         self.sized = -1
-        """The version of its block that its height was last compared with."""
+        """The version of its block that the height was computed for."""
         self.gap = 0
         self.height = 1
         self.laid = False
@@ -105,23 +105,23 @@ class View:
         self.strips: list[Strip | None] = _NOT_LAID
         self.answer: MarkdownStream | ThoughtStream | None = None
         self.late: MarkdownStream | None = None
-        """What lays out the rows that are empty so far, where some are."""
+        """Lays out the rows that are still empty; None where none are."""
         self.taken = 0
         self.cursor = False
         self.work: Iterator[Line] | None = None
-        """The rows that have not been made yet, where there are too many for one go."""
+        """The iterator of the rows that are still to be made; None where the layout is complete."""
         self.work_version = -1
         self.coming: list[Line] = _NOT_LAID
-        """The rows made so far: they are shown as they come, or take the place of others when they are complete."""
+        """The rows made so far: shown at once, or when they are complete where others are shown."""
         self.reserved = 0
-        """The probable height, which it has until all of its rows are there; 0 where it grows with its text."""
+        """The estimated height, used until all rows are made; 0 where the height grows with the text."""
         self.is_broken = False
-        """Whether it could not be laid out, and is plain text."""
+        """Whether its layout failed, so that it is shown as plain text."""
         self.marked: Sequence[Line] | None = None
-        """The rows in which marks stand, while those that follow are made in slices."""
+        """The rows that kept positions refer to, while new ones are made in slices."""
 
     def forget(self) -> None:
-        """Drop the rows, keep the height."""
+        """Drop the rows; the height is kept."""
         self.laid = False
         self.version = -1
         self.stop()
@@ -145,13 +145,15 @@ class View:
 
 Place = tuple[View | None, int, Line]
 """A row: the view, the index among its lines (-1: its gap), and the line."""
+_NOWHERE: Place = (None, -1, BLANK)
+"""A row above or below all blocks."""
 
 
 class Flow:
     """The blocks of a transcript below each other: their heights and rows.
 
     Attributes:
-        positions: places in the text that are kept with their text when rows change; of whoever needs them.
+        positions: text positions that are updated when rows change; their owners add and remove them.
     """
 
     def __init__(self, room: LayoutRoom) -> None:
@@ -160,27 +162,27 @@ class Flow:
         self.positions: list[TextPosition] = []
         self._starts: list[int] = [0]
         self._known = 0
-        """Starts up to this index are right."""
+        """The last index up to which `_starts` is valid."""
         self._laid_rows = 0
         self._asked = 0
-        """Where the block was that was asked for last."""
+        """The index of the block that was looked up last."""
         self._unfinished: dict[View, int] = {}
-        """The views that were asked for and are not complete, each with its index."""
+        """The views whose layout was begun and is not complete, each with its index."""
         self._measuring: Iterator[bool] | None = None
 
     @property
     def behind(self) -> bool:
-        """Whether something that was asked for is not laid out completely: `lay_out` it again soon."""
+        """Whether the layout of some view is not complete: `lay_out` it again soon."""
         return bool(self._unfinished)
 
     @property
     def first_behind(self) -> int:
-        """The index of the first view that is not complete."""
+        """The index of the first view whose layout is not complete; the number of views where all are."""
         return min(self._unfinished.values(), default=len(self.views))
 
     @property
     def n_to_lay_out(self) -> int:
-        """Characters of the growing answer at the end that have come and are not laid out."""
+        """The characters of the growing answer at the end that were received and are not laid out."""
         view = self.views[-1] if self.views else None
         if view is None or view.answer is None:
             return 0
@@ -193,17 +195,23 @@ class Flow:
 
     @property
     def height(self) -> int:
-        """All rows, as far as known."""
-        self._sum_heights(len(self.views))
-        return self._starts[len(self.views)]
+        """The number of all rows; estimated where views are not laid out."""
+        return self.start(len(self.views))
 
     def start(self, index: int) -> int:
-        """The first row of a view, its gap included."""
-        self._sum_heights(index)
-        return self._starts[index]
+        """The first row of a view, its gap included; for the index after the last view the height of all."""
+        starts, views = self._starts, self.views
+        if len(starts) != len(views) + 1:
+            del starts[len(views) + 1 :]
+            starts.extend([0] * (len(views) + 1 - len(starts)))
+            self._known = min(self._known, len(views))
+        for at in range(self._known, index):
+            starts[at + 1] = starts[at] + views[at].gap + views[at].height
+        self._known = max(self._known, index)
+        return starts[index]
 
     def turn_row(self, row: int, step: int) -> int:
-        """The row of the user's message before (-1) or after (1) a row; where there is none, the first row or the height."""
+        """The row of the user's message before (-1) or after (1) a row; 0 or the height where there is none."""
         starts = [
             self.start(index) + view.gap
             for index, view in enumerate(self.views)
@@ -214,13 +222,14 @@ class Flow:
         return min((start for start in starts if start > row), default=self.height)
 
     def find(self, row: int) -> tuple[int, int]:
-        """Which view a row belongs to, and which of its rows it is (the gap counts)."""
-        self._sum_heights(len(self.views))
-        index = bisect_right(self._starts, row, 0, len(self.views)) - 1
-        return max(0, index), row - self._starts[max(0, index)]
+        """The index of the view that a row belongs to, and the row within the view, its gap included."""
+        n_views = len(self.views)
+        self.start(n_views)  # the starts of all before it are right then
+        index = max(0, bisect_right(self._starts, row, 0, n_views) - 1)
+        return index, row - self._starts[index]
 
     def index_of(self, mark: TextPosition) -> int | None:
-        """Which view a mark stands in; None where its block is gone."""
+        """The index of the view of a position; None where its block was removed."""
         views = self.views
         if mark.hint < len(views) and views[mark.hint].block.key == mark.key:
             return mark.hint
@@ -231,7 +240,7 @@ class Flow:
         return None
 
     def index_of_key(self, key: int | None) -> int | None:
-        """Which view shows the block of a key; None where there is none."""
+        """The index of the view of the block with this key; None where there is none."""
         views = self.views
         # What acts on a block asks several times.
         if self._asked < len(views) and views[self._asked].block.key == key:
@@ -243,12 +252,12 @@ class Flow:
         return None
 
     def row_of(self, mark: TextPosition) -> int | None:
-        """The row of the content that a mark stands in; None where its block is gone."""
+        """The row of a position; None where its block was removed."""
         index = self.index_of(mark)
         return None if index is None else self.start(index) + self.views[index].gap + mark.row
 
     def position_at(self, row: int) -> TextPosition | None:
-        """The beginning of the text in a row of the content; None where there are no blocks."""
+        """The position of the first character of the text in a row; None where there are no blocks."""
         if not self.views:
             return None
         index, offset = self.find(row)
@@ -257,26 +266,14 @@ class Flow:
         column = extent_of(view.lines[at]).start if 0 <= at < len(view.lines) else 0
         return TextPosition(view.block.key, at, column, hint=index)
 
-    def _sum_heights(self, upto: int) -> None:
-        """Bring the starts of the views up to this index up to date."""
-        starts, views = self._starts, self.views
-        if len(starts) != len(views) + 1:
-            del starts[len(views) + 1 :]
-            starts.extend([0] * (len(views) + 1 - len(starts)))
-            self._known = min(self._known, len(views))
-        for index in range(self._known, upto):
-            view = views[index]
-            starts[index + 1] = starts[index] + view.gap + view.height
-        self._known = max(self._known, upto)
-
     def _forget_starts(self, index: int) -> None:
-        """Forget where the views behind one start, whose height changed."""
+        """Invalidate the starts of the views after one whose height changed."""
         self._known = min(self._known, index)
 
     # Changes
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
-        """Update the views from block `first` on, which may have changed, come or gone."""
+        """Update the views from block `first` on, of which any may have been changed, added or removed."""
         self._unfinished.clear()
         first = max(0, min(first, len(self.views)))
         # Of the cards of a step with thousands of calls one changes at a time.
@@ -320,9 +317,9 @@ class Flow:
                 self._regap(index)
 
     def resize(self, room: LayoutRoom) -> None:
-        """Set another width: rows are laid out again when they are needed, those with kept positions at once.
+        """Set another width: rows are laid out again when they are needed, those of kept positions at once.
 
-        Of many blocks the others have the heights of before, until the last call of `measure`.
+        The heights of the other blocks are the former ones until the last call of `measure`.
         """
         self.room = room
         old = {
@@ -344,7 +341,7 @@ class Flow:
 
     @property
     def is_measured(self) -> bool:
-        """Whether all heights are those for this width, as far as they are known without a layout."""
+        """Whether all heights were estimated or computed for the present width."""
         return self._measuring is None
 
     def measure(self) -> bool:
@@ -354,10 +351,10 @@ class Flow:
         return self._measuring is None
 
     def _measured(self, forgotten: list[tuple[list[Line], list[Strip | None]]]) -> Iterator[bool]:
-        """Estimate all heights, and use none of them before the last: with each of them the rows below would move.
+        """Estimate all heights in slices, and set them after the last slice, so that rows move once.
 
         Args:
-            forgotten: the rows of before. To let go of thousands of them takes as long as to measure them.
+            forgotten: the former rows, freed in slices: freeing thousands of them takes as long as measuring.
         """
         heights: dict[View, tuple[int, int]] = {}
         for start in range(0, len(self.views), MEASURED):
@@ -378,7 +375,7 @@ class Flow:
                 self._regap(index + 1)
 
     def repaint(self) -> None:
-        """Forget the strips, but not the rows: the colours changed."""
+        """Drop the strips, as colours or the painted width changed; the rows are kept."""
         for view in self.views:
             if view.laid:
                 view.strips = [None] * len(view.lines)
@@ -396,18 +393,17 @@ class Flow:
     # Rows
 
     def lay_out(self, index: int, old: Sequence[Line] | None = None) -> int:
-        """Lay a view out exactly; returns by how many rows all below it moves.
+        """Lay a view out; returns the number of rows by which all rows below it move.
 
         Args:
-            index: which view.
-            old: its rows as marks know them, where they are no longer in the view.
+            index: the index of the view.
+            old: the rows that positions refer to, where the view has dropped them.
         """
         view = self.views[index]
         if view.laid and view.version == view.block.version:
             return 0
-        before = view.rows
         following = self.views[index + 1] if index + 1 < len(self.views) else None
-        gap_before = following.gap if following is not None else 0
+        before = view.rows + (following.gap if following is not None else 0)
         count = len(view.lines)
         marks = [mark for mark in self.positions if mark.key == view.block.key]
         if marks and view.marked is None:
@@ -430,14 +426,12 @@ class Flow:
         if height != view.height:
             view.height = height
             self._forget_starts(index)
-        self._regap(index)
         if following is not None:
             self._regap(index + 1)
-            return view.rows - before + following.gap - gap_before
-        return view.rows - before
+        return view.rows + (following.gap if following is not None else 0) - before
 
     def lay_out_whole(self, index: int) -> int:
-        """Lay out all rows, also those of an answer that were never shown."""
+        """Lay out all rows of a view, also those of an answer that were never shown; returns as `lay_out` does."""
         shift, view = self.lay_out(index), self.views[index]
         return shift + self._show_late(index, 0, len(view.lines))
 
@@ -451,15 +445,15 @@ class Flow:
             yield
 
     def show(self, start: int, end: int, limit: float = inf) -> int:
-        """Lay out what is empty so far of the rows from `start` to `end` (exclusive).
+        """Lay out the rows from `start` to `end` (exclusive) that are still empty.
 
         Args:
             start: the first row.
-            end: the row behind the last one.
-            limit: about how many characters are enough for one go; a view of which more is empty is `behind`.
+            end: the row after the last one.
+            limit: the most characters, about, that are laid out; where rows stay empty, the flow is `behind`.
 
         Returns:
-            about how many characters that took; 0 where nothing was laid out.
+            the approximate number of characters that were laid out; 0 for nothing.
         """
         low, _ = self.find(start)
         spent = 0
@@ -477,14 +471,14 @@ class Flow:
         return spent
 
     def _show_late(self, index: int, start: int, end: int, limit: float = inf) -> int:
-        """Lay out what is empty so far of these rows of a view; returns by how many rows all below it moves."""
+        """Lay out the rows of a view from `start` to `end` (exclusive) that are still empty; returns as `lay_out` does."""
         view = self.views[index]
         if view.late is None:
             return 0
         return self._take_shown(index, view.late.show(start, min(end, len(view.lines)), limit))
 
     def _take_shown(self, index: int, changes: Sequence[Shown]) -> int:
-        """Put rows of a view in the place of empty ones; returns by how many rows all below it moves."""
+        """Replace empty rows of a view by these; returns as `lay_out` does."""
         view = self.views[index]
         if not changes:
             return 0
@@ -508,18 +502,22 @@ class Flow:
         return shift
 
     def _lay_block(self, view: View) -> int:
-        """Make the rows; returns the first one that may be another one now."""
+        """Make the rows of a view; returns the index of the first one that may have changed."""
         block = view.block
         first = 0
         if view.strips is _NOT_LAID:
             view.lines, view.strips, view.coming = [], [], []
         try:
-            if view.is_broken:
-                self._lay_plain(view)
-            elif isinstance(block, (AgentBlock, ThoughtBlock)) and self._is_fed(view, block):
-                first = self._lay_answer(view, block)
-            else:
-                self._lay_rows(view)
+            match block:
+                case _ if view.is_broken:
+                    self._lay_plain(view)
+                case ThoughtBlock() if block.open and block.unfolded:
+                    first = self._lay_answer(view, block)
+                # A very long one, too: a slice at a time.
+                case AgentBlock() if block.open or view.answer or block.stream.size > SLICE:
+                    first = self._lay_answer(view, block)
+                case _:
+                    self._lay_rows(view)
         except Exception:
             # Not a reason to stop: the block is plain text from now on, and all others are as they should be.
             log_fault(f"laying out {type(block).__name__}")
@@ -528,12 +526,6 @@ class Flow:
             self._lay_plain(view)
         view.laid = True
         return first
-
-    def _is_fed(self, view: View, block: AgentBlock | ThoughtBlock) -> bool:
-        """Whether its text is laid out as it comes, or because it is very long a slice at a time."""
-        if isinstance(block, ThoughtBlock):
-            return block.open and block.unfolded
-        return block.open or view.answer is not None or block.stream.size > SLICE
 
     def _lay_plain(self, view: View) -> None:
         view.lines = plain_block(view.block, self.room)
@@ -565,7 +557,7 @@ class Flow:
             view.version = block.version
 
     def _show(self, view: View, lines: list[Line], first: int) -> None:
-        """Take these rows, of which those from `first` on are new."""
+        """Set the rows of a view, of which those from `first` on are new."""
         del view.strips[first:]
         view.lines = lines
         view.strips.extend([None] * (len(lines) - len(view.strips)))
@@ -617,7 +609,7 @@ class Flow:
         return first
 
     def _set_cursor(self, view: View) -> None:
-        """Place the text cursor behind the newest character."""
+        """Append the cursor to the last row of a growing answer."""
         if not view.lines:
             view.lines.append(Line((Span("    "),)))
         last = view.lines[-1]
@@ -631,15 +623,12 @@ class Flow:
         return self.lines(row, row + 1)[0]
 
     def lines(self, start: int, end: int) -> list[Place]:
-        """What stands in the rows from `start` to before `end`.
+        """The rows from `start` to `end` (exclusive).
 
-        A view that was never laid out is now; one that has changed since, or is `behind`, is drawn as it was until `lay_out`.
+        A view that was never laid out is laid out; one that has changed since, or is `behind`, keeps its rows until `lay_out`.
         """
-        found: list[Place] = []
-        while (row := start + len(found)) < end:
-            if not 0 <= row < self.height:
-                found.append((None, -1, BLANK))
-                continue
+        found: list[Place] = [_NOWHERE] * (min(0, end) - start)
+        while (row := start + len(found)) < min(end, self.height):
             index, offset = self.find(row)
             view = self.views[index]
             if not view.laid:
@@ -658,10 +647,10 @@ class Flow:
                     found.append((view, at, line))
                 else:
                     found.append((view, -1, BLANK))
-        return found
+        return found + [_NOWHERE] * (end - start - len(found))
 
     def evict(self, first_row: int, last_row: int) -> None:
-        """Forget rows far from the screen where too many are kept."""
+        """Drop rows far from the visible ones where more than `KEPT_ROWS` are laid out."""
         if self._laid_rows <= KEPT_ROWS * 2:
             return
         low, _ = self.find(max(0, first_row - KEPT_ROWS // 2))
@@ -679,7 +668,7 @@ class Flow:
 
 
 def _move(mark: TextPosition, old: Sequence[Line], new: Sequence[Line], first: int) -> None:
-    """Have a mark stand where its text stands now, when rows from `first` on have changed."""
+    """Move a position with its text, after rows from `first` on have changed."""
     if mark.row < first:
         return
     if old:
@@ -691,14 +680,13 @@ def _move(mark: TextPosition, old: Sequence[Line], new: Sequence[Line], first: i
 class Viewport:
     """The rows of a flow that a pane shows.
 
-    The owner sets `height` and `top` where the pane has another size or was scrolled, and shows what they are after
-    each call.
+    The owner sets `height` and `top` when the pane was resized or scrolled, and reads them after each call.
 
     Attributes:
         flow: all rows.
         height: rows of the pane; 0 while it has no place on the screen.
         top: the first visible row.
-        follows: whether the end is on view, and stays so.
+        follows: whether the end is kept visible.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -707,26 +695,26 @@ class Viewport:
         self.top = 0
         self.follows = True
         self._known_height = 0
-        """How high the flow was when its end was left: rows below that are new."""
+        """The height of the flow when its end was left: rows below that count as new."""
         self._read: TextPosition | None = None
-        """What is read while the end is not followed: a place in the text."""
+        """The text position that is kept in place while the end is not followed."""
         self._read_at = 0
-        """In which row of the pane it is seen; below 0 above the pane."""
+        """The row of the pane at which that position is kept; negative above the pane."""
 
     @property
     def last_top(self) -> int:
-        """The first visible row where the end is on view."""
+        """The first visible row while the end is visible."""
         return max(0, self.flow.height - self.height)
 
     @property
     def n_new(self) -> int:
-        """How many rows came below since the end was left."""
+        """The number of rows that were added at the end since it was left."""
         return 0 if self.follows else max(0, self.flow.height - self._known_height)
 
     # Changes of what is shown
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
-        """Update the blocks from `first` on, which may have changed, come or gone; call `settle` next."""
+        """Update the blocks from `first` on, as `Flow.update`; call `settle` next."""
         flow = self.flow
         if self.follows:
             flow.update(blocks, first)
@@ -739,12 +727,12 @@ class Viewport:
             self._known_height = min(self._known_height, flow.height)
 
     def settle(self, *, seen: bool = True, whole: bool = True) -> None:
-        """Lay out what is visible. The text that is read stays where it is seen; all else moves round it.
+        """Lay out the visible rows, and set `top` so that the kept position stays in its row, or the end visible.
 
         Args:
-            seen: it is painted then; else what comes so fast that it may go by first need not have its rows yet, as long as
-                the flow is `behind`.
-            whole: what is empty so far is laid out in one go; else a slice of it, and the flow is `behind` where there is more.
+            seen: whether the rows are painted next; else empty rows are not laid out while the flow is `behind`.
+            whole: whether all visible rows that are empty are laid out; else a slice of them, and the flow is `behind` where
+                more are.
         """
         flow = self.flow
         if not self.height:
@@ -789,14 +777,14 @@ class Viewport:
         self._known_height += self.flow.height - before
 
     def measure(self) -> None:
-        """Measure a slice of the flow for another width. With the last one the pane is elsewhere in it, over the same text."""
+        """Measure a slice of the flow for another width; after the last one `top` is set anew, with the same text in place."""
         before = self.flow.height
         if self.flow.measure():
             self.settle()
             self._known_height += self.flow.height - before
 
     def toggled(self, blocks: Sequence[Block], index: int) -> None:
-        """Note that a block was folded or unfolded: its first row stays in place, or comes into view with `settle`."""
+        """Apply that a block was folded or unfolded: its title row stays in place, or is made visible by `settle`."""
         flow = self.flow
         view = flow.views[index]
         before = flow.height
@@ -814,7 +802,7 @@ class Viewport:
     # Scrolling
 
     def scrolled(self, old: int, *, at_end: bool) -> None:
-        """Note that the user scrolled from another top: the end is followed only from the end."""
+        """Apply that the user scrolled from the row `old`: the end is followed only where it is visible now."""
         flow, new = self.flow, self.top
         if self.follows and not at_end:
             self._known_height = flow.height
@@ -829,7 +817,7 @@ class Viewport:
         self._known_height += flow.height - before
 
     def show_row(self, row: int, at: int = 0) -> None:
-        """Bring a row to the top or so many rows below it, as far as there is enough around it."""
+        """Scroll so that a row is `at` rows below the top of the pane, as far as the content allows."""
         flow = self.flow
         self.hold()
         before = flow.height
@@ -839,7 +827,7 @@ class Viewport:
         self.stay()
 
     def show_end(self) -> None:
-        """Go to the newest row and follow it."""
+        """Scroll to the end and follow it."""
         self.follows = True
         self._keep(None)
         self.settle()
@@ -852,18 +840,18 @@ class Viewport:
             self._keep_top()
 
     def leave(self) -> None:
-        """Stop keeping text in place: the flow is no longer shown here."""
+        """Remove the kept position from the flow, which is no longer shown here."""
         self._keep(None)
 
     def stay(self) -> None:
-        """Keep what is at the top now in place; the end is followed where it is in view."""
+        """Keep the text at the top in place from now on; follow the end where it is visible."""
         self.follows = self.top >= self.last_top
         self._keep_top()
 
     # What stays in place
 
     def _settled_top(self) -> int:
-        """The first visible row: the end is on view, or what is read stands where it is seen."""
+        """The first visible row, by the end or the kept position."""
         last = self.last_top
         if self.follows:
             return last
@@ -872,7 +860,7 @@ class Viewport:
         return min(max(0, top), last)
 
     def _keep(self, mark: TextPosition | None, at: int = 0) -> None:
-        """Keep a place in the text in so many rows below the top of the pane from now on."""
+        """Set the position that is kept, `at` rows below the top of the pane; None for none."""
         flow = self.flow
         flow.positions = [one for one in flow.positions if one is not self._read]
         self._read, self._read_at = mark, at
@@ -880,11 +868,11 @@ class Viewport:
             flow.positions.append(mark)
 
     def _keep_top(self) -> None:
-        """Keep what is at the top now in place; do nothing while the end is followed."""
+        """Keep the text at the top in place; none while the end is followed."""
         self._keep(None if self.follows else self.flow.position_at(self.top))
 
     def _visible_blocks(self) -> list[tuple[int, int]]:
-        """The visible blocks, each with the row of the pane in which it begins: the key and that."""
+        """The keys of the visible blocks, each with the row of the pane in which it begins."""
         flow = self.flow
         if not flow.views:
             return []
@@ -896,7 +884,7 @@ class Viewport:
         ]
 
     def _read_what_is_left(self, visible: Sequence[tuple[int, int]]) -> None:
-        """Where the block that was read is gone, the next one that was visible stays in its place."""
+        """Where the block of the kept position was removed, keep the next one that was visible."""
         flow = self.flow
         if self._read is None or flow.index_of(self._read) is not None:
             return
@@ -914,13 +902,13 @@ class Viewport:
         return self.flow.turn_row(self.top, step)
 
     def last_visible(self, unless: int | None) -> int | None:
-        """The key of the last visible block, `unless` this one is visible; None where there are no blocks."""
+        """The key of the last visible block, or `unless` where that is visible; None where there are no blocks."""
         visible = [self.flow.views[index].block.key for index in self.visible]
         return unless if unless in visible else visible[-1] if visible else None
 
     @property
     def visible(self) -> range:
-        """The indices of the blocks of which something is on view."""
+        """The indices of the blocks of which a row is visible."""
         flow = self.flow
         if not flow.views:
             return range(0)
@@ -930,7 +918,7 @@ class Viewport:
 
 
 def _in_one_go(part: str) -> str:
-    """As much of it as may be laid out at once."""
+    """The beginning of a part that may be laid out without checking the time."""
     while len(part) > 1 and marks_in(part) + LINE_MARKS * part.count("\n") > PART_MARKS:
         part = part[: len(part) // 2]
     return part
@@ -942,10 +930,15 @@ SHORT_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class RevertAnimation:
-    """The rows that go, from row `start` on. `kept` of them (the D-Mail) stay bright to the end.
+    """The rows that a revert drops, which fade from the bottom up and then close; drawn over those of the final state.
 
-    The rows `staying` are not undone: what the user said or pinned.
-    `after` are the rows that stand in their place when all is over, where that is known.
+    Attributes:
+        start: the first row.
+        rows: the rows as they were.
+        kept: the number of rows at the end (the call that sends a D-Mail) that do not fade.
+        is_dmail: whether a D-Mail is the cause, for which the animation is longer.
+        after: the rows that replace them in the final state, where these are known.
+        staying: the indices of rows that are not dropped: messages of the user, and pinned ones.
     """
 
     start: int
@@ -957,11 +950,11 @@ class RevertAnimation:
 
     @property
     def duration_s(self) -> float:
-        """How long all of it takes."""
+        """The duration in seconds."""
         return DMAIL_S if self.is_dmail else SHORT_S
 
     def row(self, row: int, progress: float, glyphs: Glyphs) -> Line:
-        """What stands in a row at or below `start` when this share of the time is over."""
+        """The line in a row at or below `start` at a progress from 0 to 1."""
         index = row - self.start
         count = len(self.rows)
         quiet, dimming = (1 / 6, 5 / 9) if self.is_dmail else (0.0, 0.7)
@@ -981,7 +974,7 @@ class RevertAnimation:
         )
 
     def _closing(self, index: int, share: float, glyphs: Glyphs) -> Line:
-        """The card stands, and what it folds away runs in under it."""
+        """The line at an index while the rows close: at a `share` of 0 all are there, at 1 only those of the final state."""
         if 0 <= index < len(self.after):
             return self.after[index]
         left = max(0, len(self.rows) - self.kept - len(self.after)) * (1 - share)
@@ -1001,7 +994,7 @@ class RevertAnimation:
 
 
 def faded_span(span: Span) -> Span:
-    """The run in its faded colours, its ground gone; one of a picture as it is."""
+    """The span in faded colours, without its background; one of an image is returned unchanged."""
     ink, flags, _ = style_parts(span.style)
     if ink.startswith(COLOUR):
         return span
@@ -1019,13 +1012,13 @@ def _without_first(spans: Sequence[Span]) -> tuple[Span, ...]:
 def revert_animation_of(
     flow: Flow, first: int, top: int, height: int, remains: Sequence[Block]
 ) -> RevertAnimation | None:
-    """The motion of what still stands in `flow` from block `first` on; None where nothing of it is visible.
+    """The animation of a revert that drops the blocks from `first` on; None where none of their rows is visible.
 
     Args:
-        flow: the rows as they were before.
-        first: the first block that goes.
+        flow: the rows before the revert.
+        first: the index of the first block that is dropped.
         top, height: the visible rows.
-        remains: what stands there now; a D-Mail among it decides the kind of motion.
+        remains: the blocks from that index on after the revert; with a D-Mail among them the animation is that of a D-Mail.
     """
     start = max(top, flow.start(min(first, len(flow.views))))
     rows: list[Line] = []

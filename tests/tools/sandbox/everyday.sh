@@ -90,12 +90,10 @@ python3 -c 'import pty, os; pty.openpty()'
 python3 -c 'import pty; assert not pty.spawn(["sh", "-c", "stty -a > /dev/tty && stty -echo"])'
 python3 -m venv --without-pip venv && venv/bin/python -c 'print(2)'
 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python3 -m pytest -q -p no:cacheprovider tests
-python3 -m pip --version
 python3 -m http.server 0 --bind 127.0.0.1 & sleep 0.2; kill $!
 ruff check src
 ruff format --check src
 uv --version
-node --version
 node -e 'console.log(require("os").cpus().length)'
 node -e 'require("http").createServer((q, r) => r.end("ok")).listen(0, function () { this.close() })'
 node --test

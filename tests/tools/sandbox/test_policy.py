@@ -146,9 +146,8 @@ def test_what_the_settings_of_git_name_is_held_still(
         "system/hooks/x",
     )
     (tmp_path / "gitconfig").write_text("[core]\n\thooksPath = system/hooks\n")
-    settings_of_all = (*policy_module._USER_SETTINGS[:-1], str(tmp_path / "gitconfig"))
-    assert policy_module._USER_SETTINGS[-1] == "/etc/gitconfig"
-    monkeypatch.setattr(policy_module, "_USER_SETTINGS", settings_of_all)
+    assert policy_module._SYSTEM_GIT_SETTINGS == "/etc/gitconfig"
+    monkeypatch.setattr(policy_module, "_SYSTEM_GIT_SETTINGS", str(tmp_path / "gitconfig"))
     (tmp_path / "home/.gitconfig").write_text("[core]\n\thooksPath = said/hooks\n")
     for name in (*named, "free/a.sh", "main.c", "main"):
         (work / name).parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -19,6 +18,17 @@ from uuid import uuid4
 
 import pytest
 from support.covered import search_sandbox
+from support.sandbox_targets import (
+    USERS,
+    give,
+    number_of,
+    port_at,
+    run_as,
+    shared_segment,
+    sleeping,
+    socket_at,
+    targets,
+)
 
 from kimi_tui.tools.grep import wheel_rg
 from kimi_tui.tools.sandbox import search
@@ -28,7 +38,6 @@ from kimi_tui.tools.sandbox.search import Searched, confined_search, rules_every
 from kimi_tui.tools.supervisor import alive_below
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent.parent
 
 
 def is_within_reach(path: Path) -> bool:
@@ -42,13 +51,11 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 
 class World:
-    """What attempts are made on: files, a process and ears of the user that makes them."""
+    """What attempts are made on: files, a process and sockets of the user that makes them."""
 
     def __init__(self, base: Path, user: int, held: ExitStack) -> None:
         self.base, self.work, self.home = base, base / "work", base / "home"
-        self._others = user != os.geteuid()
-        self._as: dict[str, Any] = {"user": user, "group": user, "extra_groups": []}
-        self._as = self._as if self._others else {}
+        self._as = run_as(user)
         mine = ("own", "gone", "moved", "deep/own", "shut/key")
         for path in (
             *(self.work / one for one in mine),
@@ -65,47 +72,35 @@ class World:
         shm = Path("/dev/shm") / name
         shm.touch()
         held.callback(shm.unlink, missing_ok=True)
-        key = int.from_bytes(os.urandom(3), "big") | 0x6C000000
-        segment = ctypes.CDLL(None).shmget(key, 64, 0o1666)
-        held.callback(ctypes.CDLL(None).shmctl, segment, 0, None)
-        victim = subprocess.Popen(["/bin/sleep", "600"], env={"TOKEN": name}, **self._as)
-        held.callback(victim.wait)
-        held.callback(victim.kill)
+        key = shared_segment(held, 0o666)
+        victim = sleeping(held, user, name)
         for folder in (self.work, base / "out"):
             with chdir(folder):
-                self._listen(held, socket.AF_UNIX, "sock")
-        self._listen(held, socket.AF_UNIX, f"\0{name}")
-        port = self._listen(held, socket.AF_INET, ("127.0.0.1", 0))
+                socket_at(held, socket.AF_UNIX, "sock")
+        socket_at(held, socket.AF_UNIX, f"\0{name}")
         rules = held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         rules.write(b"a key\n")
         rules.flush()
         self.rules = rules.fileno()
         os.fchmod(self.rules, 0o666)
-        for path in (base, shm, *base.rglob("*")):
-            os.chown(path, user, user if self._others else -1, follow_symlinks=False)
+        give((base, shm, *base.rglob("*")), user)
         self.told: dict[str, Any] = {
             "out": str(base / "out"),
             "work": str(self.work),
             "home": str(self.home),
             "shm": str(shm),
             "tmp": str(base / "tmp"),
-            "victim": victim.pid,
-            "port": port,
+            "victim": victim,
+            "port": port_at(held),
             "rules": self.rules,
             "segment": key,
             "abstract": name,
         }
 
-    def _listen(self, held: ExitStack, family: int, address: object) -> int:
-        ear = held.enter_context(socket.socket(family))
-        ear.bind(address)  # pyright: ignore[reportArgumentType]
-        ear.listen(64)
-        return ear.getsockname()[1] if family == socket.AF_INET else 0
-
     def got_out(self, sandbox: Sandbox | None) -> set[str]:
         """Which attempts a program gets away with that is run as one that searches the work folder."""
         python = Path(sys.executable).resolve()
-        if self._others and not is_within_reach(python):
+        if self._as and not is_within_reach(python):
             python = Path("/usr/bin/python3")
             if not python.exists():
                 pytest.skip("no interpreter is within reach of another user")
@@ -137,17 +132,10 @@ class World:
         )
 
 
-@pytest.fixture(params=["root", "another"] if os.geteuid() == 0 else ["this one"])
+@pytest.fixture(params=USERS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Of root, and of a user without any rights; of that one alone where the tests run as one."""
-    user = 0x5A000000 + int.from_bytes(os.urandom(3), "big")
-    user = user if request.param == "another" else os.geteuid()
-    base = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-search-"))
-    try:
-        with ExitStack() as held:
-            yield World(base, user, held)
-    finally:
-        shutil.rmtree(base)
+    with targets("search") as (base, held):
+        yield World(base, number_of(request.param), held)
 
 
 def test_every_attempt_gets_out_where_nothing_holds_it(world: World) -> None:
@@ -191,9 +179,8 @@ class Folder:
 
 @pytest.fixture
 def folder() -> Iterator[Folder]:
-    base = Path(tempfile.mkdtemp(dir=ROOT, prefix=".sandbox-search-"))
-    yield Folder(base)
-    shutil.rmtree(base)
+    with targets("search") as (base, _):
+        yield Folder(base)
 
 
 def test_a_preprocessor_is_not_run(folder: Folder, sandbox: Sandbox) -> None:

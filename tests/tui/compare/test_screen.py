@@ -26,7 +26,7 @@ def page(then: str = "what was then") -> CompareScreen:
             DivergedFiles(()),
             0,
         ),
-        WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 1, 0, 1, 1, 0),
+        WorldLineInfo(2, "rewind", 0, "v0", "", 4_000, 2_000, 9, "", 0, 1, 0),
         used=2_000,
         heading=Heading("Compared", "~", "main", "kimi-k2"),
     )

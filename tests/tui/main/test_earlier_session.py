@@ -353,7 +353,8 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     again = SessionStore(tmp_path).find(session.session_id)
     whole, line = told_by(read_records(again))
     lengths: set[int] = set()
-    for size in range(1_000, again.record.size + 9_000, max(2_000, again.record.size // 25)):
+    whole_size = again.record.path.stat().st_size
+    for size in range(1_000, whole_size + 9_000, max(2_000, whole_size // 25)):
         monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", size)
         monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", size)
         assert end_of_context(again), size

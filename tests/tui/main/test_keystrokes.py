@@ -325,9 +325,9 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
 
         monkeypatch.setattr(one.screen, "action_command", act)
         await on_timeline()
-        chosen = one.screen.bench.views.timeline.selected
+        chosen = one.screen.bench.views.timeline._view.selected
         typed(one, "jkj", before_s=2.0)
-        await one.until(lambda: one.screen.bench.views.timeline.selected != chosen)
+        await one.until(lambda: one.screen.bench.views.timeline._view.selected != chosen)
         typed(one, "uu", before_s=1.0)
         await one.until(lambda: acted == ["undo"] * 2)
         typed(one, "U" * 7, gap_s=0.001)

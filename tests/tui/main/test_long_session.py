@@ -113,12 +113,12 @@ async def test_chat_and_timeline(one: Desk, pictures: Pictures) -> None:
     # Keys: by turns and steps; a space folds a turn and unfolds it.
     await one.pilot.press("ctrl+t", "right_square_bracket", "left_square_bracket")
     timeline = one.screen.bench.views.timeline
-    before = timeline.selected
+    before = timeline._view.selected
     await one.pilot.press("space")
     folded = rows(one)
     await one.pilot.press("space")
     await one.until(lambda: rows(one) != folded)
-    assert timeline.selected == before
+    assert timeline._view.selected == before
     # A click unfolds a world line between the row where it parted and the one where it ended.
     timeline.select(("line", 5))
     await click(one, "5   ")
@@ -290,7 +290,7 @@ async def test_a_letter_is_reviewed(session: LongSession, home: Path, server: Ch
         )
         await one.say("And the log?")
         await one.sees("D-Mail")
-        await one.until(lambda: bool(one.screen.conversation.state.approvals))
+        await one.until(lambda: one.screen.bench.question is not None)
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         # A key counts only once the question has been painted and nothing was pressed for half a second.

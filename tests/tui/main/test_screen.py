@@ -162,7 +162,7 @@ async def test_an_approval_takes_the_place_of_the_prompt_and_gives_it_back(home:
         assert one.screen.prompt.area.has_focus
         assert "out-of-it" in messages(server)
         # On its way back the focus did not come by the timeline, which selects a row when it has it.
-        assert one.screen.bench.views.timeline.selected is None
+        assert one.screen.bench.views.timeline._view.selected is None
 
 
 async def an_approval(one: Desk, server: ChatServer) -> ApprovalPanel:

@@ -71,7 +71,7 @@ def app(home: Path) -> KimiApp:
 def line() -> WorldLineInfo:
     """World line 2, left two hours ago."""
     at = (datetime.now(UTC) - timedelta(hours=2, minutes=1)).isoformat()
-    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 12, 4, 12, 14, 1)
+    return WorldLineInfo(2, "rewind", 4, "u4", at, 47_200, 28_100, 14, "", 4, 14, 1)
 
 
 async def over_the_page(

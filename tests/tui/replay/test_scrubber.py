@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.story import until_arrived, whole_story
+from support.story import until_arrived
 
 from kimi_tui.projection.replay import PlaybackClock, Recording
 from kimi_tui.tui.glyphs import UNICODE
@@ -15,8 +15,6 @@ from kimi_tui.tui.replay.scrubber import (
     track_spans,
 )
 from kimi_tui.wire.events import CompactionEnd
-
-STORY = whole_story().records
 
 
 @pytest.mark.parametrize("width", [1, 2, 20, 56, 116])

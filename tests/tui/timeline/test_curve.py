@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.segment import Segment
 from support.story import LIMIT, TRIGGER, Teller, whole_story
+from textual.strip import Strip
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
+from kimi_tui.tui.formatting import StyledText
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.timeline.layout import columns_of, curve_spans, with_forecast
+from kimi_tui.tui.timeline.viewport import Viewport
 
 
 def checkpoints(count: int, start: int = 0) -> list[Checkpoint]:
@@ -122,3 +126,34 @@ def test_a_line_that_went_on_is_past_only_up_to_the_compaction() -> None:
     # It was left by the rewind, and held then what it holds.
     assert [checkpoint.id for checkpoint in line.checkpoints] == [0, 1, 2, 3, 4, 5]
     assert line.tokens_before == max(checkpoint.tokens_end for checkpoint in line.checkpoints)
+
+
+def test_other_colours_paint_the_same_curve_and_another_model_has_its_own() -> None:
+    painted: list[str] = []
+
+    def strip(spans: list[StyledText], width: int, ground: str) -> Strip:
+        painted.append("".join(text for text, _ in spans))
+        return Strip([Segment(painted[-1])])
+
+    models = [TimelineModel(), TimelineModel()]
+    for model, records in zip(models, (whole_story().records, ()), strict=True):
+        for record in records:
+            model.apply(record)
+    models[1].revision = models[0].revision
+    view = Viewport(strip)
+    view.width = view.full_width = 38
+    view.height = view.screen_height = 40
+    view.show(models[0])
+    view.lines(0, 40)
+    curve, rows = view.curve, painted.copy()
+    painted.clear()
+    view.clear()
+    view.lines(0, 40)
+    assert painted == rows
+    assert view.curve is curve
+    view.show(models[1])
+    for record in whole_story().records[:60]:
+        models[1].apply(record)
+    models[1].revision = models[0].revision
+    view.lines(0, 40)
+    assert view.curve != curve

@@ -132,11 +132,11 @@ async def test_a_selected_row_that_is_taken_away_is_selected_no_more() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         app.timeline.focus()
         await pilot.pause()
-        assert app.timeline.selected is not None
+        assert app.timeline._view.selected is not None
         n_told = len(story.records)
         story.rewind(5)
         app.feed(story.records[n_told:])
-        assert app.timeline.selected is None
+        assert app.timeline._view.selected is None
         await press(pilot, "down")
         assert "Turn" in selected_row(app)
 

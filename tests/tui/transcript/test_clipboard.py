@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.chat_app import ChatApp, is_drawn, show_history
+from support.chat_app import ChatApp, drawn, feed, is_drawn, show_history
 from support.conversation import Conversation
 from support.effort import n_calls
 from textual.pilot import Pilot
@@ -195,18 +195,6 @@ def test_sources_of_cards() -> None:
     assert source_of(shell("\nout\tput\n")) == "out\tput"
     assert source_of(DMailBlock(1, text="Dear me", facts="f")) == "Dear me"
     assert source_of(CompactionBlock(1, summary="All of it")) == "All of it"
-
-
-async def drawn(app: ChatApp, pilot: Pilot[None]) -> None:
-    await pilot.pause()
-    while not is_drawn(app.transcript):
-        await pilot.pause()
-    await pilot.pause()
-
-
-async def feed(app: ChatApp, pilot: Pilot[None], talk: Conversation) -> None:
-    app.transcript.apply(talk.take())
-    await drawn(app, pilot)
 
 
 def row_of(app: ChatApp, words: str) -> int:

@@ -7,9 +7,8 @@ import random
 import re
 
 import pytest
-from support.chat_app import ChatApp, is_drawn
+from support.chat_app import ChatApp, drawn, feed, is_drawn
 from support.conversation import Conversation
-from textual.pilot import Pilot
 
 from kimi_tui.projection.blocks import Block, ToolBlock
 from kimi_tui.tui.transcript.viewport import Flow
@@ -17,19 +16,6 @@ from kimi_tui.wire.events import TextPart, ToolOutput, ToolStarted
 
 SIZE = (81, 24)
 WORD = re.compile(r"\bw\d+\b")
-
-
-async def drawn(app: ChatApp, pilot: Pilot[None]) -> None:
-    """Wait until all that was told is on the screen."""
-    await pilot.pause()
-    while not is_drawn(app.transcript):
-        await pilot.pause()
-    await pilot.pause()
-
-
-async def feed(app: ChatApp, pilot: Pilot[None], talk: Conversation) -> None:
-    app.transcript.apply(talk.take())
-    await drawn(app, pilot)
 
 
 def started(talk: Conversation, command: str) -> str:

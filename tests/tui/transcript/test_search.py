@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.chat_app import ChatApp, is_drawn
+from support.chat_app import ChatApp, feed
 from support.conversation import Conversation
 from textual.pilot import Pilot
 
@@ -28,15 +28,15 @@ def talk(turns: int = 12) -> Conversation:
 
 def words_of(app: ChatApp) -> str:
     """What the bar says of the search."""
-    found = app.transcript.found
-    return found.words if found is not None else "no search"
+    search = app.transcript._search
+    return search.found.words if search is not None else "no search"
 
 
 async def until(app: ChatApp, pilot: Pilot[None], words: str, query: str = "") -> None:
     """Wait until the search says so, and of the whole query where one is given."""
     for _ in range(2_000):
-        found = app.transcript.found
-        if words_of(app) == words and (not query or (found and found.query == query)):
+        search = app.transcript._search
+        if words_of(app) == words and (not query or (search and search.found.query == query)):
             await pilot.pause()
             return
         await pilot.pause(0.005)
@@ -45,9 +45,7 @@ async def until(app: ChatApp, pilot: Pilot[None], words: str, query: str = "") -
 
 async def searching(app: ChatApp, pilot: Pilot[None], query: str, words: str) -> None:
     """The chat with a search."""
-    app.transcript.apply(talk().take())
-    while not is_drawn(app.transcript):
-        await pilot.pause()
+    await feed(app, pilot, talk())
     app.transcript.begin_search()
     await pilot.pause()
     await pilot.press(*query)

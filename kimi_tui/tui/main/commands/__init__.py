@@ -1,1 +1,30 @@
-"""The slash commands: `table` lists all of them, the other modules have their functions, grouped by subject."""
+"""The commands of the main screen, and `MainParts`, what their functions get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kimi_tui.tui.main.conversation import Conversation
+from kimi_tui.tui.main.keystrokes import Keystrokes
+from kimi_tui.tui.main.prompt_modes import PromptModes
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
+
+
+@dataclass(frozen=True, slots=True)
+class MainParts:
+    """The parts of the main screen that a command may act on.
+
+    Attributes:
+        bench: the panes, the prompt, notices, questions and the focus.
+        conversation: the session.
+        viewer: shows a world line in place of the chat, and the prospect of a rewind.
+        keystrokes: routes typed keys.
+        prompt_modes: shell commands (`!`), notes (`#`) and the editor of the prompt.
+    """
+
+    bench: Workbench
+    conversation: Conversation
+    viewer: WorldLineViewer
+    keystrokes: Keystrokes
+    prompt_modes: PromptModes

@@ -25,7 +25,7 @@ from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
 if TYPE_CHECKING:
     from kimi_tui.config.custom_commands import CustomCommand
-    from kimi_tui.tui.main.parts import MainParts
+    from kimi_tui.tui.main.commands import MainParts
 
 
 async def learn(main: MainParts) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind_values import FileOutcome, RewindPreview, Target
     from kimi_tui.tools.jobs import Job
-    from kimi_tui.tui.main.parts import MainParts
+    from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.tui.preview.layout import PreviewAnswer
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kimi_tui.config.file import THEMES
-from kimi_tui.tui.main.commands import bookmarks, compaction, rewind, session, view, world_lines
+from kimi_tui.tui.main.commands import rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -119,7 +119,7 @@ COMMANDS = CommandTable(
         "bookmark",
         "Bookmark a checkpoint",
         "Give checkpoint N a name that stands on the timeline.",
-        bookmarks.bookmark,
+        world_lines.bookmark,
         argument="N [name]",
         opens=True,
         values=_checkpoints,
@@ -129,7 +129,7 @@ COMMANDS = CommandTable(
         "name",
         "Name a world line",
         "Call line K what was tried there; without a name, asks for one.",
-        bookmarks.name,
+        world_lines.name,
         argument="K [name]",
         opens=True,
         values=_world_lines,
@@ -139,7 +139,7 @@ COMMANDS = CommandTable(
         "pin",
         "Pin a message",
         "Keep what stands at checkpoint N from being dropped, or no longer.",
-        bookmarks.pin,
+        world_lines.pin,
         argument="N",
         values=_checkpoints,
         exact=True,
@@ -148,7 +148,7 @@ COMMANDS = CommandTable(
         "summary",
         "Read the summary",
         "What the agent still knows of a compacted part; it can be edited.",
-        compaction.summary,
+        rewind.summary,
         opens=True,
     ),
     Command(
@@ -173,7 +173,7 @@ COMMANDS = CommandTable(
         "compact",
         "Compact the conversation",
         "Replace older messages by a summary; undo brings them back.",
-        compaction.compact,
+        rewind.compact,
         key="ctrl+o",
         argument="[what to keep]",
     ),

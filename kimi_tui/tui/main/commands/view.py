@@ -10,7 +10,7 @@ from kimi_tui.tui.prompt.command import number
 from kimi_tui.tui.screens import QuitChosen, SettingsOpened, ThemeChosen, app_of
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.main.parts import MainParts
+    from kimi_tui.tui.main.commands import MainParts
 
 
 def timeline(main: MainParts, argument: str) -> None:

@@ -20,7 +20,7 @@ from kimi_tui.tui.prompt.command import CommandTable, Values
 from kimi_tui.tui.prompt.menu import found
 
 if TYPE_CHECKING:
-    from kimi_tui.tui.main.parts import MainParts
+    from kimi_tui.tui.main.commands import MainParts
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk, talk
 from textual import events
 
-from kimi_tui.tui.prompt.returned_messages import ReturnedMessages
+from kimi_tui.tui.main.workbench import ReturnedMessages
 from kimi_tui.wire.events import LineChanged, Operation
 
 
