@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.llm.scripted import ScriptedProvider
-from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, TurnEnd
 
@@ -84,7 +83,6 @@ class Demo:
     work_dir: Path
     data_dir: Path
     provider: ScriptedProvider
-    limits: LoopLimits
     suggestions: Suggestions
 
     def leave(self, clean: bool) -> str:
@@ -122,7 +120,6 @@ def prepare(speed: float = 1.0) -> Demo:
         work_dir=work_dir,
         data_dir=folder / "data",
         provider=provider,
-        limits=LoopLimits(),
         suggestions=Suggestions(provider.suggestions),
     )
 

@@ -290,7 +290,7 @@ class DMailDelivery:
     async def _reviewed(self, back: BackToTheFuture, point: Checkpoint) -> tuple[str, ...] | None:
         """The messages as the user lets them be sent; None where they said no, which is in the context then."""
         conversation = self._conversation
-        if not conversation.limits.dmail_review:
+        if not conversation.limits.dmail.review:
             return back.messages
         context = conversation.context
         newest = context.n_checkpoints - 1
@@ -598,7 +598,7 @@ class UserDMails:
             StorageTrouble: the disk refused; nothing changed (of a target on another world line: that is live now).
         """
         conversation = self.conversation
-        if not conversation.limits.dmail_enabled:
+        if not conversation.limits.dmail.enabled:
             raise DMailOff
         if not text.strip():
             raise EmptyDMail
@@ -652,7 +652,7 @@ class UserDMails:
         async with journaled_append(conversation.context, "dmail", whole):
             point = await self._append(source, whole, images)
         conversation.publish_line_changed("dmail", 0, 0, point.uid)
-        return RewindOutcome(point.id, 0, 0, before, conversation.meter.used, "")
+        return RewindOutcome(point.id, 0, before, conversation.meter.used, "")
 
     async def _append(self, source: str, whole: str, images: Sequence[ImagePart]) -> Checkpoint:
         """Put a message at the end of the live world line, published as a D-Mail that undoes nothing."""

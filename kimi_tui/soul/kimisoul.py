@@ -252,7 +252,7 @@ class KimiSoul:
     @property
     def has_dmail(self) -> bool:
         """Whether D-Mails can be sent in this session; the configuration says so."""
-        return self._conversation.limits.dmail_enabled
+        return self._conversation.limits.dmail.enabled
 
     async def files_ready(self) -> FolderFacts:
         """Wait until the working files have been scanned for the first time; what is known of the folder then."""
@@ -1013,10 +1013,10 @@ async def open_soul(
     # A copy: tools read it in threads, and what else becomes of the variables is not their business.
     environ = dict(os.environ if environ is None else environ)
     tools = toolset or default_toolset()
-    if not limits.dmail_enabled:
+    if not limits.dmail.enabled:
         tools = tools.without(DMAIL_TOOL)
     policy = policy or RetryPolicy(
-        max_attempts=limits.max_retries_per_step, patience_s=limits.patience_s
+        max_attempts=limits.control.max_retries_per_step, patience_s=limits.control.patience
     )
     model = ModelSlot(provider, policy, session.images)
     if not session.lock.held:

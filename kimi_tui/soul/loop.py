@@ -358,7 +358,7 @@ class AgentLoop:
         self._published_full = False
         n, n_calls = 1, 0
         while True:
-            if n_calls >= self._conversation.limits.max_steps_per_turn:
+            if n_calls >= self._conversation.limits.control.max_steps_per_turn:
                 raise MaxStepsReached(n_calls)
             n_calls += 1
             await self._take_steers()
@@ -635,7 +635,7 @@ class AgentLoop:
         for each in done:
             sizes.append(scale.corrected(text_tokens(each.outcome.output)))
             await pace.rest()
-        if max(sizes, default=0) < self._conversation.limits.dmail_nudge_tokens:
+        if max(sizes, default=0) < self._conversation.limits.dmail.nudge_tokens:
             return []
         text = prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))
         return [user_message(text)]

@@ -10,8 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
+from kimi_tui.config.settings import DMailConfig, LoopControl
 from kimi_tui.llm.completion import Collector, RetryNotice, RetryPolicy, complete
 from kimi_tui.llm.errors import LLMNotSet
 from kimi_tui.llm.message import Message
@@ -24,32 +26,25 @@ NOT_SET = "No model is set."
 NOT_SET_ADVICE = "Choose one with /model, or start with --model and --base-url."
 
 
-@dataclass(frozen=True, slots=True)
-class LoopLimits:
-    """How far a turn may go and when the context is compacted (defaults as in kimi-cli).
+class LoopLimits(NamedTuple):
+    """How far a turn may go and when the context is compacted: as the user configured it, and what nobody configures.
 
     The reserve is kept free for an answer; it is never more than a quarter of the window, so that models with a window
     of a few thousand tokens work too.
     """
 
-    max_steps_per_turn: int = 1000
-    max_retries_per_step: int = 3
-    patience_s: float = 600.0
-    reserved_context_size: int = 50_000
-    compaction_trigger_ratio: float = 0.85
-    dmail_enabled: bool = True
-    dmail_nudge_tokens: int = 10_000
+    control: LoopControl = LoopControl()
+    dmail: DMailConfig = DMailConfig()
     dmails_to_one_checkpoint: int = 5
-    dmail_review: bool = False
     tool_timeout_s: float = 660.0
 
     def reserve(self, window: int) -> int:
         """Tokens kept free in a window of this size."""
-        return min(self.reserved_context_size, window // 4)
+        return min(self.control.reserved_context_size, window // 4)
 
     def trigger(self, window: int) -> int:
         """From how many tokens on the context is compacted."""
-        by_ratio = int(self.compaction_trigger_ratio * window)
+        by_ratio = int(self.control.compaction_trigger_ratio * window)
         return max(1, min(by_ratio, window - self.reserve(window)))
 
 

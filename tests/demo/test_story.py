@@ -71,7 +71,7 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     demo = prepare(speed=0)
     session = SessionStore(demo.data_dir).create(demo.work_dir)
-    soul = await open_soul(session=session, provider=demo.provider, limits=demo.limits, mode="ask")
+    soul = await open_soul(session=session, provider=demo.provider, mode="ask")
     made = Stage(demo, soul)
     listener = asyncio.create_task(made.listen())
     yield made

@@ -11,13 +11,14 @@ import pytest
 from support.chat_server import call, gate, say
 from support.soul import Stage, stage
 
+from kimi_tui.config.settings import DMailConfig
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul.dmail import DMailOff
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 
-OFF = LoopLimits(dmail_enabled=False, dmail_nudge_tokens=10)
+OFF = LoopLimits(dmail=DMailConfig(enabled=False, nudge_tokens=10))
 WORDS = ("dmail", "d-mail", "checkpoint", "past self")
 
 

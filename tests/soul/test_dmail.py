@@ -10,6 +10,7 @@ import pytest
 from support.chat_server import call, calls, gate, say
 from support.soul import next_event, stage
 
+from kimi_tui.config.settings import LoopControl
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
@@ -269,7 +270,7 @@ async def test_the_guard_against_loops(tmp_path: Path) -> None:
 
 
 async def test_every_call_counts_against_the_limit(tmp_path: Path) -> None:
-    limits = LoopLimits(max_steps_per_turn=3, dmails_to_one_checkpoint=99)
+    limits = LoopLimits(LoopControl(max_steps_per_turn=3), dmails_to_one_checkpoint=99)
     async with stage(tmp_path, limits=limits) as on:
         for _ in range(4):
             on.server.script(calls([mail("again", 1)]))

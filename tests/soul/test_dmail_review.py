@@ -10,11 +10,12 @@ import pytest
 from support.chat_server import call, calls, say
 from support.soul import next_event, stage
 
+from kimi_tui.config.settings import DMailConfig
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 
-REVIEW = LoopLimits(dmail_review=True)
+REVIEW = LoopLimits(dmail=DMailConfig(review=True))
 
 
 def mail(message: str, checkpoint_id: int) -> tuple[str, dict[str, Any]]:

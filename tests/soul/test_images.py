@@ -18,6 +18,7 @@ from support.faulty_storage import FullStorage
 from support.made_images import flat, noise, saved
 from support.soul import Stage, next_event, stage
 
+from kimi_tui.config.settings import DMailConfig
 from kimi_tui.filesystem import Storage
 from kimi_tui.images import Image, image_tokens, read_image
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart
@@ -286,7 +287,9 @@ async def test_an_agents_dmail_keeps_the_images_of_what_the_user_said(tmp_path: 
 
 
 async def test_a_summary_is_made_of_images_and_keeps_what_was_pinned(tmp_path: Path) -> None:
-    async with stage(tmp_path, capabilities=SEES, limits=LoopLimits(dmail_enabled=False)) as on:
+    async with stage(
+        tmp_path, capabilities=SEES, limits=LoopLimits(dmail=DMailConfig(enabled=False))
+    ) as on:
         on.server.script(say("one"), say("two"), say("three"), say("THE SUMMARY"), say("four"))
         await on.soul.run("first", [SHOT])
         await on.soul.run("second", [NOISE])

@@ -138,7 +138,7 @@ async def test_a_message_is_sent_to_the_present(tmp_path: Path) -> None:
         before = on.file()
         there = next(m for m in await on.soul.messages(1) if m.text == "three")
         outcome = await on.soul.carry(1, there.uid, there.number, note="Mind this:")
-        assert outcome.messages_dropped == 0
+        assert (outcome.messages_dropped, outcome.files, outcome.prompt) == (0, (), "")
         assert on.file()[: len(before)] == before
         (told,) = on.ear.of(ev.ContextReverted)
         assert told.from_checkpoint < told.checkpoint_id == outcome.checkpoint_id == 4

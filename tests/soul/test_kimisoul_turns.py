@@ -9,6 +9,7 @@ import pytest
 from support.chat_server import call, calls, say, status
 from support.soul import next_event, stage
 
+from kimi_tui.config.settings import DMailConfig, LoopControl
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.kimisoul import open_soul
 from kimi_tui.soul.model_slot import LoopLimits
@@ -151,7 +152,7 @@ async def test_a_retry_drops_what_came_before(tmp_path: Path) -> None:
 
 
 async def test_too_many_steps(tmp_path: Path) -> None:
-    async with stage(tmp_path, limits=LoopLimits(max_steps_per_turn=2)) as on:
+    async with stage(tmp_path, limits=LoopLimits(LoopControl(max_steps_per_turn=2))) as on:
         for _ in range(3):
             on.server.script(call("Glob", {"pattern": "*"}))
         await on.soul.run("loop")
@@ -207,7 +208,7 @@ async def test_bad_calls_are_answered(tmp_path: Path) -> None:
 
 
 async def test_a_large_result_brings_a_reminder(tmp_path: Path) -> None:
-    async with stage(tmp_path, limits=LoopLimits(dmail_nudge_tokens=1_000)) as on:
+    async with stage(tmp_path, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=1_000))) as on:
         (on.work / "big.txt").write_text("some words of a line\n" * 400)
         (on.work / "small.txt").write_text("x\n")
         on.server.script(

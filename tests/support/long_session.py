@@ -23,7 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import Config, DMailConfig
 from kimi_tui.launch import Launch
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind_values import Target
@@ -134,7 +134,9 @@ async def _make(folder: Path) -> LongSession:
     for place, module in enumerate(MODULES):
         (work / "src" / f"{module}.py").write_text(f"STEP = {place}\n")
     async with ChatServer() as server:
-        stage = Stage(folder, server, window=WINDOW, limits=LoopLimits(dmail_nudge_tokens=0))
+        stage = Stage(
+            folder, server, window=WINDOW, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=0))
+        )
         await stage.open()
         await stage.soul.files_ready()
         await _tell(stage, _Writer())

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.soul.compaction import Compaction
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.model_slot import LoopLimits
 
 log = logging.getLogger(__name__)
 
@@ -134,20 +133,22 @@ async def open_session(
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.kimisoul")
         from kimi_tui.soul.kimisoul import open_soul
+        from kimi_tui.soul.model_slot import LoopLimits
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
+        config = launch.config
         provider = stage.provider or await provider_of(launch, session.id)
-        compaction, remark = await asyncio.to_thread(_compaction, launch.config.loop.compaction)
+        compaction, remark = await asyncio.to_thread(_compaction, config.loop.compaction)
         soul = await open_soul(
             session=session,
             compaction=compaction,
             provider=provider,
-            limits=stage.demo.limits if stage.demo is not None else _limits(launch.config),
+            limits=LoopLimits() if stage.demo else LoopLimits(config.loop, config.dmail),
             mode=launch.mode,
-            sandbox=SandboxSettings(*launch.config.sandbox) if launch.sandbox else None,
-            asks_for_keys=launch.config.secrets.send == "ask",
-            prices=launch.config.prices,
-            seeing=_seeing(launch.config),
+            sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
+            asks_for_keys=config.secrets.send == "ask",
+            prices=config.prices,
+            seeing=_seeing(config),
         )
     except SessionHeld as error:
         raise CannotOpen(f"{error} Add --fork to do so.", HELD) from error
@@ -302,22 +303,6 @@ def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
         return compaction_named(name), ()
     except UnknownCompaction as error:
         return SimpleCompaction(), (error.message,)
-
-
-def _limits(config: Config) -> LoopLimits:
-    from kimi_tui.soul.model_slot import LoopLimits
-
-    loop = config.loop
-    return LoopLimits(
-        max_steps_per_turn=loop.max_steps_per_turn,
-        max_retries_per_step=loop.max_retries_per_step,
-        patience_s=loop.patience,
-        reserved_context_size=loop.reserved_context_size,
-        compaction_trigger_ratio=loop.compaction_trigger_ratio,
-        dmail_enabled=config.dmail.enabled,
-        dmail_nudge_tokens=config.dmail.nudge_tokens,
-        dmail_review=config.dmail.review,
-    )
 
 
 async def _only_model(choice: Choice) -> str:
