@@ -71,7 +71,7 @@ def ask_the_busy() -> None:
             if not n_asked:
                 all_answered.set()
 
-        for pump in (self.app, *screen.walk_children(with_self=True)):
+        for pump in _pumps(screen):
             if not _is_waiting(pump) and pump.call_later(answered):
                 n_asked += 1
         if not n_asked:
@@ -84,6 +84,11 @@ def ask_the_busy() -> None:
             task.cancel()
         if not done:
             raise WaitForScreenTimeout("Some widgets do not come to an end.")
+        # What these have told others meanwhile.
+        for _ in range(N_ROUNDS):
+            if (now := _screen(self.app)) is None or all(map(_is_waiting, _pumps(now))):
+                break
+            await asyncio.sleep(0)
         return not n_asked
 
     Pilot._wait_for_screen = waited
@@ -181,9 +186,12 @@ def _screen(app: App[Any]) -> Screen[Any] | None:
         return None
 
 
+def _pumps(screen: Screen[Any]) -> tuple[MessagePump, ...]:
+    return (screen.app, *screen.walk_children(with_self=True))
+
+
 def _has_messages(screen: Screen[Any]) -> bool:
-    pumps = (screen.app, screen, *screen.walk_children())
-    return any(pump.message_queue_size for pump in pumps)
+    return any(pump.message_queue_size for pump in _pumps(screen))
 
 
 def _is_to_be_drawn(screen: Screen[Any]) -> bool:

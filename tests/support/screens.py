@@ -43,6 +43,8 @@ class Desk:
 
     app: KimiApp
     pilot: Pilot[None]
+    looks: int = 0
+    """How often a test looked at the screen."""
 
     @property
     def screen(self) -> MainScreen:
@@ -51,7 +53,13 @@ class Desk:
 
     def text(self) -> str:
         """What a person sees."""
+        self.looks += 1
         return text_of(self.app)
+
+    def look(self) -> None:
+        """See what cannot be drawn, where no test has looked: most frames are not drawn."""
+        if not self.looks and self.app.is_running and self.app.screen_stack:
+            self.text()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the app work until something holds."""
@@ -213,8 +221,7 @@ async def desk(
         async with app.run_test(size=size) as pilot:
             one = Desk(app, pilot)
             yield one
-            if app.is_running and app.screen_stack:
-                one.text()  # what cannot be drawn is found here, for most frames are not drawn
+            one.look()
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
                     await screen.conversation.close()

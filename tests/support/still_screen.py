@@ -42,5 +42,4 @@ async def still_screen(home: Path, *, size: tuple[int, int] = (120, 40)) -> Asyn
             one.screen.bench.views.history_told()
             await pilot.pause()
             yield one
-            if app.is_running and app.screen_stack:
-                one.text()
+            one.look()

@@ -28,6 +28,8 @@ from typing import Any
 LIMIT_S = 0.1
 """CPU time of the loop's thread, on a machine that takes `REFERENCE_S` for the fixed work."""
 REFERENCE_S = 0.00025
+READ_S = LIMIT_S / 100
+"""How much of what ran before may be counted with it."""
 LOOK_S = 0.02
 SAMPLES = 20
 SWITCHES = frozenset({"switch_mode", "_init_mode"})
@@ -49,6 +51,8 @@ class Watchdog:
         self._tell = tell
         self._with_garbage = with_garbage
         self._spared_s = 0.0
+        self._read_at = 0.0
+        self._read_s = (0.0, 0.0)
         self._sparing = 0
         self._began = 0.0
         self._thread = 0
@@ -63,22 +67,31 @@ class Watchdog:
         def watched(handle: Any) -> None:
             if not self._spares_parses:
                 self._spare_parses()
-            spared, start = self._spared_s, time.thread_time()
+            began, thread = time.monotonic(), threading.get_ident()
+            # The clock of CPU time is a dear one: it is read anew where it may have gone on by what counts.
+            if began - self._read_at > READ_S or thread != self._thread:
+                self._read_at, self._read_s = began, (time.thread_time(), self._spared_s)
+            before = self._read_s
             self._work_s = []
-            self._thread, self._stack, self._began = threading.get_ident(), "", time.monotonic()
+            self._thread, self._stack, self._began = thread, "", began
             try:
                 run(handle)
             finally:
                 self._began = 0.0
-                took = time.thread_time() - start - (self._spared_s - spared)
-                if took > LIMIT_S and not is_of_a_test(handle) and took > LIMIT_S * self._slow():
-                    self._tell(f"{took * 1000:.0f} ms of CPU in {_named(handle)}\n{self._stack}")
+                if time.monotonic() - began > LIMIT_S:
+                    self._judge(handle, *before)
 
         asyncio.events.Handle._run = watched  # pyright: ignore[reportAttributeAccessIssue]
         self._spare_imports()
         if not self._with_garbage:
             self._spare_garbage()
         threading.Thread(target=self._look, name="watchdog", daemon=True).start()
+
+    def _judge(self, handle: Any, start_s: float, spared_s: float) -> None:
+        """Tell of a callback that has just ended, if what it took is too much."""
+        took = time.thread_time() - start_s - (self._spared_s - spared_s)
+        if took > LIMIT_S and not is_of_a_test(handle) and took > LIMIT_S * self._slow():
+            self._tell(f"{took * 1000:.0f} ms of CPU in {_named(handle)}\n{self._stack}")
 
     def _slow(self) -> float:
         """How many times longer than the reference this machine takes for the same, while a callback ran and now.

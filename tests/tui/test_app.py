@@ -130,7 +130,7 @@ async def test_one_session_after_another(home: Path) -> None:
         await one.sees("Still here.")
 
 
-@pytest.mark.parametrize("size", SIZES[1:])
+@pytest.mark.parametrize("size", [pytest.param(SIZES[1], marks=pytest.mark.exhaustive), SIZES[2]])
 async def test_sessions_follow_one_another_on_small_screens(
     home: Path, size: tuple[int, int]
 ) -> None:

@@ -19,7 +19,7 @@ from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.text_position import TextPosition
-from kimi_tui.tui.transcript.viewport import KEPT_ROWS, MEASURED, Flow, Viewport
+from kimi_tui.tui.transcript.viewport import MEASURED, Flow, Viewport
 from kimi_tui.wire.events import TextPart
 
 ROOM = LayoutRoom(80)
@@ -114,22 +114,29 @@ def test_where_a_row_is_found() -> None:
         assert 0 <= offset < flow.views[index].rows
 
 
-def test_far_rows_are_forgotten_and_come_back() -> None:
-    model, flow = flow_of(long_talk(700))
+@pytest.fixture
+def few_kept(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many rows are kept at least; fewer than in the program, that a short chat has more."""
+    monkeypatch.setattr(viewport_module, "KEPT_ROWS", 1_000)
+    return 1_000
+
+
+def test_far_rows_are_forgotten_and_come_back(few_kept: int) -> None:
+    model, flow = flow_of(long_talk(150))
     height = len(all_lines(flow))
-    assert height > KEPT_ROWS + 1_000
+    assert height > few_kept + 200
     flow.evict(height - 40, height)
     kept = sum(len(view.lines) for view in flow.views)
-    assert kept < KEPT_ROWS + 200
+    assert kept < few_kept + 200
     assert flow.height == height
     assert flow.line(0)[2].text.strip().startswith("▌")
     assert [line.text.rstrip() for line in all_lines(flow)] == expected(model)
 
 
-def test_blocks_exchanged_under_the_same_key_count_once() -> None:
-    model, flow = flow_of(long_talk(400))
+def test_blocks_exchanged_under_the_same_key_count_once(few_kept: int) -> None:
+    model, flow = flow_of(long_talk(80))
     height = len(all_lines(flow))
-    assert KEPT_ROWS < height < 2 * KEPT_ROWS
+    assert few_kept < height < 2 * few_kept
     for _ in range(2):
         flow.update([replace(block) for block in model.blocks], 0)
         all_lines(flow)
