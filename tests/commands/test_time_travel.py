@@ -167,7 +167,7 @@ def test_the_agent_reads_a_letter_in_its_next_turn(place: Place) -> None:
     assert place.run("checkpoints", "--json").json[-1]["kind"] == "dmail"
 
     async def next_turn() -> list[tuple[str, str]]:
-        async with stage(place.folder) as on:
+        async with stage(place.folder, data=place.folder / "data") as on:
             await on.soul.aclose()
             on.session = place.store.find(session.id)
             await on.open()

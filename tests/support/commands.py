@@ -102,7 +102,7 @@ def _hold(folder: Path, answers: Sequence[Answer], words: Sequence[str]) -> str:
     """Hold a conversation in a new session below a folder; returns the session's id."""
 
     async def held() -> str:
-        async with stage(folder) as on:
+        async with stage(folder, data=folder / "data") as on:
             on.server.script(*answers)
             for text in words:
                 await on.soul.run(text)

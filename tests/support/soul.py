@@ -199,16 +199,22 @@ def said_in(message: dict[str, Any]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def stage(folder: Path, **options: Any) -> AsyncIterator[Stage]:
+async def stage(folder: Path, *, data: Path | None = None, **options: Any) -> AsyncIterator[Stage]:
     """An open stage, whose server refuses what a strict one would refuse.
 
-    Sessions are kept in memory, where there is room: each is synced many times. The work folder is not: tools read nothing
-    below `/dev`.
+    Args:
+        folder: where its work folder is, and what is read by other programs.
+        data: where sessions are kept. Without it they are in memory, where there is room, until the stage is closed: each is
+            synced many times. The work folder is not: tools read nothing below `/dev`.
     """
-    in_memory = tempfile.TemporaryDirectory(dir=memory_folder(), ignore_cleanup_errors=True)
-    with in_memory as data:
+    with contextlib.ExitStack() as ends:
+        data = data or Path(
+            ends.enter_context(
+                tempfile.TemporaryDirectory(dir=memory_folder(), ignore_cleanup_errors=True)
+            )
+        )
         async with ChatServer(check=strict) as server:
-            on = Stage(folder, server, data=Path(data), **options)
+            on = Stage(folder, server, data=data, **options)
             await on.open()
             try:
                 yield on
