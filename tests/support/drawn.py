@@ -6,15 +6,10 @@ import asyncio
 import functools
 from typing import Any
 
-from textual._compositor import Compositor
-from textual._context import visible_screen_stack
 from textual.app import App, ScreenStackError
-from textual.geometry import Region
 from textual.message_pump import MessagePump
 from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.screen import Screen
-from textual.strip import Strip
-from textual.widget import Widget
 
 from kimi_tui.tui.compositor import RowCompositor
 
@@ -92,50 +87,6 @@ def ask_the_busy() -> None:
         return not n_asked
 
     Pilot._wait_for_screen = waited
-
-
-def draw_what_notes_it() -> None:
-    """Begin: in a frame that nobody looks at, only those widgets draw that do it by code of their own.
-
-    These may note what was shown. What Textual draws of the others is a picture and no more: it is drawn for a picture, or
-    where a test asks for the text of a screen. An app without a terminal throws the frames away, and putting them together
-    was a good part of the work of these tests.
-    """
-    update = Compositor.render_update
-    render_lines = Widget.render_lines
-    is_unseen = False
-
-    @functools.wraps(update)
-    def drawn(self: Compositor, full: bool = False, screen_stack: Any = None, **named: Any) -> Any:
-        nonlocal is_unseen
-        if full:
-            return update(self, full, screen_stack, **named)
-        visible_screen_stack.set(screen_stack or [])
-        if self._dirty_regions:
-            crop = Region.from_union(self._dirty_regions).intersection(self.size.region)
-            self._dirty_regions.clear()
-            is_unseen = True
-            try:
-                for _ in self._get_renders(crop):
-                    pass
-            finally:
-                is_unseen = False
-        return None
-
-    @functools.wraps(render_lines)
-    def lines(self: Widget, crop: Region) -> list[Strip]:
-        if is_unseen and _is_drawn_by_textual(type(self)):
-            return [Strip([])] * crop.height
-        return render_lines(self, crop)
-
-    Compositor.render_update = drawn  # pyright: ignore[reportAttributeAccessIssue]
-    Widget.render_lines = lines
-
-
-@functools.cache
-def _is_drawn_by_textual(kind: type[Widget]) -> bool:
-    functions = (kind.render_lines, kind.render_line, kind.render)
-    return all(function.__module__.startswith("textual.") for function in functions)
 
 
 def text_of(app: App[Any]) -> str:

@@ -14,7 +14,6 @@ parsed_css.remember()
 parsed_css.style_what_is_asked_for()
 drawn.wait_for_it()
 drawn.ask_the_busy()
-drawn.draw_what_notes_it()
 Watchdog(held_up.append, with_garbage=False).install()
 
 
