@@ -6,7 +6,10 @@ import asyncio
 import functools
 from typing import Any
 
+from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual.app import App, ScreenStackError
+from textual.geometry import Region
 from textual.message_pump import MessagePump
 from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.screen import Screen
@@ -45,6 +48,28 @@ def wait_for_it() -> None:
             await asyncio.sleep(0)
 
     Pilot.pause = paused
+
+
+def write_nothing() -> None:
+    """Begin: every widget draws its rows as ever, but they are cut and joined to an update only for a picture.
+
+    An app without a terminal throws each update away. Putting them together was a good part of the work of these tests.
+    """
+    update = Compositor.render_update
+
+    @functools.wraps(update)
+    def drawn(self: Compositor, full: bool = False, screen_stack: Any = None, **named: Any) -> Any:
+        if full:
+            return update(self, full, screen_stack, **named)
+        visible_screen_stack.set(screen_stack or [])
+        if self._dirty_regions:
+            crop = Region.from_union(self._dirty_regions).intersection(self.size.region)
+            self._dirty_regions.clear()
+            for _ in self._get_renders(crop):
+                pass
+        return None
+
+    Compositor.render_update = drawn  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def ask_the_busy() -> None:

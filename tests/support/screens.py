@@ -43,8 +43,6 @@ class Desk:
 
     app: KimiApp
     pilot: Pilot[None]
-    looks: int = 0
-    """How often a test looked at the screen."""
 
     @property
     def screen(self) -> MainScreen:
@@ -53,13 +51,7 @@ class Desk:
 
     def text(self) -> str:
         """What a person sees."""
-        self.looks += 1
         return text_of(self.app)
-
-    def look(self) -> None:
-        """See what cannot be drawn, where no test has looked: most frames are not drawn."""
-        if not self.looks and self.app.is_running and self.app.screen_stack:
-            self.text()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the app work until something holds."""
@@ -219,9 +211,7 @@ async def desk(
     app = KimiApp(launch)
     with keys_count(quiet_s):
         async with app.run_test(size=size) as pilot:
-            one = Desk(app, pilot)
-            yield one
-            one.look()
+            yield Desk(app, pilot)
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
                     await screen.conversation.close()

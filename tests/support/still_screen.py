@@ -42,4 +42,3 @@ async def still_screen(home: Path, *, size: tuple[int, int] = (120, 40)) -> Asyn
             one.screen.bench.views.history_told()
             await pilot.pause()
             yield one
-            one.look()

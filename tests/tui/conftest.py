@@ -14,6 +14,7 @@ parsed_css.remember()
 parsed_css.style_what_is_asked_for()
 drawn.wait_for_it()
 drawn.ask_the_busy()
+drawn.write_nothing()
 Watchdog(held_up.append, with_garbage=False).install()
 
 
