@@ -112,7 +112,7 @@ class Session:
         """Take the lock and read the context.
 
         Raises:
-            SessionHeld: Another process has it open; the text says who.
+            SessionLocked: Another process has it open; the text says who.
             StorageTrouble: It cannot be opened at all.
         """
         try:

@@ -532,7 +532,7 @@ class Compactor:
             )
         if (
             window
-            and after >= self._conversation.limits.trigger(window)
+            and after >= self._conversation.limits.compaction_trigger(window)
             and after > _WORTH_IT * before
         ):
             raise CompactionFailed(

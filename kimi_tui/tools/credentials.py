@@ -213,7 +213,7 @@ def with_count(brief: str, keys: list[tuple[int, int]]) -> str:
     return f"{brief} · {count_in_words(keys)}" if brief else count_in_words(keys)
 
 
-def without_keys(text: str, keys: list[tuple[int, int]]) -> str:
+def redact_keys(text: str, keys: list[tuple[int, int]]) -> str:
     """The text with words in the place of each key."""
     pieces: list[str] = []
     at = 0

@@ -186,7 +186,7 @@ def _option(
     from kimi_tui.llm.errors import LLMError
 
     try:
-        how = dialects.choose(asked.base_url, asked.model, asked.dialect).thinking
+        how = dialects.dialect_for(asked.base_url, asked.model, asked.dialect).thinking
     except LLMError:
         how = dialects.Thinking()  # its dialect has no such name, which is said when it is used
     taken = () if how.not_with_tools else how.choices
@@ -291,7 +291,7 @@ async def listed_models(
         LLMError: it cannot be asked, or has no list.
     """
     await _import_discovery()
-    from kimi_tui.config.model_choice import real_key
+    from kimi_tui.config.keyring import real_key
     from kimi_tui.llm.errors import LLMError
     from kimi_tui.llm.models import chat_models
 
