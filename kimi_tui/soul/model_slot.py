@@ -1,4 +1,4 @@
-"""The model in use: which one it is now, how it is asked, and the limits of the loop for its window.
+"""The model in use: which one it is now, how it is asked, and `LoopLimits`, when the context is compacted for its window.
 
 The user may exchange the model while a turn runs, so everyone asks `ModelSlot` at the time of a call.
 """

@@ -1,4 +1,4 @@
-"""Runs the tool calls of one step: those that only read side by side, those that change something one after another.
+"""Runs the tool calls of one step: those that only read in parallel, those that change something one after another.
 
 Calls keep their order where it matters: a reading call after a changing one waits for it, so that it sees the change.
 Whatever happens, every call ends up with a result. The output of a running tool goes to the wire, cleaned and at a

@@ -1,6 +1,8 @@
 """Finds credentials in a text: API keys of known forms, private keys, addresses with a password, and long values that are called
 a key, token, secret or password. All of them are named "key" below.
 
+Which files hold secrets is decided by their names, in `workspace.protected_names` and `tools.paths.holds_secrets`.
+
 Each form has letters that it cannot be without; a pattern is only tried where these stand, and takes a bounded stretch from there.
 """
 

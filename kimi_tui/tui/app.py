@@ -774,7 +774,7 @@ class KimiApp(App[None], inherit_bindings=False):
         return True
 
     def print_exit_messages(self) -> None:
-        """Print the exit messages, once. The terminal must have been restored."""
+        """Print the exit messages, such as how to resume the session, once. The terminal must have been restored."""
         if self._has_said_goodbye:
             return
         self._has_said_goodbye = True
