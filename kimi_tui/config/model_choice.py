@@ -150,7 +150,7 @@ class NeedsChoice(NamedTuple):
     model: str = ""
 
 
-def choose(
+def choose_model(
     config: Config, overrides: Overrides, environ: Mapping[str, str]
 ) -> Choice | NeedsChoice:
     """The model that file, environment and command line agree on.

@@ -41,7 +41,7 @@ from kimi_tui.tui.compositor import draw_all
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
-    Attention,
+    WindowStatus,
     asks_tmux,
     clipboard_advice,
     clipboard_part,
@@ -136,7 +136,7 @@ class KimiApp(App[None], inherit_bindings=False):
     Attributes:
         launch: what the command line asked for, and what the first run made of it.
         glyphs: the set of signs in use, Unicode or ASCII.
-        attention: window title, progress and notifications of the terminal.
+        window_status: window title, progress and notifications of the terminal.
         images: the images behind the chips in prompts. They belong to the app: a message may move to another session.
         exit_message: one line to print once the terminal is restored; empty for none. So are the next three.
         demo_notice: which files of the demo are kept.
@@ -183,7 +183,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.demo_notice = ""
         self.unsent_text = ""
         self.resume_hint = ""
-        self.attention = Attention(self._write, launch.config.notify)
+        self.window_status = WindowStatus(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._key_at = 0.0
@@ -278,7 +278,7 @@ class KimiApp(App[None], inherit_bindings=False):
 
     def _main_screen(self) -> MainScreen:
         screen = MainScreen(
-            self.launch, self.size, self.images, self.attention, lambda: self._key_at
+            self.launch, self.size, self.images, self.window_status, lambda: self._key_at
         )
         self._open_screens.append(screen)
         return screen
@@ -715,7 +715,7 @@ class KimiApp(App[None], inherit_bindings=False):
         """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
         for screen in self._open_screens:
             await self._end(screen, clean=self._exception is None)
-        self.attention.end()
+        self.window_status.end()
         if not self.is_headless:
             self._ending.begin()
 
@@ -730,7 +730,7 @@ class KimiApp(App[None], inherit_bindings=False):
             with suppress(Exception):
                 # The driver does this too, but only in the main thread.
                 driver.write(MOUSE_OFF)
-                self.attention.end()
+                self.window_status.end()
                 driver.stop_application_mode()
                 driver.close()
         if not self._has_said_goodbye:

@@ -83,7 +83,7 @@ class Opened(NamedTuple):
 
 
 class EarlierSession(NamedTuple):
-    """A stored session while it is still being read: the part of it that is known.
+    """A stored session while it is still being read: what its last page on the screen is made of.
 
     `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read.
     """

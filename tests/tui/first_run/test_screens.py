@@ -13,7 +13,7 @@ from textual import events
 from textual.widgets import Input
 
 from kimi_tui.config.file import parse_config, read_config
-from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
+from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose_model
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm import models as discovery
@@ -319,7 +319,7 @@ async def test_many_models_are_narrowed_by_letters_and_looked_for_again(
 def begun_with(home: Path, base_url: str, key: str) -> KimiApp:
     """The program as the environment's key and server alone start it."""
     environ = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": base_url}
-    chosen = choose(Config(), Overrides(), environ)
+    chosen = choose_model(Config(), Overrides(), environ)
     assert isinstance(chosen, Choice)
     assert not chosen.model
     return app(home, chosen)
@@ -343,7 +343,7 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
         assert config.models[config.default_model].model == "large"
         assert "sk-of-environment" not in (home / "config.toml").read_text()
         environ = {"OPENAI_API_KEY": "sk-of-environment", "OPENAI_BASE_URL": server.base_url}
-        again = choose(config, Overrides(), environ)
+        again = choose_model(config, Overrides(), environ)
         assert isinstance(again, Choice)
         assert (again.model, again.api_key) == ("large", "sk-of-environment")
 
