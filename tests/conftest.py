@@ -50,7 +50,7 @@ SLOW = (
     # The program in a terminal.
     "e2e/",
     # Whole screens with a model behind them.
-    "tui/first_run/",
+    "tui/model_setup/",
     "tui/main/",
     "tui/replay/",
     "tui/compare/",

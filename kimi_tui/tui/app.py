@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from kimi_tui.demo import Demo
-    from kimi_tui.tui.first_run.models import ModelPick
+    from kimi_tui.tui.model_setup.models import ModelPick
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.command import CommandTable
@@ -241,7 +241,7 @@ class KimiApp(App[None], inherit_bindings=False):
             return ReplayScreen.SHEETS
         if not self._is_first_run():
             return self._picking_sheets() if self.launch.picks else MainScreen.SHEETS
-        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+        from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         return WelcomeScreen.SHEETS
 
@@ -272,7 +272,7 @@ class KimiApp(App[None], inherit_bindings=False):
             return SessionsScreen(self.launch)
         if not self._is_first_run():
             return self._main_screen()
-        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+        from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         return WelcomeScreen(self.launch)
 
@@ -380,7 +380,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(ModelMissing)
     def _model_missing(self, event: ModelMissing) -> None:
         """Go on with the first run at the choice of a model: there is a server but no model."""
-        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+        from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
 
@@ -391,12 +391,12 @@ class KimiApp(App[None], inherit_bindings=False):
             work = partial(self._use_by_name, event.name)
             self.run_worker(reported(self, work), group="model", exclusive=True)
             return
-        from kimi_tui.tui.first_run.screens import ModelScreen
+        from kimi_tui.tui.model_setup.screens import ModelScreen
 
         self.push_screen(ModelScreen(self.launch, event.thinking, event.taken), self._use)
 
     async def _use_by_name(self, name: str) -> None:
-        from kimi_tui.tui.first_run.models import model_by_name
+        from kimi_tui.tui.model_setup.models import model_by_name
 
         launch = await model_by_name(self.launch, name)
         if not isinstance(launch, str):
@@ -413,7 +413,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self, launch: Launch, thinking: str | None = None, here: bool = False
     ) -> None:
         """Go on with another model, which is the default from now on where the one before was."""
-        from kimi_tui.tui.first_run.models import ModelPick, remember_model
+        from kimi_tui.tui.model_setup.models import ModelPick, remember_model
 
         pick = ModelPick(launch, thinking, here)
         chosen = await remember_model(self.launch, pick, os.environ)

@@ -19,11 +19,11 @@ from kimi_tui.launch import Launch
 from kimi_tui.llm import models as discovery
 from kimi_tui.llm.models import FoundModel, LocalServer
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.first_run.models import SERVERS
-from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen
-from kimi_tui.tui.first_run.welcome import StartOptions, WelcomeScreen
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.model_setup.models import SERVERS
+from kimi_tui.tui.model_setup.screens import KeyScreen, LocalScreen
+from kimi_tui.tui.model_setup.welcome import StartOptions, WelcomeScreen
 
 
 @pytest.fixture
@@ -513,7 +513,7 @@ async def test_a_fault_while_saving_is_told_and_another_model_can_be_chosen(
             await paste_key(one, server.base_url, "sk-secret-key")
             await one.sees("accepted, 1 model")
             with monkeypatch.context() as patched:
-                patched.setattr("kimi_tui.tui.first_run.screens.save", faulty)
+                patched.setattr("kimi_tui.tui.model_setup.screens.save", faulty)
                 await pilot.press("enter")
                 await one.sees("Something went wrong in the program")
             await pilot.press("enter")

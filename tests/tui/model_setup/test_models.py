@@ -19,8 +19,8 @@ from kimi_tui.config.model_choice import (
 from kimi_tui.config.settings import Config, ModelPrices
 from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.llm.models import FoundModel, LocalServer
-from kimi_tui.tui.first_run import models
-from kimi_tui.tui.first_run.models import (
+from kimi_tui.tui.model_setup import models
+from kimi_tui.tui.model_setup.models import (
     SERVERS,
     ModelPick,
     choice_of,
@@ -28,8 +28,8 @@ from kimi_tui.tui.first_run.models import (
     remember_model,
     server_of,
 )
-from kimi_tui.tui.first_run.screens import ModelScreen
-from kimi_tui.tui.first_run.welcome import ways
+from kimi_tui.tui.model_setup.screens import ModelScreen
+from kimi_tui.tui.model_setup.welcome import ways
 
 MODELS = ("kimi-test", {"id": "kimi-large", "context_length": 64_000}, "text-embedding-3")
 
