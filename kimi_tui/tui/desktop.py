@@ -519,7 +519,7 @@ class WindowStatus:
             self._works = works
             self._write(_WORKS if works else _RESTS)
 
-    def notify(self, words: str, *, asking: bool) -> None:
+    def alert(self, words: str, *, asking: bool) -> None:
         """Notify the user, whose window is in the background, where the settings want that.
 
         Args:

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, thread_time  # a test may give others another clock
 from types import FrameType
 from typing import Any
 
@@ -67,10 +68,10 @@ class Watchdog:
         def watched(handle: Any) -> None:
             if not self._spares_parses:
                 self._spare_parses()
-            began, thread = time.monotonic(), threading.get_ident()
+            began, thread = monotonic(), threading.get_ident()
             # The clock of CPU time is a dear one: it is read anew where it may have gone on by what counts.
             if began - self._read_at > READ_S or thread != self._thread:
-                self._read_at, self._read_s = began, (time.thread_time(), self._spared_s)
+                self._read_at, self._read_s = began, (thread_time(), self._spared_s)
             before = self._read_s
             self._work_s = []
             self._thread, self._stack, self._began = thread, "", began
@@ -78,7 +79,7 @@ class Watchdog:
                 run(handle)
             finally:
                 self._began = 0.0
-                if time.monotonic() - began > LIMIT_S:
+                if monotonic() - began > LIMIT_S:
                     self._judge(handle, *before)
 
         asyncio.events.Handle._run = watched  # pyright: ignore[reportAttributeAccessIssue]
@@ -89,7 +90,7 @@ class Watchdog:
 
     def _judge(self, handle: Any, start_s: float, spared_s: float) -> None:
         """Tell of a callback that has just ended, if what it took is too much."""
-        took = time.thread_time() - start_s - (self._spared_s - spared_s)
+        took = thread_time() - start_s - (self._spared_s - spared_s)
         if took > LIMIT_S and not is_of_a_test(handle) and took > LIMIT_S * self._slow():
             self._tell(f"{took * 1000:.0f} ms of CPU in {_named(handle)}\n{self._stack}")
 
@@ -118,12 +119,12 @@ class Watchdog:
                 parse(sheet)
                 return
             self._sparing += 1
-            start = time.thread_time()
+            start = thread_time()
             try:
                 parse(sheet)
             finally:
                 self._sparing -= 1
-                self._spared_s += time.thread_time() - start
+                self._spared_s += thread_time() - start
 
         kind.parse = spared
 
@@ -135,12 +136,12 @@ class Watchdog:
             if threading.get_ident() != self._thread or self._sparing:
                 return find(name, import_)
             self._sparing += 1
-            start = time.thread_time()
+            start = thread_time()
             try:
                 return find(name, import_)
             finally:
                 self._sparing -= 1
-                self._spared_s += time.thread_time() - start
+                self._spared_s += thread_time() - start
 
         bootstrap._find_and_load = spared
 
@@ -152,9 +153,9 @@ class Watchdog:
             if threading.get_ident() != self._thread:
                 return
             if phase == "start":
-                start = time.thread_time()
+                start = thread_time()
             else:
-                self._spared_s += time.thread_time() - start
+                self._spared_s += thread_time() - start
 
         gc.callbacks.append(heard)
 
@@ -163,7 +164,7 @@ class Watchdog:
         while True:
             time.sleep(LOOK_S)
             began = self._began
-            if began and time.monotonic() - began > LIMIT_S / 2:
+            if began and monotonic() - began > LIMIT_S / 2:
                 self._work_s.append(_fixed_work())
                 self._stack = _stack_of(self._thread)
 
@@ -187,11 +188,11 @@ def _stack_of(thread: int) -> str:
 
 def _fixed_work() -> float:
     """The CPU time of something that is always the same."""
-    start = time.thread_time()
+    start = thread_time()
     table: dict[int, str] = {}
     for number in range(3_000):
         table[number % 97] = str(number)
-    return time.thread_time() - start
+    return thread_time() - start
 
 
 def _is_spared(sheet: Any, caller: FrameType | None) -> bool:

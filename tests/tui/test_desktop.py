@@ -515,8 +515,8 @@ def test_the_title_follows_and_is_given_back() -> None:
     one.update(folder="app", title="Fix\x07 it", working=True, asking=False)
     one.update(folder="app", title="Fix\x07 it", working=True, asking=False)
     one.update(folder="app", title="Fix it", working=True, asking=True)
-    one.notify("asks", asking=True)
-    one.notify("done", asking=False)
+    one.alert("asks", asking=True)
+    one.alert("done", asking=False)
     one.end()
     one.end()
     titles = ["app", "* app: Fix it", "? app: Fix it", ""]

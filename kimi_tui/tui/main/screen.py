@@ -371,10 +371,10 @@ class MainScreen(Screen[None]):
         )
         if not app.app_focus and old.ready:
             if len(new.approvals) > len(old.approvals):
-                window_status.notify(f"{folder}: the agent asks", asking=True)
+                window_status.alert(f"{folder}: the agent asks", asking=True)
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
-                window_status.notify(f"{folder}: {new.title} {how}", asking=False)
+                window_status.alert(f"{folder}: {new.title} {how}", asking=False)
 
     def _follow_branch(self) -> None:
         """Read the branch again: the agent's commands, or another program, may have changed it."""
