@@ -16,6 +16,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.compositor import RowCompositor, draw_changed_rows
+from support.drawn import text_of
 
 
 class Rows(Widget):
@@ -233,3 +234,17 @@ async def test_what_changes_below_two_screens_is_seen_through_both(
             while not drawn:
                 await pilot.pause()
             assert row in seen.asked
+
+
+async def test_the_text_of_a_screen_has_what_shows_through_a_dialog_before_a_frame_is_drawn() -> (
+    None
+):
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        for screen in (Sheet(), Cover()):
+            await app.push_screen(screen)
+        await pilot.pause()
+        # The first reading takes the screens below that the last frame may have left to it.
+        for _ in range(2):
+            app.screen.refresh()
+            assert "b2b2" in text_of(app)
