@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import RenderableType
 from rich.segment import Segment
+from support.drawn import text_of
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.app import App, ComposeResult
 from textual.events import Resize
@@ -16,7 +17,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.compositor import RowCompositor, draw_changed_rows
-from support.drawn import text_of
 
 
 class Rows(Widget):
