@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.geometry import Region, Size
 from textual.screen import Screen
-from textual.strip import Strip
+from textual.strip import Strip, StripRenderable
 from textual.widget import Widget
 
 if TYPE_CHECKING:
@@ -100,6 +100,17 @@ class RowCompositor(Compositor):
         self._dirty_regions = {
             region for region in self._dirty_regions if not any(region in cover for cover in covers)
         }
+
+    def __rich__(self) -> StripRenderable:
+        """The screen as it shows through the one above it, itself drawn anew where others show through it.
+
+        Textual tells only the topmost screen what has changed below. One between them would stay as it was drawn, with what
+        was below it then.
+        """
+        screen = cast("Screen[Any] | None", self.root)
+        if screen is not None and screen.styles.background.a < 1:
+            screen._set_dirty()  # pyright: ignore[reportPrivateUsage]
+        return super().__rich__()
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """The update that draws what changed; None where nothing did."""

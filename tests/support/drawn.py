@@ -117,6 +117,8 @@ def ask_the_busy() -> None:
 def text_of(app: App[Any]) -> str:
     """What the user sees on the screen of an app, a line for each row."""
     size, compositor = app.size, app.screen._compositor
+    # As for each frame. A dialog that is drawn without it has nothing behind it, and keeps that as its background.
+    visible_screen_stack.set(app._background_screens)
     try:
         if not isinstance(compositor, RowCompositor):
             rows = ["".join(s.text for s in strip) for strip in compositor.render_strips(size)]

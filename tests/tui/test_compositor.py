@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import RenderableType
 from rich.segment import Segment
+from support.drawn import text_of
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.app import App, ComposeResult
 from textual.events import Resize
@@ -175,6 +176,24 @@ class Cover(ModalScreen[None]):
         yield Widget(id="cover")
 
 
+def regions_drawn(monkeypatch: pytest.MonkeyPatch) -> list[set[Region]]:
+    """What each frame from now on draws anew."""
+    drawn: list[set[Region]] = []
+    update = RowCompositor.render_update
+
+    def note(
+        self: RowCompositor,
+        full: bool = False,
+        screen_stack: list[Screen[Any]] | None = None,
+        simplify: bool = False,
+    ) -> RenderableType | None:
+        drawn.append(set(self._dirty_regions))
+        return update(self, full, screen_stack, simplify)
+
+    monkeypatch.setattr(RowCompositor, "render_update", note)
+    return drawn
+
+
 async def test_of_a_screen_below_only_what_can_be_seen_and_has_changed_is_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,19 +204,7 @@ async def test_of_a_screen_below_only_what_can_be_seen_and_has_changed_is_drawn(
         await app.push_screen(Cover())
         for _ in range(3):
             await pilot.pause()
-        drawn: list[set[Region]] = []
-        update = RowCompositor.render_update
-
-        def note(
-            self: RowCompositor,
-            full: bool = False,
-            screen_stack: list[Screen[Any]] | None = None,
-            simplify: bool = False,
-        ) -> RenderableType | None:
-            drawn.append(set(self._dirty_regions))
-            return update(self, full, screen_stack, simplify)
-
-        monkeypatch.setattr(RowCompositor, "render_update", note)
+        drawn = regions_drawn(monkeypatch)
         covered, seen = below.query_one("#a"), below.query_one("#b")
         for row in range(1, 4):
             drawn.clear()
@@ -206,3 +213,38 @@ async def test_of_a_screen_below_only_what_can_be_seen_and_has_changed_is_drawn(
             while not drawn:
                 await pilot.pause()
             assert drawn == [{Region(10, row, 4, 1)}]
+
+
+async def test_what_changes_below_two_screens_is_seen_through_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        below = Sheet()
+        for screen in (below, Cover(), Cover()):
+            await app.push_screen(screen)
+            for _ in range(3):
+                await pilot.pause()
+        drawn = regions_drawn(monkeypatch)
+        seen = below.query_one("#b", Rows)
+        for row in range(1, 4):
+            drawn.clear()
+            seen.asked.clear()
+            seen.refresh(Region(0, row, 4, 1))
+            while not drawn:
+                await pilot.pause()
+            assert row in seen.asked
+
+
+async def test_the_text_of_a_screen_has_what_shows_through_a_dialog_before_a_frame_is_drawn() -> (
+    None
+):
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        for screen in (Sheet(), Cover()):
+            await app.push_screen(screen)
+        await pilot.pause()
+        # The first reading takes the screens below that the last frame may have left to it.
+        for _ in range(2):
+            app.screen.refresh()
+            assert "b2b2" in text_of(app)
