@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -62,9 +60,9 @@ def test_no_key_answers_behind_a_stop_before_the_question_is_drawn_again(
     terminal.go_on()
     terminal.wait_for("Run this command?")
     time.sleep(QUIET)
-    os.kill(terminal.pid, signal.SIGSTOP)
+    terminal.stop()
     terminal.hold()
-    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.resume()
     time.sleep(QUIET)
     _pressed_blind(terminal, "y", "y", "y")
     assert not (configured.work / "ran").exists()
@@ -157,9 +155,9 @@ def test_no_enter_writes_a_note_that_has_not_been_asked_about(configured: Progra
     terminal.go_on()
     terminal.wait_for("Add this line")
     terminal.wait_quiet(0.3)
-    os.kill(terminal.pid, signal.SIGSTOP)
+    terminal.stop()
     terminal.hold()
-    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.resume()
     _pressed_blind(terminal, "enter")
     assert not notes.exists()
     terminal.go_on()
@@ -428,10 +426,10 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     terminal.wait_quiet(QUIET)
     assert terminal.running
     # Behind a stop it is said again.
-    os.kill(terminal.pid, signal.SIGSTOP)
+    terminal.stop()
     terminal.key("ctrl+q")
     time.sleep(QUIET)  # a stop shorter than a question must have stood is none
-    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.resume()
     terminal.wait_quiet(QUIET)
     assert terminal.running
     terminal.wait_for("1 command runs in the background")
@@ -453,9 +451,9 @@ def test_no_enter_sends_what_stands_in_a_field_that_has_not_arrived(
     terminal.wait_for("Back to the answers")
     assert len(server.requests) == 1
     # What has the keys is behind a stop to be seen again, too.
-    os.kill(terminal.pid, signal.SIGSTOP)
+    terminal.stop()
     terminal.hold()
-    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.resume()
     _press_unseen(terminal, "enter")
     terminal.go_on()
     terminal.wait_quiet(0.3)

@@ -344,6 +344,25 @@ class Terminal:
         """Read again."""
         self._reads.set()
 
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """SIGSTOP the program, and wait until all of its threads stand still.
+
+        The signal alone only asks for it: on a busy machine a thread may read a key that is pressed behind it.
+
+        Raises:
+            ScreenTimeout: one of them went on for so long.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + timeout_s
+        while not _is_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise ScreenTimeout(f"not stopped after {timeout_s} s")
+            time.sleep(0.005)
+
+    def resume(self) -> None:
+        """Let the program go on behind a stop."""
+        os.kill(self.pid, signal.SIGCONT)
+
     # -- the end ---------------------------------------------------------------------------------
 
     def kill(self) -> None:
@@ -388,6 +407,15 @@ class Terminal:
     def save_svg(self, path: Path) -> None:
         """Write the screen as an SVG picture."""
         path.write_text(svg_of(self.cells()), encoding="utf-8")
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process stand still, as far as the system tells: Linux does."""
+    try:
+        states = [path.read_bytes() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except FileNotFoundError:
+        return False
+    return all(b") T " in state for state in states)
 
 
 def _holds(wanted: str | re.Pattern[str] | Callable[[str], bool], text: str) -> bool:
