@@ -79,8 +79,8 @@ def _capture(text: str) -> None:
 
 
 def _border(text: str) -> None:
-    # Sequences are taken apart character by character, so that a third of it is enough.
-    text = text[: _SIZE // 3]
+    # Sequences are taken apart character by character, so that two thirds of it are enough.
+    text = text[: _SIZE * 2 // 3]
     foreign_text.clean(text)
     foreign_text.visible(text)
     foreign_text.one_line(text)

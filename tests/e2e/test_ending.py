@@ -169,6 +169,7 @@ def _suspended(terminal: Terminal) -> int:
     """Press Ctrl+Z and see the program stop, with the terminal restored; how many bytes it has written until then."""
     before = terminal.n_bytes
     terminal.key("ctrl+z")
+    terminal.wait_stopped()
     terminal.wait_raw(b"\x1b[?1004l", start=before)
     _restored(terminal.raw)
     return terminal.n_bytes
@@ -192,6 +193,7 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     for _ in range(2):
         before = terminal.n_bytes
         terminal.key("ctrl+z")
+        terminal.wait_stopped()
         terminal.wait_raw(b"\x1b[?1004l", start=before)
         _restored(terminal.raw)
         terminal.resume()

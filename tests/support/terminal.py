@@ -344,15 +344,20 @@ class Terminal:
         """Read again."""
         self._reads.set()
 
-    def stop(self, timeout_s: float = 30.0) -> None:
-        """SIGSTOP the program, and wait until all of its threads stand still.
+    def stop(self) -> None:
+        """SIGSTOP the program, and wait until it is stopped.
 
         The signal alone only asks for it: on a busy machine a thread may read a key that is pressed behind it.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        self.wait_stopped()
+
+    def wait_stopped(self, timeout_s: float = 30.0) -> None:
+        """Wait until all threads of the program stand still.
 
         Raises:
             ScreenTimeout: one of them went on for so long.
         """
-        os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + timeout_s
         while not _is_stopped(self.pid):
             if time.monotonic() > deadline:
