@@ -431,7 +431,13 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     terminal.stop()
     terminal.key("ctrl+q")
     time.sleep(QUIET)  # a stop shorter than a question must have stood is none
+    terminal.hold()
     terminal.resume()
+    # What was pressed meanwhile may go with the stop.
+    time.sleep(UNSEEN)
+    _pressed_blind(terminal, "ctrl+q")
+    assert terminal.running
+    terminal.go_on()
     terminal.wait_quiet(QUIET)
     assert terminal.running
     terminal.wait_for("1 command runs in the background")
