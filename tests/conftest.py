@@ -102,6 +102,7 @@ TOGETHER = {
     "tui/main/test_earlier_session.py": "long session",
     "tui/main/test_long_session.py": "long session",
     "tui/main/commands/test_time_travel.py": "what was told",
+    "test_packages.py": "imports",
 }
 """The files whose tests share what takes long to make, and what that is."""
 WAITING = ("tests/e2e/", "tests/tools/test_shell.py", "tests/soul/test_loop_model_faults.py")

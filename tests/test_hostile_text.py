@@ -1,4 +1,4 @@
-"""Everything in the tools, the workspace and the border of foreign text that looks at text with patterns, fed 120 kB of its worst.
+"""Everything in the tools, the workspace and the border of foreign text that looks at text with patterns, fed 60 kB of its worst.
 
 In a process whose processor time is limited: what takes quadratic time does not come back within it.
 """
@@ -24,8 +24,8 @@ from kimi_tui.tools.text import nearest_passage
 from kimi_tui.workspace.diff import diff_lines
 from kimi_tui.workspace.ignore import IgnoreFile
 
-_SIZE = 120_000
-_CPU_S = 4
+_SIZE = 60_000
+_CPU_S = 2
 """What goes through all these texts once takes one; what is quadratic in a single one, several times as much."""
 
 WORST = {
@@ -79,8 +79,8 @@ def _capture(text: str) -> None:
 
 
 def _border(text: str) -> None:
-    # Sequences are taken apart character by character, so that a third of it is enough.
-    text = text[: _SIZE // 3]
+    # Sequences are taken apart character by character, so that two thirds of it are enough.
+    text = text[: _SIZE * 2 // 3]
     foreign_text.clean(text)
     foreign_text.visible(text)
     foreign_text.one_line(text)

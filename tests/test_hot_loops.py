@@ -120,7 +120,7 @@ def wrapped(text: str) -> None:
 
 def lexed(text: str) -> None:
     # Every rule is tried in every place, so that a part of it is enough.
-    lines = text[: len(text) // 16].split("\n")
+    lines = text[: len(text) // 32].split("\n")
     colour(lines, "python")
     stream = CodeStream("python")
     for line in lines:

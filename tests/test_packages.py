@@ -6,8 +6,10 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -26,16 +28,47 @@ def declared() -> dict[str, str]:
     return {normal(found[1]): found[2] for found in pairs if found}
 
 
+@cache
+def statements() -> Mapping[Path, list[ast.Import | ast.ImportFrom]]:
+    """Every import in the program, by files; also those within functions, and for types alone."""
+    return {
+        path: list(imports_in(ast.parse(path.read_bytes()).body))
+        for path in (ROOT / "kimi_tui").rglob("*.py")
+    }
+
+
+def imports_in(body: Sequence[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports in some statements, however deep. Expressions, which hold none, are most of a file: they are left out."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+            continue
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            if isinstance(inner := getattr(node, name, None), list):
+                yield from imports_in(inner)
+
+
 def imported() -> set[str]:
     """The names at the top of every import in the program."""
     names: set[str] = set()
-    for path in (ROOT / "kimi_tui").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names.add(node.module.partition(".")[0])
+    for node in chain.from_iterable(statements().values()):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif node.module and not node.level:
+            names.add(node.module.partition(".")[0])
     return names - set(sys.stdlib_module_names) - {"kimi_tui"}
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    source = (
+        "import a\nif a:\n  from b import b\nelse:\n  import c\ntry:\n  import d\nexcept OSError:\n  import e\n"
+        "else:\n  import f\nfinally:\n  import g\nclass A:\n  async def f(self):\n    with a:\n      import h\n"
+        "    match a:\n      case 1:\n        import i\n    for _ in a:\n      while a:\n        import j\n"
+    )
+    tree = ast.parse(source)
+    found = {node.names[0].name for node in imports_in(tree.body)}
+    assert found == set("abcdefghij")
+    assert found == {alias.name for alias in ast.walk(tree) if isinstance(alias, ast.alias)}
 
 
 def test_every_import_is_declared_and_every_declaration_imported() -> None:
@@ -81,27 +114,28 @@ def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_
 
 def imports_between_files() -> dict[str, set[str]]:
     """Which module of the program imports which, also for types alone and within functions."""
-    files: dict[str, Path] = {}
-    for path in (ROOT / "kimi_tui").rglob("*.py"):
+    names: dict[Path, str] = {}
+    for path in statements():
         parts = path.relative_to(ROOT).with_suffix("").parts
-        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+        names[path] = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    known = set(names.values())
     return {
-        name: imports_of(path.read_text(encoding="utf-8"), name, files)
-        for name, path in files.items()
+        names[path]: imports_of(nodes, known) - {names[path]}
+        for path, nodes in statements().items()
     }
 
 
-def imports_of(source: str, name: str, known: Collection[str]) -> set[str]:
-    """The known modules that a source imports; it is of the module of this name."""
+def imports_of(nodes: Iterable[ast.Import | ast.ImportFrom], known: Set[str]) -> set[str]:
+    """The known modules that these import."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in known else node.module)
-    return found & set(known) - {name}
+    return found & known
 
 
 def circle_in(graph: Mapping[str, Collection[str]]) -> list[str]:

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 
 from kimi_tui.llm.message import ImagePart, Message
@@ -104,7 +104,7 @@ class TokenMeter:
     def set_fixed(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         """Set what is sent with every request from now on."""
         self.scale.tool_tokens = _tokens_of(tools)
-        self._system = text_tokens(system_prompt) + self.scale.tool_tokens
+        self._system = _fixed_tokens(system_prompt) + self.scale.tool_tokens
 
     def _teach(self, factor: float, share: float = 1.0) -> None:
         least, most = _FACTORS
@@ -311,7 +311,11 @@ def _usual_scale() -> TokenScale:
 
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:
-    return text_tokens("".join(f"{t.name}{t.description}{t.parameters}" for t in tools))
+    return _fixed_tokens("".join(f"{t.name}{t.description}{t.parameters}" for t in tools))
+
+
+# Kept: those of the tools take a millisecond at every opening of a session.
+_fixed_tokens = lru_cache(maxsize=8)(text_tokens)
 
 
 # -- what stands in the window, part by part, for the user to see what takes the room

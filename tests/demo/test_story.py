@@ -88,7 +88,13 @@ def _text(events: Sequence[Event]) -> str:
     return "".join(event.text for event in _only(events, TextPart))
 
 
-async def test_first_act_floods_folds_and_fixes(stage: Stage) -> None:
+async def test_the_acts_behind_one_another(stage: Stage) -> None:
+    await _first_act_floods_folds_and_fixes(stage)
+    await _second_act_compacts_by_the_rule(stage)
+    await _third_act_invites_and_a_rewind_plays_it_again(stage)
+
+
+async def _first_act_floods_folds_and_fixes(stage: Stage) -> None:
     events = await stage.say_next()
     (reverted,) = _only(events, ContextReverted)
     assert reverted.reason == "dmail"
@@ -107,8 +113,7 @@ async def test_first_act_floods_folds_and_fixes(stage: Stage) -> None:
     assert "All six tests pass" in _text(events)
 
 
-async def test_second_act_compacts_by_the_rule(stage: Stage) -> None:
-    await stage.say_next()
+async def _second_act_compacts_by_the_rule(stage: Stage) -> None:
     events = await stage.say_next()
     (compacted,) = _only(events, CompactionEnd)
     assert not compacted.error
@@ -125,9 +130,7 @@ async def test_second_act_compacts_by_the_rule(stage: Stage) -> None:
     assert "1,420 rows" in _text(events)
 
 
-async def test_third_act_invites_and_a_rewind_plays_it_again(stage: Stage) -> None:
-    await stage.say_next()
-    await stage.say_next()
+async def _third_act_invites_and_a_rewind_plays_it_again(stage: Stage) -> None:
     events = await stage.say_next()
     turn = _only(events, CheckpointCreated)[0]
     assert turn.kind == "user"

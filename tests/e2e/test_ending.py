@@ -169,7 +169,7 @@ def _suspended(terminal: Terminal) -> int:
     """Press Ctrl+Z and see the program stop, with the terminal restored; how many bytes it has written until then."""
     before = terminal.n_bytes
     terminal.key("ctrl+z")
-    _until(lambda: _state(terminal.pid) == "T")
+    terminal.wait_stopped()
     terminal.wait_raw(b"\x1b[?1004l", start=before)
     _restored(terminal.raw)
     return terminal.n_bytes
@@ -182,7 +182,7 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     terminal.type("Draft")
     terminal.wait_for("› Draft")
     asleep = _suspended(terminal)
-    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.resume()
     awake = terminal.wait_raw(b"\x1b[?1049h", start=asleep)
     # All of it is drawn, for nothing is left of what stood there.
     terminal.wait_raw(b"timeline", start=awake)
@@ -193,10 +193,10 @@ def test_it_sleeps_and_wakes(configured: Program, server: ChatServerThread) -> N
     for _ in range(2):
         before = terminal.n_bytes
         terminal.key("ctrl+z")
-        _until(lambda: _state(terminal.pid) == "T")
+        terminal.wait_stopped()
         terminal.wait_raw(b"\x1b[?1004l", start=before)
         _restored(terminal.raw)
-        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.resume()
         terminal.wait_raw(b"timeline", start=terminal.wait_raw(b"\x1b[?1049h", start=before))
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
@@ -218,7 +218,7 @@ def test_it_sleeps_and_wakes_behind_what_stands_over_the_chat(
     asleep = _suspended(terminal)
     # Typed for the shell: it answers nothing.
     terminal.key("enter")
-    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.resume()
     terminal.wait_raw(b"Rewind", start=terminal.wait_raw(b"\x1b[?1049h", start=asleep))
     terminal.key("escape")
     terminal.wait_gone("Rewind to #0")
@@ -237,12 +237,11 @@ def test_what_is_typed_while_it_is_stopped_answers_no_question(
     for _ in range(3):
         # As long as any quiet that is waited for.
         time.sleep(2 * QUIET_S)
-        os.kill(terminal.pid, signal.SIGSTOP)
-        _until(lambda: _state(terminal.pid) == "T")
+        terminal.stop()
         terminal.type("y")
         time.sleep(QUIET_S)
         start = terminal.n_bytes
-        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.resume()
         terminal.wait_raw(b"Run this command?", start=start)
     time.sleep(3 * QUIET_S)
     # One reader has the terminal: a letter is not void for another one that waited for it.

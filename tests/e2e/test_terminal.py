@@ -39,13 +39,16 @@ class Tiny(App):
 
 Tiny().run()
 """
+# Without the end of an interpreter, which costs a fork as much as a start.
+AT_ITS_END = "import os, sys\nsys.stdout.flush()\nos._exit(0)\n"
 
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     script = tmp_path / "tiny.py"
     script.write_text(APP)
-    with Terminal([sys.executable, str(script)], size=(60, 15)) as running:
+    code = f"{APP}{AT_ITS_END}"
+    with Terminal([sys.executable, str(script)], size=(60, 15), code=code) as running:
         running.wait_for("60 x 15")
         yield running
 

@@ -1,4 +1,4 @@
-"""Everything that looks through foreign text is given 150 kB of its worst, in a process that may use little CPU."""
+"""Everything that looks through foreign text is given 75 kB of its worst, in a process that may use little CPU."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from kimi_tui.llm.request import Recipient, sent_messages
 from kimi_tui.llm.stream import SSEDecoder, ThinkTags, ToolCallMerger
 from kimi_tui.llm.tokens import estimate
 
-SIZE = 150_000
-CPU_S = 5
+SIZE = 75_000
+CPU_S = 3
 
 # Runs, and beginnings of what is looked for, again and again.
 TEXTS = [

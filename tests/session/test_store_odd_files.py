@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 from support.odd_files import KINDS, put, short_lines
+from support.quick_disk import memory_folder
 
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import StorageTrouble
@@ -29,7 +33,22 @@ NAMES = (
 )
 
 
+_templates: list[Path] = []
+"""The folder of a session as `made` has it, once it was made."""
+
+
 async def made(store: SessionStore) -> Session:
+    """A closed session with two checkpoints, one line that was left, a record and a title; made once and copied."""
+    if not _templates:
+        folder = tempfile.mkdtemp(dir=memory_folder())
+        atexit.register(shutil.rmtree, folder)
+        _templates.append((await _written(SessionStore(Path(folder)))).dir)
+    folder = store.create(HERE).dir
+    shutil.copytree(_templates[0], folder)
+    return store.at(folder, HERE)
+
+
+async def _written(store: SessionStore) -> Session:
     session = store.create(HERE)
     await session.open()
     for word in ("one", "two"):

@@ -357,10 +357,10 @@ async def test_still_too_long_with_something_to_go_back_to(tmp_path: Path) -> No
 async def test_what_frees_nothing_is_not_kept(tmp_path: Path) -> None:
     bare = SimpleCompaction(max_preserved_messages=0)
     async with stage(tmp_path, window=20_000, compaction=bare) as on:
-        on.server.script(say("answer " * 9_000))
+        on.server.script(say("answer " * 9_000, piece=70))
         await on.soul.run("word " * 11_000)
         before = on.file()
-        on.server.script(say("longer " * 26_000), say("word " * 13_000))
+        on.server.script(say("longer " * 26_000, piece=70), say("word " * 13_000, piece=70))
         await on.soul.compact()
         assert "nothing would be freed" in on.ear.of(ev.CompactionEnd)[-1].error
         assert on.file() == before

@@ -46,7 +46,7 @@ async def test_twice_as_long_is_twice_the_work(
     tmp_path: Path, work: Any, words: str, usage: bool
 ) -> None:
     calls: list[int] = []
-    for n_turns in (20, 200, 400):
+    for n_turns in (10, 100, 200):
         folder = tmp_path / str(len(calls))
         write_session(folder, n_turns, words=words, usage=usage)
         session = Session(folder, tmp_path)

@@ -145,6 +145,8 @@ class Stage:
             api_key="key",
             model="stand-in",
             window=self.window,
+            # What is set is not found out, by four requests for each session: `tests/llm` tells of that.
+            dialect="generic",
             capabilities=self.capabilities,
             stream_timeout_s=self.options.pop("stream_timeout_s", 120.0),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,10 +106,15 @@ class Line:
 
 
 def read_line(folder: Path, n: int = 0, size: int | None = None) -> Line:
-    """Read a line, or the first bytes of it."""
+    """Read a line, or the first bytes of it. Not to be changed: who reads the same again is given the same."""
     data = (folder / (f"context_{n}.jsonl" if n else "context.jsonl")).read_bytes()
+    return _read(data[:size])
+
+
+@lru_cache(maxsize=32)
+def _read(data: bytes) -> Line:
     line = Line()
-    for raw in data[:size].splitlines():
+    for raw in data.splitlines():
         record = json.loads(raw)
         role = record["role"]
         if role == "_checkpoint":

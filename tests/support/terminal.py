@@ -344,6 +344,30 @@ class Terminal:
         """Read again."""
         self._reads.set()
 
+    def stop(self) -> None:
+        """SIGSTOP the program, and wait until it is stopped.
+
+        The signal alone only asks for it: on a busy machine a thread may read a key that is pressed behind it.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        self.wait_stopped()
+
+    def wait_stopped(self, timeout_s: float = 30.0) -> None:
+        """Wait until all threads of the program stand still.
+
+        Raises:
+            ScreenTimeout: one of them went on for so long.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not _is_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise ScreenTimeout(f"not stopped after {timeout_s} s")
+            time.sleep(0.005)
+
+    def resume(self) -> None:
+        """Let the program go on behind a stop."""
+        os.kill(self.pid, signal.SIGCONT)
+
     # -- the end ---------------------------------------------------------------------------------
 
     def kill(self) -> None:
@@ -388,6 +412,15 @@ class Terminal:
     def save_svg(self, path: Path) -> None:
         """Write the screen as an SVG picture."""
         path.write_text(svg_of(self.cells()), encoding="utf-8")
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process stand still, as far as the system tells: Linux does."""
+    try:
+        states = [path.read_bytes() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except FileNotFoundError:
+        return False
+    return all(b") T " in state for state in states)
 
 
 def _holds(wanted: str | re.Pattern[str] | Callable[[str], bool], text: str) -> bool:

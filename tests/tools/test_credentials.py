@@ -90,8 +90,8 @@ def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
         '"auth": "',
     ):
         began = time.process_time()
-        assert len(find_keys(piece * (200_000 // len(piece)))) <= 1000
-        assert time.process_time() - began < 0.25
+        assert len(find_keys(piece * (100_000 // len(piece)))) <= 1000
+        assert time.process_time() - began < 0.125
 
 
 WORDS = [

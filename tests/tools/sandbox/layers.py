@@ -310,7 +310,8 @@ def main():
     os.chdir(WORK)
     answer = os.dup(1)
     LAYERS[WORLD["layer"]]()
-    got_out = [name for name, attempt in ATTEMPTS.items() if tried(attempt)]
+    wanted = WORLD["tried"] or ATTEMPTS
+    got_out = [name for name, attempt in ATTEMPTS.items() if name in wanted and tried(attempt)]
     os.write(answer, json.dumps(got_out).encode())
 
 
