@@ -467,8 +467,7 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(
 
 
 async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 24)) as one:
-        await a_conversation(one, server)
+    async with talk(home, a_conversation, size=(120, 24)) as (one, server):
         server.script(say("More.\n\n" * 40))
         await one.say("Tell me more")
         await one.sees("More.")
