@@ -69,7 +69,7 @@ class Desk:
             assert time.monotonic() < give_up, f"in vain on {self.app.screen}:\n{self.text()}"
             # Not the pilot's pause: that has every widget do something, over and over while the app works.
             # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
-            await asyncio.sleep(max(LOOK_S, 8 * cost_s))
+            await asyncio.sleep(max(LOOK_S, 16 * cost_s))
 
     async def sees(self, words: str) -> str:
         """Wait until the words are on the screen; returns all of it."""

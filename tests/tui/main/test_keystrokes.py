@@ -126,7 +126,7 @@ async def test_a_click_leaves_the_keys_and_the_footer_where_they_are(home: Path)
 
 
 async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
-    async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
+    async with talk(home, a_conversation, quiet_s=0.01) as (one, _):
         area, chat = one.screen.prompt.area, one.screen.transcript
         assert "Enter send" in one.text()
         await one.pilot.press("tab")
@@ -227,7 +227,7 @@ async def test_escape_in_the_chat_goes_back_and_stops_nothing(home: Path) -> Non
 
 
 async def test_a_click_in_the_chat_leaves_the_timeline(home: Path) -> None:
-    async with talk(home, a_conversation) as (one, server):
+    async with talk(home, a_conversation) as (one, _):
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         await one.pilot.click(offset=(20, 30))
@@ -340,7 +340,7 @@ async def test_prose_on_the_timeline_goes_to_the_prompt(
 
 
 async def test_a_key_acts_only_by_what_it_is_bound_to_where_it_was_pressed(home: Path) -> None:
-    async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
+    async with talk(home, a_conversation, quiet_s=0.01) as (one, _):
         area = one.screen.prompt.area
         await one.pilot.press(*"kept", "space")
         await one.pilot.press("ctrl+t")
@@ -492,7 +492,7 @@ async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
 
 
 async def test_a_name_without_a_number_stays_in_the_prompt(home: Path) -> None:
-    async with talk(home, a_conversation) as (one, server):
+    async with talk(home, a_conversation) as (one, _):
         await one.say("/name fine apples")
         await one.sees("/name 1 fine apples names world line 1.")
         assert one.screen.prompt.area.text == "/name fine apples"
@@ -599,7 +599,7 @@ async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path
 
 
 async def test_escape_from_a_world_line_goes_back_to_where_it_was_opened(home: Path) -> None:
-    async with talk(home, a_conversation) as (one, server):
+    async with talk(home, a_conversation) as (one, _):
         pane = one.screen.bench.timeline_pane
         await one.pilot.press("ctrl+t")
         await one.until(lambda: pane.has_keys)
