@@ -35,8 +35,6 @@ TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
 said what was waited for."""
 LOOK_S = 0.02
-SIZE = 120, 30
-"""As wide as the timeline needs beside the chat, and no higher than what is looked at: every row costs work."""
 
 
 @dataclass
@@ -173,7 +171,7 @@ async def desk(
     home: Path,
     base_url: str,
     *,
-    size: tuple[int, int] = SIZE,
+    size: tuple[int, int] = (120, 40),
     resume: str | None = None,
     config: Config | None = None,
     window: int | None = 32_000,
@@ -278,7 +276,7 @@ async def talk(
     home: Path,
     begin: Telling = two_turns,
     *,
-    size: tuple[int, int] = SIZE,
+    size: tuple[int, int] = (120, 40),
     config: Config | None = None,
     quiet_s: float = 0.0,
 ) -> AsyncIterator[tuple[Desk, ChatServer]]:

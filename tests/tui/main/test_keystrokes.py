@@ -230,7 +230,7 @@ async def test_a_click_in_the_chat_leaves_the_timeline(home: Path) -> None:
     async with talk(home, a_conversation) as (one, _):
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
-        await one.pilot.click(offset=(20, 20))
+        await one.pilot.click(offset=(20, 30))
         await one.until(lambda: one.screen.prompt.area.has_focus)
         await one.pilot.press("u")
         assert one.screen.prompt.area.text == "u"

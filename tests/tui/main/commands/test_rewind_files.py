@@ -38,7 +38,7 @@ async def test_f_brings_conversation_and_files_back_and_undo_takes_that_back(hom
     work.mkdir()
     (work / "a.txt").write_text("old\n")
     (work / "b.txt").write_text("old\n")
-    async with ChatServer() as server, desk(home, server.base_url, size=(120, 40)) as one:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(call("Shell", {"command": "echo new > a.txt; echo x > made"}), say("Done."))
         await allow_all(one)
         await one.say("Change it")
