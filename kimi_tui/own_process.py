@@ -19,6 +19,8 @@ _M_ARENA_MAX = -8
 _LARGE_BYTES = 512 * 1024
 LONG = 2_000
 """Events of a history that is worth it."""
+THRESHOLDS = 2_000, 5, 500
+"""For `gc.set_threshold`: what one collection looks at is so little that none takes longer than a few milliseconds."""
 
 
 def harden() -> None:
@@ -64,8 +66,7 @@ class GarbageCollector:
 
     def begin(self) -> None:
         """Collect from now on, unless a session is being read."""
-        # What a collection looks at in one go is small, so that none takes longer than a few milliseconds.
-        gc.set_threshold(2_000, 5, 500)
+        gc.set_threshold(*THRESHOLDS)
         if not self._is_held:
             gc.enable()
 

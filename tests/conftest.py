@@ -103,6 +103,9 @@ TOGETHER = {
     "tui/main/test_long_session.py": "long session",
     "tui/main/commands/test_time_travel.py": "what was told",
     "test_packages.py": "imports",
+    "tui/main/test_keystrokes.py": "a conversation",
+    "tui/main/test_world_line_viewer.py": "four turns",
+    "tui/test_keyboard.py": "a turn",
 }
 """The files whose tests share what takes long to make, and what that is."""
 WAITING = ("tests/e2e/", "tests/tools/test_shell.py", "tests/soul/test_loop_model_faults.py")

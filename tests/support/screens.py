@@ -67,7 +67,7 @@ class Desk:
             assert time.monotonic() < give_up, f"in vain on {self.app.screen}:\n{self.text()}"
             # Not the pilot's pause: that has every widget do something, over and over while the app works.
             # What is dear to find out, as what the screen shows, is looked at less often: the app is to work meanwhile.
-            await asyncio.sleep(max(LOOK_S, 8 * cost_s))
+            await asyncio.sleep(max(LOOK_S, 16 * cost_s))
 
     async def sees(self, words: str) -> str:
         """Wait until the words are on the screen; returns all of it."""
@@ -278,22 +278,27 @@ async def talk(
     *,
     size: tuple[int, int] = (120, 40),
     config: Config | None = None,
+    quiet_s: float = 0.0,
 ) -> AsyncIterator[tuple[Desk, ChatServer]]:
     """The app and its model's server, once `begin` has said something.
 
     It says so once in a process, in an app of its own; here that session is opened again, in a copy. With a configuration
-    of its own it is said anew.
+    of its own it is said anew. `quiet_s` is as for `desk`.
     """
     async with ChatServer() as server:
         if config is not None:
-            async with desk(home, server.base_url, size=size, config=config) as one:
+            async with desk(
+                home, server.base_url, size=size, config=config, quiet_s=quiet_s
+            ) as one:
                 await begin(one, server)
                 yield one, server
             return
         told = await _tell(begin)
         told.copy(home)
         server.requests += told.requests
-        async with desk(home, server.base_url, size=size, resume=told.session_id) as one:
+        async with desk(
+            home, server.base_url, size=size, resume=told.session_id, quiet_s=quiet_s
+        ) as one:
             await one.ready()
             await one.shown()
             # What comes behind the session, as the figures of its window, is drawn too: as if it had just been said.

@@ -96,19 +96,6 @@ async def leave(
     await one.ready()
 
 
-async def test_a_fork_says_that_it_is_one_for_it_looks_the_same(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await one.ready()
-        for way in (by_fork, by_preview):
-            await leave(one, server, way)
-            await one.sees("This is a fork;")
-            before = one.screen
-            await by_new(one)
-            await one.until(lambda before=before: one.app.screen is not before)
-            await one.ready()
-            await one.until(lambda: "This is a fork;" not in one.text())
-
-
 async def resized(one: Desk) -> None:
     """The smallest size, and back to the first."""
     for width, height in (SIZES[-1], SIZES[0]):
@@ -116,12 +103,24 @@ async def resized(one: Desk) -> None:
         await one.until(lambda width=width: one.app.screen.size.width == width)
 
 
-async def test_one_session_after_another(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
+async def test_one_session_after_another_says_what_it_is_and_keeps_the_mode(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
         await one.ready()
-        # Each way twice, for the second session was the one that broke, and into every other.
-        for way in (by_new, by_new, by_fork, by_fork, by_replay, by_replay, by_preview, by_preview):
+        # What holds now goes along, not what the program was started with.
+        await one.say("/mode ask")
+        await one.until(lambda: one.screen.conversation.state.mode == "ask")
+        # Each way twice, for the second session was the one that broke, and a new one behind each that is a fork.
+        for way in (by_replay, by_replay, by_fork, by_fork, by_new, by_new, by_preview, by_preview):
             await leave(one, server, way)
+            # It looks the same.
+            if way in (by_fork, by_preview):
+                await one.sees("This is a fork;")
+            elif way is by_new:
+                await one.until(lambda: "This is a fork;" not in one.text())
+            await one.sees("asks first")
+            soul = one.screen.conversation.soul
+            assert soul is not None
+            assert soul.mode == one.screen.conversation.state.mode == "ask"
             await resized(one)
             assert one.app.screen_stack == [one.screen]
             assert one.screen.prompt.area.has_focus
@@ -205,7 +204,7 @@ async def test_nothing_of_the_sessions_before_stays_in_memory(home: Path) -> Non
         # something always does: the limits of the model's answers lie behind it.
         asyncio.get_running_loop().call_later(STREAM_LIMIT_S - 20, lambda: None)
         await one.ready()
-        for _ in range(5):
+        for _ in range(4):
             screens.append(ref(one.screen))
             await leave(one, server, by_new, models)
             parts.append(WeakSet(one.screen.walk_children(with_self=True)))
@@ -239,20 +238,6 @@ async def test_nothing_of_the_sessions_before_stays_in_memory(home: Path) -> Non
         await one.until(lambda: count_held() <= 1)
         await one.until(lambda: count_tasks("recorder") == 1)
         await one.until(lambda: count_tasks("message pump MainScreen") == 1)
-
-
-async def test_no_way_into_another_session_makes_it_ask_less(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
-        await one.ready()
-        await one.say("/mode ask")
-        await one.until(lambda: one.screen.conversation.state.mode == "ask")
-        for way in (by_new, by_fork, by_preview, by_replay):
-            await leave(one, server, way)
-            assert one.screen.conversation.state.mode == "ask"
-            soul = one.screen.conversation.soul
-            assert soul is not None
-            assert soul.mode == "ask"
-            await one.sees("asks first")
 
 
 async def test_a_mode_that_was_said_in_words_goes_along(home: Path) -> None:

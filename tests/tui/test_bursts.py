@@ -104,7 +104,7 @@ async def closed(one: Desk) -> None:
 
 async def test_a_burst_does_what_the_keys_do_one_by_one(home: Path) -> None:
     choose = random.Random(15)
-    async with ChatServer() as server, desk(home, server.base_url) as one:
+    async with ChatServer() as server, desk(home, server.base_url, size=(80, 24)) as one:
         await one.ready()
         for opening, keys in PLACES.items():
             for drawn in (TWICE, choose.choices(keys, k=choose.randint(3, 6))):
@@ -114,7 +114,7 @@ async def test_a_burst_does_what_the_keys_do_one_by_one(home: Path) -> None:
                     for key in drawn:
                         press(one, key)
                         if not is_burst:
-                            await settled(one)
+                            await one.pilot.pause()
                     await settled(one)
                     seen.append(state(one))
                     await closed(one)

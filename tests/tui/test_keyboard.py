@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, say
-from support.screens import Desk, desk
+from support.screens import Desk, desk, talk
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.widgets import Input
@@ -49,21 +49,25 @@ async def test_a_command_typed_in_one_go_leaves_no_menu(home: Path) -> None:
         await one.until(lambda: not menu.active)
 
 
-async def a_turn(one: Desk, server: ChatServer) -> KimiSoul:
-    """A conversation of one turn; its engine."""
+async def a_turn(one: Desk, server: ChatServer) -> None:
+    """A conversation of one turn."""
     server.script(say("They are red."))
     await one.ready()
     await one.say("Tell me of apples")
     await one.sees("They are red.")
     await one.idle()
+
+
+def soul_of(one: Desk) -> KimiSoul:
+    """The engine of the session on the screen."""
     soul = one.screen.conversation.soul
     assert soul is not None
     return soul
 
 
 async def test_a_bookmark_is_named_by_what_is_typed_at_once(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        soul = await a_turn(one, server)
+    async with talk(home, a_turn) as (one, _):
+        soul = soul_of(one)
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         # P pins, u undoes, w reads a line and p plays back, where they act on the timeline.
@@ -78,8 +82,7 @@ async def test_a_bookmark_is_named_by_what_is_typed_at_once(home: Path) -> None:
 
 
 async def test_the_palette_takes_what_is_typed_at_once(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await a_turn(one, server)
+    async with talk(home, a_turn) as (one, server):
         at_once(one, "ctrl+p", *"show the help", "enter")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
         assert one.screen.prompt.area.text == ""
@@ -98,8 +101,8 @@ async def test_what_is_typed_while_a_preview_is_computed_acts_on_nothing(
         return await preview(self, target)
 
     monkeypatch.setattr(KimiSoul, "preview", slow)
-    async with ChatServer() as server, desk(home, server.base_url, quiet_s=1e9) as one:
-        soul = await a_turn(one, server)
+    async with talk(home, a_turn, quiet_s=1e9) as (one, server):
+        soul = soul_of(one)
         for key in typed:
             await one.pilot.press(key)
         at_once(one, *"PyPu just")
@@ -122,8 +125,7 @@ async def test_escape_lets_go_of_what_was_typed_ahead(
         raise KeyError(f"There is no checkpoint #{target.id}.")
 
     monkeypatch.setattr(KimiSoul, "preview", slow)
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await a_turn(one, server)
+    async with talk(home, a_turn) as (one, _):
         await one.say("/rewind 0")
         at_once(one, *"lost")
         await one.pilot.press("escape")
@@ -143,8 +145,7 @@ async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
         raise KeyError(f"There is no checkpoint #{target.id}.")
 
     monkeypatch.setattr(KimiSoul, "preview", slow)
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await a_turn(one, server)
+    async with talk(home, a_turn) as (one, _):
         await one.say("/rewind 0")
         at_once(one, *"later")
         await one.until(lambda: one.screen.prompt.area.text == "later")
@@ -154,8 +155,7 @@ async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
 
 
 async def test_a_command_that_opens_nothing_leaves_the_keys_where_they_are(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await a_turn(one, server)
+    async with talk(home, a_turn) as (one, _):
         at_once(one, *"/usage", "enter", *"more")
         await one.until(lambda: one.screen.prompt.area.text == "more")
 
@@ -191,8 +191,8 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
         return await fork(self, *args)
 
     monkeypatch.setattr(KimiSoul, "fork", slow)
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        first = (await a_turn(one, server)).session
+    async with talk(home, a_turn) as (one, server):
+        first = soul_of(one).session
         server.script(say("They are yellow."))
         at_once(one, *"/fork", "enter", *"And pears", "enter")
         # Longer than what is typed behind another command waits to be seen.
@@ -212,16 +212,14 @@ async def test_what_is_typed_while_a_fork_fails_stays_in_the_prompt(
         raise SoulError("The fork could not be made.")
 
     monkeypatch.setattr(KimiSoul, "fork", failing)
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await a_turn(one, server)
+    async with talk(home, a_turn) as (one, _):
         at_once(one, *"/fork", "enter", *"And pears")
         await one.sees("The fork could not be made.")
         await one.until(lambda: one.screen.prompt.area.text == "And pears")
 
 
 async def test_a_draft_goes_along_into_another_session(home: Path) -> None:
-    async with ChatServer() as server, desk(home, server.base_url) as one:
-        await a_turn(one, server)
+    async with talk(home, a_turn) as (one, _):
         before = one.screen
         await one.pilot.press(*"Pears")
         one.screen.action_command("new")

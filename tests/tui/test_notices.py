@@ -23,32 +23,35 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(
-    home: Path, size: tuple[int, int]
-) -> None:
-    async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
+async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("\n\n".join(f"Paragraph {n}." for n in range(30))))
         await one.ready()
         await one.say("Much")
         await one.sees("Paragraph 29.")
         await one.idle()
-        one.screen.bench.tell("The disk is full.", level="error", advice="Make room.", topic="disk")
-        await one.until(
-            lambda: all(words in one.text() for words in ("The disk is full.", "Paragraph 29."))
-        )
-        await one.pilot.press(*"/un")
-        await one.until(
-            lambda: all(words in one.text() for words in ("The disk is full.", "▌ /undo"))
-        )
-        await one.pilot.press("ctrl+u")
-        one.screen.bench.chat_pane.solve("disk")
-        await one.until(lambda: "The disk is full." not in one.text())
-        # The rows are the chat's again, and so is the place of the menu.
-        await one.pilot.press("/")
-        await one.sees("  /timeline")
-        await one.pilot.press("escape", "ctrl+u")
-        await one.sees("Paragraph 29.")
+        for size in SIZES:
+            await one.pilot.resize_terminal(*size)
+            await one.until(lambda size=size: one.screen.size == size)
+            await one.sees("Paragraph 29.")
+            one.screen.bench.tell(
+                "The disk is full.", level="error", advice="Make room.", topic="disk"
+            )
+            await one.until(
+                lambda: all(words in one.text() for words in ("The disk is full.", "Paragraph 29."))
+            )
+            await one.pilot.press(*"/un")
+            await one.until(
+                lambda: all(words in one.text() for words in ("The disk is full.", "▌ /undo"))
+            )
+            await one.pilot.press("ctrl+u")
+            one.screen.bench.chat_pane.solve("disk")
+            await one.until(lambda: "The disk is full." not in one.text())
+            # The rows are the chat's again, and so is the place of the menu.
+            await one.pilot.press("/")
+            await one.sees("  /timeline")
+            await one.pilot.press("escape", "ctrl+u")
+            await one.sees("Paragraph 29.")
 
 
 async def test_clicks_select_the_notice_and_nothing_else(home: Path) -> None:

@@ -83,26 +83,30 @@ async def test_a_plan_is_made_agreed_to_and_carried_out(home: Path) -> None:
         assert "edits in the work folder are made unasked" in agreed[-1]
 
 
-@pytest.mark.parametrize(
-    ("keys", "mode", "words"),
-    [
-        (("2",), "ask", "The user agreed to the plan: carry it out."),
-        (("c", "end", *"More.", "enter"), "edits", "but changed the plan"),
-        (("e", *"How?", "enter"), "plan", "How?"),
-    ],
+ANSWERS: tuple[tuple[tuple[str, ...], Mode, str], ...] = (
+    (("2",), "ask", "The user agreed to the plan: carry it out."),
+    (("e", *"How?", "enter"), "plan", "How?"),
+    (("c", "end", *"More.", "enter"), "edits", "but changed the plan"),
 )
-async def test_answers_to_a_plan(home: Path, keys: tuple[str, ...], mode: Mode, words: str) -> None:
+"""Keys, the mode behind them, and what the agent is told."""
+
+
+async def test_answers_to_a_plan(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="edits") as one:
-        server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))
         await one.ready()
-        await one.say("/plan")
-        await one.sees("The agent now makes a plan")
-        await one.say("Mend the quotes")
-        await answer(one, "Carry out this plan?", *keys)
-        await one.sees("Well.")
-        assert one.screen.conversation.state.mode == mode
-        assert words in told(server)
-        assert ("More." in told(server)) == (keys[0] == "c")
+        for n, (keys, mode, words) in enumerate(ANSWERS):
+            server.script(call("ExitPlanMode", {"plan": PLAN}), say(f"Well {n}."))
+            await one.say("/mode edits")
+            await one.until(lambda: one.screen.conversation.state.mode == "edits")
+            await one.say("/plan")
+            await one.until(lambda: one.screen.conversation.state.mode == "plan")
+            await one.say(f"Mend the quotes {n}")
+            await answer(one, "Carry out this plan?", *keys)
+            await one.sees(f"Well {n}.")
+            await one.idle()
+            assert one.screen.conversation.state.mode == mode, keys
+            assert words in told(server), keys
+            assert ("More." in told(server)) == (keys[0] == "c"), keys
 
 
 async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: Path) -> None:

@@ -354,7 +354,7 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     whole, line = told_by(read_records(again))
     lengths: set[int] = set()
     whole_size = again.record.path.stat().st_size
-    for size in range(1_000, whole_size + 9_000, max(2_000, whole_size // 25)):
+    for size in range(1_000, whole_size + 9_000, max(4_000, whole_size // 12)):
         monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", size)
         monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", size)
         assert end_of_context(again), size

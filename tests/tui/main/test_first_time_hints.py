@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from support.chat_server import ChatServer, call, gate, say, stall
-from support.screens import desk
+from support.screens import Desk, desk
 from textual import events
 
 from kimi_tui.app_paths import hints_file
@@ -26,10 +26,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+async def learned(one: Desk) -> None:
+    """Wait until the session is open and it is known which hints were shown: before that none is."""
+    await one.ready()
+
+    def is_known() -> bool:
+        hints = one.screen.first_time_hints
+        return hints is not None and hints._seen is not None  # pyright: ignore[reportPrivateUsage]
+
+    await one.until(is_known)
+
+
 async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
         server.script(say("One."), gate(0, call("Shell", {"command": "true"})), stall())
-        await one.ready()
+        await learned(one)
         prompt = one.screen.prompt
         await one.say("First")
         await one.sees("Ctrl+T goes back to any step")
@@ -66,7 +77,7 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
     keep_seen(hints_file(home), "turn")
     async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
         server.script(say("One."), say("Two."))
-        await one.ready()
+        await learned(one)
         one.screen.prompt.area.post_message(events.Paste("x\n" * 30))
         await one.sees("Left, then Enter, opens what was pasted")
         await one.pilot.press("enter")

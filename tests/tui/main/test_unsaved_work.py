@@ -76,29 +76,34 @@ async def said(folder: Path) -> list[str]:
     return [text for text in texts if not text.startswith("<")]
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-async def test_a_disk_that_refuses_is_told_once_and_made_up_for(
-    home: Path, disk: Disk, error: int
-) -> None:
+async def test_a_disk_that_refuses_is_told_once_and_made_up_for(home: Path, disk: Disk) -> None:
+    n_turns = 0
+
+    async def another_turn(one: Desk) -> None:
+        nonlocal n_turns
+        await turn(one, f"Message {n_turns}", f"Answer {n_turns}.")
+        n_turns += 1
+
     async with ChatServer() as server:
-        server.script(*(say(f"Answer {n}.") for n in range(4)))
+        server.script(*(say(f"Answer {n}.") for n in range(10)))
         async with desk(home, server.base_url) as one:
             await one.ready()
-            await turn(one, "First", "Answer 0.")
-            disk.error = error
-            await turn(one, "Second", "Answer 1.")
-            await turn(one, "Third", "Answer 2.")
-            shown = await one.sees(os.strerror(error))
-            assert shown.count("Could not save the conversation") == 1
-            folder = folder_of(one)
-            disk.error = 0
-            await turn(one, "Fourth", "Answer 3.")
-            shown = await one.sees("The conversation is saved again.")
-            assert "Could not save" not in shown
-        assert await said(folder) == ["First", "Second", "Third", "Fourth"]
-        async with desk(home, server.base_url, resume="newest") as again:
+            await another_turn(one)
+            for error in (errno.ENOSPC, errno.EROFS, errno.EACCES):
+                disk.error = error
+                await another_turn(one)
+                await another_turn(one)
+                shown = await one.sees(os.strerror(error))
+                assert shown.count("Could not save the conversation") == 1
+                folder = folder_of(one)
+                disk.error = 0
+                await another_turn(one)
+                shown = await one.sees("The conversation is saved again.")
+                assert "Could not save" not in shown
+        assert await said(folder) == [f"Message {n}" for n in range(n_turns)]
+        async with desk(home, server.base_url, size=(120, 60), resume="newest") as again:
             await again.ready()
-            for n in range(4):
+            for n in range(n_turns):
                 assert f"Answer {n}." in again.text()
 
 

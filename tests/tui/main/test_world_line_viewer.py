@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from support.chat_server import ChatServer, say
-from support.screens import Desk, desk
+from support.screens import Desk, talk
 
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.tui.main import world_line_viewer
@@ -19,18 +19,21 @@ from kimi_tui.tui.world_line_view import WorldLineTranscript
 from kimi_tui.wire.events import EventRecord
 
 
+async def four_turns(one: Desk, server: ChatServer) -> None:
+    """More rows than the chat shows."""
+    await one.ready()
+    for turn in range(4):
+        server.script(say("\n\n".join(f"Words {turn}.{row}" for row in range(12))))
+        await one.say(f"Message {turn}")
+        await one.sees(f"Words {turn}.11")
+        await one.idle()
+
+
 @pytest_asyncio.fixture
 async def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    """Four turns, with more rows than the chat shows."""
+    """Four turns that were said."""
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
-    async with ChatServer() as server, desk(tmp_path, server.base_url) as running:
-        await running.ready()
-        for turn in range(4):
-            answer = "\n\n".join(f"Words {turn}.{row}" for row in range(12))
-            server.script(say(answer))
-            await running.say(f"Message {turn}")
-            await running.sees(f"Words {turn}.11")
-            await running.idle()
+    async with talk(tmp_path, four_turns) as (running, _):
         yield running
 
 

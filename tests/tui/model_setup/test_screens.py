@@ -133,23 +133,21 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await one.sees("any word will do")
 
 
-@pytest.mark.parametrize(
-    ("pasted", "url", "key"),
-    [
-        ("https://host/v1\tsk-secret-key-secret", "https://host/v1", "sk-secret-key-secret"),
-        ("https://host/v1\nsk-secret-key-secret\n", "https://host/v1", "sk-secret-key-secret"),
-        ("sk-secret-key-secret https://host/v1", "https://host/v1", "sk-secret-key-secret"),
-        ("sk-secret-key-secret", "", "sk-secret-key-secret"),
-        (f"{'0a' * 16}.{'aB3d' * 4}", "", f"{'0a' * 16}.{'aB3d' * 4}"),
-        ("abcdefghijklmnopqrstuvwxyz012345", "", "abcdefghijklmnopqrstuvwxyz012345"),
-        ("https://host/v1", "https://host/v1", ""),
-        ("127.0.0.1:8000/v1", "127.0.0.1:8000/v1", ""),
-        ("localhost", "localhost", ""),
-    ],
+PASTED = (
+    ("https://host/v1\tsk-secret-key-secret", "https://host/v1", "sk-secret-key-secret"),
+    ("https://host/v1\nsk-secret-key-secret\n", "https://host/v1", "sk-secret-key-secret"),
+    ("sk-secret-key-secret https://host/v1", "https://host/v1", "sk-secret-key-secret"),
+    ("sk-secret-key-secret", "", "sk-secret-key-secret"),
+    (f"{'0a' * 16}.{'aB3d' * 4}", "", f"{'0a' * 16}.{'aB3d' * 4}"),
+    ("abcdefghijklmnopqrstuvwxyz012345", "", "abcdefghijklmnopqrstuvwxyz012345"),
+    ("https://host/v1", "https://host/v1", ""),
+    ("127.0.0.1:8000/v1", "127.0.0.1:8000/v1", ""),
+    ("localhost", "localhost", ""),
 )
-async def test_a_key_that_is_pasted_as_url_is_never_shown(
-    home: Path, pasted: str, url: str, key: str
-) -> None:
+"""What is pasted as a URL, and what of it becomes the URL and the key."""
+
+
+async def test_a_key_that_is_pasted_as_url_is_never_shown(home: Path) -> None:
     running = app(home)
     async with running.run_test(size=(80, 24)) as pilot:
         one = Desk(running, pilot)
@@ -157,11 +155,15 @@ async def test_a_key_that_is_pasted_as_url_is_never_shown(
         await one.until(lambda: isinstance(running.screen, KeyScreen))
         await pilot.press("down", "down", "down", "down", "enter")
         fields = [running.screen.query_one(name, Input) for name in ("#url", "#key")]
-        await one.until(lambda: fields[0].has_focus)
-        fields[0].post_message(events.Paste(pasted))
-        await one.until(lambda: [field.value for field in fields] == [url, key])
-        assert not key or key not in one.text()
-        assert fields[bool(key)].has_focus
+        for pasted, url, key in PASTED:
+            for field in fields:
+                field.value = ""
+            fields[0].focus()
+            await one.until(lambda: fields[0].has_focus)
+            fields[0].post_message(events.Paste(pasted))
+            await one.until(lambda values=[url, key]: [field.value for field in fields] == values)
+            await one.until(lambda at=bool(key): fields[at].has_focus)
+            assert not key or key not in one.text(), pasted
 
 
 async def test_a_base_url_needs_no_scheme(home: Path) -> None:
@@ -348,11 +350,8 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
         assert (again.model, again.api_key) == ("large", "sk-of-environment")
 
 
-@pytest.mark.parametrize("others", [[], ["text-embedding-3-small"]])
-async def test_a_server_with_one_model_that_chats_needs_no_choice(
-    home: Path, others: list[str]
-) -> None:
-    async with ChatServer(models=[*others, "only"]) as server:
+async def test_a_server_with_one_model_that_chats_needs_no_choice(home: Path) -> None:
+    async with ChatServer(models=["text-embedding-3-small", "only"]) as server:
         running = begun_with(home, server.base_url, "sk-of-environment")
         async with running.run_test(size=(80, 24)) as pilot:
             one = Desk(running, pilot)
@@ -401,15 +400,17 @@ async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(h
         assert isinstance(running.screen, WelcomeScreen)
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
-async def test_all_ways_are_on_every_screen(home: Path, size: tuple[int, int]) -> None:
+async def test_all_ways_are_on_every_screen(home: Path) -> None:
     running = app(home)
-    async with running.run_test(size=size) as pilot:
+    async with running.run_test(size=(120, 40)) as pilot:
         one = Desk(running, pilot)
-        shown = await one.sees("Which model shall it use?")
-        for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
-            assert words in shown
-        assert shown.split("\n")[-1].strip().startswith("Enter choose")
+        for size in ((120, 40), (80, 24), (60, 20)):
+            await pilot.resize_terminal(*size)
+            await one.until(lambda size=size: running.screen.size == size)
+            await one.sees("Which model shall it use?")
+            for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
+                await one.sees(words)
+            assert one.text().split("\n")[-1].strip().startswith("Enter choose"), size
 
 
 @pytest.mark.parametrize(
@@ -461,16 +462,26 @@ async def test_a_server_that_loads_its_model_is_waited_for(
             await one.screen.conversation.close()
 
 
-@pytest.mark.parametrize("typed", ["", "/", "/v1/chat/completions", "/v1/ "])
-async def test_a_base_url_is_put_right_saved_so_and_said(home: Path, typed: str) -> None:
+async def test_a_base_url_is_put_right_saved_so_and_said(home: Path) -> None:
     async with ChatServer(models=["m", "text-embedding-3-small"]) as server:
         server.route("GET", "/models", status(404, "no such page", content_type="text/html"))
         running = app(home)
         async with running.run_test(size=(80, 24)) as pilot:
             one = Desk(running, pilot)
-            await paste_key(one, server.origin + typed, "sk-secret-key")
-            shown = await one.sees(f"accepted, 1 model at {server.base_url}")
-            assert "embedding" not in shown
+            await paste_key(one, server.origin, "sk-secret-key")
+            url, key = (running.screen.query_one(name, Input) for name in ("#url", "#key"))
+            for typed in ("/", "/v1/chat/completions", "/v1/ ", ""):
+                shown = await one.sees(f"accepted, 1 model at {server.base_url}")
+                assert "embedding" not in shown
+                # What is saved is what stands there.
+                await one.until(lambda: url.value == server.base_url)
+                if typed:
+                    url.value = server.origin + typed
+                    await one.until(lambda: "accepted" not in one.text())
+                    # Pasted once more.
+                    key.value = ""
+                    await pilot.pause()
+                    key.value = "sk-secret-key"
             await pilot.press("enter")
             await one.sees("What shall we work on?")
             await one.ready()
