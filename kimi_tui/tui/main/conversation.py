@@ -235,7 +235,7 @@ class Conversation:
                 words = "The session is still being opened; that is done then."
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
-            self._bench.chat_pane.solve(OPENING)
+            self._bench.chat_pane.dismiss(OPENING)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 
@@ -820,11 +820,11 @@ class Conversation:
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
-            self._bench.chat_pane.solve(notice.topic)
+            self._bench.chat_pane.dismiss(notice.topic)
         stands_in_chat = notice.level != "info" and not notice.topic and not notice.solved
         if stands_in_chat and self._bench.sees_end:
             return
-        # What will be solved stays until then; that it is solved is worth a few seconds.
+        # A notice of a cause stays until that is gone, the one that says so for a few seconds.
         topic = "" if notice.solved else notice.topic
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 

@@ -67,7 +67,7 @@ class QuitConfirmation:
         """Forget the first press, since another key was pressed; or a first press at `since`, which is too long ago."""
         if self._pressed_at is not None and since in (None, self._pressed_at):
             self._pressed_at = None
-            self._bench.chat_pane.solve(QUIT)
+            self._bench.chat_pane.dismiss(QUIT)
 
     def first_press(self, key: str) -> str:
         """What a notice says at the first press of a key that quits: also what would be lost, which `may_quit` warns of no more.

@@ -271,7 +271,7 @@ class MainScreen(Screen[None]):
         """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
             self._refused = ""
-            self.bench.chat_pane.solve(REFUSED)
+            self.bench.chat_pane.dismiss(REFUSED)
             self.transcript.reading = READING
             self._open()
 
@@ -337,7 +337,7 @@ class MainScreen(Screen[None]):
         if old.approvals != new.approvals:
             self._show_approvals(new.approvals)
             if not new.approvals:
-                self.bench.chat_pane.solve(BEHIND)
+                self.bench.chat_pane.dismiss(BEHIND)
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -399,7 +399,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
-        self.bench.chat_pane.solve()
+        self.bench.chat_pane.dismiss()
         if event.chosen:
             self._run_entry(event.chosen)
         elif self._image_input is not None and self._image_input.reads_for(event.text):

@@ -249,12 +249,12 @@ class Workbench:
     # --- notices
 
     def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
-        """Show a notice for a few seconds; with a topic, until that is solved; with `more`, several that came at once."""
+        """Show a notice for a few seconds; with a topic, until that is dismissed; with `more`, several that came at once."""
         here, there = self.chat_pane, self.timeline_pane
         if self.timeline_pane.floats and not details.get("topic"):
-            # It would cover what is said in the chat; what stays until solved is there afterwards.
+            # It would cover what is said in the chat; what has a topic is there afterwards.
             here, there = there, here
-        there.solve()
+        there.dismiss()
         self.notices.append(here.tell(text, **details))
 
     # --- tasks, questions, and another session
