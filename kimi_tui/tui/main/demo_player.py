@@ -36,7 +36,7 @@ def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
         )
     return known(
         ("Enter", "sends the message that stands below"),
-        (key_of("timeline", keys), "goes back to any step, in the real program too"),
+        (key_of("timeline", keys), "goes back to any step, in real sessions too"),
         (key_of("quit", keys), "leaves"),
     )
 
