@@ -692,8 +692,17 @@ class Conversation:
         if self.soul is not None:
             self.soul.answer(request_id, answer, feedback)
 
-    def set_title(self, title: str) -> None:
-        """Show a title."""
+    async def rename(self, title: str) -> str:
+        """Set and show the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
+
+        Raises:
+            StorageTrouble: it could not be written; the old title stays.
+        """
+        title = await (await self.opened()).rename(title)
+        self._show_title(title)
+        return title
+
+    def _show_title(self, title: str) -> None:
         self._change(self.state._replace(title=title))
 
     @property
@@ -816,7 +825,7 @@ class Conversation:
     async def _name(self) -> None:
         """Have the model name the session; where it does not, the title stays the beginning of the first message."""
         if self.soul is not None and (title := await self.soul.name_session()):
-            self.set_title(title)
+            self._show_title(title)
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -314,14 +314,14 @@ class SessionPreview(Widget):
 
 
 class SessionsScreen(AskingScreen[Launch | None]):
-    """Lists sessions. Ends with how to open the chosen one, or None.
+    """Lists the stored sessions, and renames, archives, forks and deletes them. Its result is the launch of the chosen one, or None.
 
     Args:
-        launch: how the app was started; for what is opened.
+        launch: how the app was started; the basis of the launch of the chosen session.
         root: the data folder; None for the usual one.
-        own_id: of the session that it was opened over; None where it is the first screen.
-        rename_own: calls that one something.
-        words: what is searched for at first.
+        own_id: the id of the session that it was opened over; None where it is the first screen.
+        rename_own: sets the title of that one and returns it; raises a `SessionError` or `StorageTrouble` where it cannot.
+        words: the initial text of the search.
     """
 
     AUTO_FOCUS = ""
@@ -345,7 +345,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         launch: Launch,
         root: Path | None = None,
         own_id: str | None = None,
-        rename_own: Callable[[str], object] | None = None,
+        rename_own: Callable[[str], Awaitable[str]] | None = None,
         words: str = "",
     ) -> None:
         super().__init__()
@@ -648,8 +648,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _rename(self, row: SessionRow, title: str) -> None:
         if row.id == self._own_id and self._rename_own is not None:
-            self._rename_own(title)
-            row.title = title or row.title
+            row.title = await self._rename_own(title) or row.title
         else:
             catalog = await self._opened()
             await asyncio.to_thread(catalog.rename, row, title)

@@ -338,9 +338,7 @@ async def redo(main: MainParts, argument: str) -> None:
 
 async def rename(main: MainParts, argument: str) -> None:
     """Set the session's title; without one, use the beginning of its first message."""
-    soul = await main.conversation.opened()
-    title = await soul.rename(argument)
-    main.conversation.set_title(title)
+    title = await main.conversation.rename(argument)
     main.bench.tell(f"This session is now called {title}." if title else "It has no title yet.")
 
 
@@ -424,7 +422,7 @@ async def sessions(main: MainParts, argument: str) -> None:
             main.conversation.new_launch()._replace(in_demo=main.conversation.demo, plays=False),
             soul.session.dir.parents[2],
             soul.session.id,
-            lambda title: main.bench.start(rename(main, title)),
+            main.conversation.rename,
             argument,
         )
     )
