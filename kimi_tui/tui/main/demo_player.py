@@ -69,7 +69,7 @@ class DemoPlayer:
 
     def _goes_on(self) -> bool:
         """Whether nobody has pressed a key since the demo began to play."""
-        if self._plays and self._bench.last_key_at() > self._since:
+        if self._plays and self._bench.last_key_at > self._since:
             self._plays = False
             self._bench.tell("The keys are yours now.", advice=DEMO_END)
         return self._plays

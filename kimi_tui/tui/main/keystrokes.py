@@ -139,7 +139,7 @@ class Keystrokes:
 
         bench, area = self._bench, self._bench.prompt.area
         text, before = clean_pasted(text), area.typed
-        is_apart = (at := bench.last_key_at()) - self.written_at > APART_S
+        is_apart = (at := bench.last_key_at) - self.written_at > APART_S
         joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
         area.write(f" {text}" if is_apart and joins else text)
         self.written_at = max(self.written_at, at)  # before it is heard that the text has changed
@@ -151,7 +151,7 @@ class Keystrokes:
             return
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
-        self._letters.run.go_on(bench.last_key_at())
+        self._letters.run.go_on(bench.last_key_at)
         if bench.screen.focused is None or panel.has_focus_within:
             bench.screen.set_focus(bench.on_view)
         words = "Nothing was done: what you write waits behind the question."

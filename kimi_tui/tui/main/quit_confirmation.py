@@ -93,7 +93,7 @@ class QuitConfirmation:
             jobs = 0
         is_again = now - self._warned_at < WARNED_S
         n_warned = self._n_warned + 1 if is_again else 1
-        is_confirmed = is_again and self._warning.accepts(bench.last_key_at())
+        is_confirmed = is_again and self._warning.accepts(bench.last_key_at)
         # Over a line on which nothing arrives any more one can leave, too.
         if not (words or jobs) or is_confirmed or n_warned > MOST_WARNINGS:
             return True

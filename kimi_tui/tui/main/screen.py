@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -81,7 +81,6 @@ class MainScreen(Screen[None]):
         size: the size of the terminal in cells.
         images: the images behind the chips in prompts.
         attention: window title, progress and notifications of the terminal.
-        last_key_at: returns the monotonic time at which a key was last pressed.
 
     Attributes:
         bench: the panes, the prompt, notices, questions and the focus.
@@ -117,7 +116,6 @@ class MainScreen(Screen[None]):
         size: Size,
         images: ImageChips,
         attention: Attention,
-        last_key_at: Callable[[], float],
     ) -> None:
         super().__init__()
         keys = launch.config.keys
@@ -131,9 +129,7 @@ class MainScreen(Screen[None]):
         self._learned = asyncio.Event()
         """Set once the custom commands are in the table."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        bench = self.bench = Workbench(
-            self, launch, size, images, self.commands, self.transcript, last_key_at
-        )
+        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
         self.prompt = bench.prompt
         self.conversation = Conversation(launch, bench)
         files = FolderFiles(self.prompt.area, bench.tasks)
@@ -871,7 +867,7 @@ class MainScreen(Screen[None]):
                 self.set_focus(None)
             panel = bench.question = ApprovalPanel(
                 oldest,
-                bench.last_key_at(),
+                bench.last_key_at,
                 bench.keys,
                 takes_keys=takes_keys,
                 write=self.keystrokes.write_on,

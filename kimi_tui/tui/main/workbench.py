@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -142,10 +142,10 @@ class Workbench:
         images: the images behind the chips in prompts.
         commands: all commands.
         transcript: the chat.
-        last_key_at: returns the monotonic time at which a key was last pressed anywhere.
 
     Attributes:
-        screen: as above; so are `images`, `commands`, `transcript` and `last_key_at`.
+        screen: as above; so are `images`, `commands` and `transcript`.
+        last_key_at: the monotonic time at which the newest key or paste was read, on any screen; 0 before the first.
         keys: the configured keys, by action.
         header: the first row.
         chat_pane: the pane of the chat, or of a world line in its place.
@@ -171,7 +171,6 @@ class Workbench:
         images: ImageChips,
         commands: CommandTable,
         transcript: Transcript,
-        last_key_at: Callable[[], float],
     ) -> None:
         self.screen = screen
         self._launch = launch
@@ -179,7 +178,7 @@ class Workbench:
         self.images = images
         self.commands = commands
         self.transcript = transcript
-        self.last_key_at = last_key_at
+        self.last_key_at = 0.0
         transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
         self.opening = OPENING if launch.resume is not None else ""
