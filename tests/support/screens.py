@@ -96,7 +96,9 @@ class Desk:
     async def shown(self) -> None:
         """Wait until the screen shows all that the engine has told: what follows is chosen from that."""
         feed = self.screen.conversation._feed  # pyright: ignore[reportPrivateUsage]
-        await self.until(lambda: feed._handle is None)  # pyright: ignore[reportPrivateUsage]
+        if feed is not None:
+            waiting, pending = feed._waiting, feed._subscription._pending  # pyright: ignore[reportPrivateUsage]
+            await self.until(lambda: not waiting and not pending)
 
     async def say(self, text: str) -> None:
         """Put a message into the prompt and send it, once what came before is shown."""
