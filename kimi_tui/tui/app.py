@@ -842,15 +842,15 @@ class KimiApp(App[None], inherit_bindings=False):
         """Whether what was typed waits, or was taken, before it is handed on."""
         ahead = self._ahead
         if ahead is not None and ahead.is_holding and not event.is_forwarded:
-            return ahead.takes(event)
+            return ahead.intercept(event)
         session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
-        if session is not None and await session.takes_early(event):
+        if session is not None and await session.intercept(event):
             return True
         if event.is_forwarded or isinstance(self.screen, MainScreen):
             return False
         if ahead is None or ahead.screen is not self.screen:
             ahead = self._ahead = TypeAhead(self.screen, self.on_event, of_fields=True)
-        return ahead.takes(event)
+        return ahead.intercept(event)
 
     def _pointed_at(self, event: events.MouseEvent) -> Widget | None:
         try:

@@ -159,7 +159,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
             lambda viewer, event: bool(after_s) and _comes_early(viewer, event),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         ),
         patch.object(RewindScreen, "QUIET_S", after_s),
-        patch.object(LetterRun, "SETTLE_S", after_s and max(after_s, LetterRun.SETTLE_S)),
+        patch.object(LetterRun, "DEBOUNCE_S", after_s and max(after_s, LetterRun.DEBOUNCE_S)),
         patch.object(WorldLineViewer, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
         patch.object(SeenQuestion, "QUIET_S", after_s),

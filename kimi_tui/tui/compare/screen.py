@@ -589,7 +589,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     async def on_key(self, event: events.Key) -> None:
         """Delay a letter until it is clear whether it is a key or begins text for the prompt."""
-        if await self._letters.takes(event):
+        if await self._letters.intercept(event):
             event.stop()
 
     def _write_over(self, text: str) -> None:

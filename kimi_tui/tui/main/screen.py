@@ -352,7 +352,7 @@ class MainScreen(Screen[None]):
     @on(Conversation.Suggested)
     def _suggested(self, event: Conversation.Suggested) -> None:
         """Put the suggested message into the prompt if that is empty; while the demo plays, it is typed and sent."""
-        if not self._demo.takes(event.text) and event.text and not self.prompt.area.text:
+        if not self._demo.play(event.text) and event.text and not self.prompt.area.text:
             self.prompt.area.put(event.text)
 
     def _attract(self, old: MainState, new: MainState) -> None:
@@ -413,7 +413,7 @@ class MainScreen(Screen[None]):
         if not text:
             self._go_on()
             return
-        if written[0] in "!#" and self._prompt_modes.takes(written):
+        if written[0] in "!#" and self._prompt_modes.handle(written):
             return
         if written.rstrip() == "/":
             self.bench.tell(
@@ -761,13 +761,13 @@ class MainScreen(Screen[None]):
 
     # --- where the keys go
 
-    async def takes_early(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key or paste was handled, or is held back; the app asks before it passes it to the focused widget."""
+    async def intercept(self, event: events.Key | events.Paste) -> bool:
+        """Take a key or paste before the focused widget gets it; False for one that is for that widget."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self.quitting.cancel()
         if self.first_time_hints is not None:
             self.first_time_hints.key_pressed()
-        return await self.keystrokes.takes(event)
+        return await self.keystrokes.intercept(event)
 
     def on_screen_resume(self) -> None:
         """The screen above this one is closed: end the prospect that a click on the timeline showed."""
@@ -870,7 +870,7 @@ class MainScreen(Screen[None]):
                 bench.last_key_at,
                 bench.keys,
                 takes_keys=takes_keys,
-                write=self.keystrokes.write_on,
+                write=self.keystrokes.write_to_prompt,
                 typed_at=self.keystrokes.written_at,
             )
             panel.waiting = len(requests)

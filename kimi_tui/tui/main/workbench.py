@@ -191,7 +191,7 @@ class Workbench:
         self.prompt = PromptBar(key_of("send", self.keys))
         self.prompt.area.images = images
         self.footer = Footer()
-        self.type_ahead = TypeAhead(screen, self.hand_on)
+        self.type_ahead = TypeAhead(screen, self.forward)
         self.tasks = Callbacks(self._tell_failure)
         self.notices: deque[Notice] = deque(maxlen=NOTICES_LIMIT)
         self.returned = ReturnedMessages()
@@ -209,7 +209,7 @@ class Workbench:
         self._of_line: AnswersOnce[Any] | None = None
         """The question of `ask_of_line`; None while there is none."""
 
-    async def hand_on(self, event: events.Key | events.Paste) -> None:
+    async def forward(self, event: events.Key | events.Paste) -> None:
         """Pass a key or paste that was held back to the focused widget."""
         await app_of(self.screen).on_event(event)
 

@@ -1106,7 +1106,7 @@ class VimKeys:
             self._vim.begin_insert()
             self._shown = None
 
-    def takes(
+    def handle_key(
         self, event: events.Key, chips: Collection[str], *, is_choosing: bool, is_searching: bool
     ) -> Taken:
         """Carry out a key that is a command.

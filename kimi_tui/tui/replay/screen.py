@@ -255,7 +255,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             if event.key not in AT_ONCE:
                 self._early.append(event.key)
                 event.stop()
-        elif await self._letters.takes(event):
+        elif await self._letters.intercept(event):
             event.stop()
 
     def _write_over(self, text: str) -> None:

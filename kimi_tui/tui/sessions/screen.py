@@ -558,7 +558,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         row = self._doomed
         if row is not None and event.key == "y":
             event.stop()
-            if not await self.seen.takes(event, partial(self._throw_away, row)):
+            if not await self.seen.answer_with(event, partial(self._throw_away, row)):
                 self._ask_to_delete(row, f"{TOO_EARLY.capitalize()}.")
             return
         if event.key == "n" and self._keep():
@@ -568,7 +568,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             event.prevent_default()
             return
         if row is not None and event.is_printable:
-            await self.seen.takes(event, None)
+            await self.seen.answer_with(event, None)
         keys = ("up", "down", "pageup", "pagedown")
         if self._input.has_focus and self._field != "rename" and event.key in keys:
             self.list.move(event.key)

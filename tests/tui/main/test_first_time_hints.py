@@ -50,7 +50,7 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         assert panel is not None
         height = panel.size.height
         while not panel.hint:
-            panel.wait_anew()
+            panel.restart_wait()
             await one.pilot.press("y")
         await one.sees("Too early: answers wait")
         assert "takes it back" not in one.text()

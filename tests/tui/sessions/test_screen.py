@@ -161,10 +161,10 @@ async def test_renamed_put_away_and_thrown_away(
         await one.until(lambda: screen.seen.is_open)
         # Nor is a word that begins with the letter.
         with monkeypatch.context() as slow:
-            slow.setattr(LetterRun, "SETTLE_S", 60.0)
+            slow.setattr(LetterRun, "DEBOUNCE_S", 60.0)
             await one.pilot.press("y", "e", "s")
         assert row.folder.exists()
-        monkeypatch.setattr(LetterRun, "SETTLE_S", 0.0)
+        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 0.0)
         await one.pilot.press("y")
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()

@@ -91,7 +91,7 @@ async def replay(main: MainParts, argument: str) -> None:
     from kimi_tui.tui.replay.screen import ReplayScreen
 
     launch, size = main.conversation.launch, app_of(main.bench.screen).size
-    page = ReplayScreen(launch, size, soul.session, write=main.keystrokes.write_on)
+    page = ReplayScreen(launch, size, soul.session, write=main.keystrokes.write_to_prompt)
     forked = await main.bench.ask(page)
     if forked is not None:
         main.bench.leave_for(forked._replace(in_demo=main.conversation.demo, plays=False))
@@ -320,7 +320,7 @@ async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
         actions=(UNDO,),
         title=title,
         line_name=name,
-        write=main.keystrokes.write_on,
+        write=main.keystrokes.write_to_prompt,
         typed_at=main.keystrokes.written_at,
     )
     return await main.bench.ask_of_line(question) is not None
