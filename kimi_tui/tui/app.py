@@ -590,8 +590,11 @@ class KimiApp(App[None], inherit_bindings=False):
             )
             yield
         stylesheet.parse()
-        for node in (self, *self.screen_stack):
-            for one in node.walk_children(with_self=True):
+        stylesheet.update_nodes([self], animate=animate)
+        yield
+        # The app's own children are the screen on top, which would be styled twice.
+        for screen in self.screen_stack:
+            for one in screen.walk_children(with_self=True):
                 if one.is_attached:
                     stylesheet.update_nodes([one], animate=animate)
                 yield
