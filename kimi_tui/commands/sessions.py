@@ -33,7 +33,7 @@ from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.foreign_text import clean_source
 from kimi_tui.logging_setup import start_logging
-from kimi_tui.session.errors import SessionHeld, SessionNotFound, UnknownWorldLine
+from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.rotation import stored_world_lines
@@ -94,7 +94,7 @@ async def opened(session: Session) -> AsyncGenerator[Session]:
     """The session, open.
 
     Raises:
-        SessionHeld: another process has it open.
+        SessionLocked: another process has it open.
         StorageTrouble: it cannot be opened at all.
     """
     await session.open()
@@ -109,7 +109,7 @@ async def engine(session: Session) -> AsyncGenerator[KimiSoul]:
     """The engine on the session, with no model: operations only. What they do is recorded as in the app.
 
     Raises:
-        SessionHeld: another process has it open.
+        SessionLocked: another process has it open.
         StorageTrouble: it cannot be opened at all.
     """
     start_logging(log_file())
@@ -251,7 +251,7 @@ def _delete(store: SessionStore, options: Namespace) -> int:
     session = store.find(options.session, Path.cwd())
     holder = holder_of(session.dir)
     if holder is not None:
-        raise SessionHeld(holder)
+        raise SessionLocked(holder)
     size = size_words(disk_use(session.dir).total)
     title = cut(session_title(session), 40)
     for_good = " for good" if options.for_good else ""

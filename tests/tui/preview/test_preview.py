@@ -39,7 +39,7 @@ from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.events import DiffLine
 
-GOES = STORY_PREVIEW.dropped
+GOES = tuple(STORY_PREVIEW.dropped)
 LONG = RewindPreview(
     target=Target(1),
     label="Add a CSV importer",
