@@ -187,7 +187,7 @@ async def on_the_screen(folder: Path) -> dict[str, Walk]:
         walks["Enter in the preview until all is updated"] = walk
 
         async def written_usage() -> None:
-            at.screen.bench.chat_pane.solve()
+            at.screen.bench.chat_pane.dismiss()
             at.screen.prompt.area.put("/usage")
             await at.pilot.pause()
 

@@ -1,8 +1,9 @@
 """The demo: a temporary folder with a small project, the scripted model that works on it, and suggested messages.
 
-Only the model is scripted (`story.toml`); the files are real. The project is a CSV importer with a bug. Its sources lie beside this module as `.txt` files; the long log and the samples are
-made here, always the same. At the end the folder is removed. What the agent's tools wrote is known from the session's
-record; a file that changed besides is the user's own, and then the folder stays.
+Only the model is scripted (`story.toml`); the files are real. The project is a CSV importer with a bug. Its sources lie beside
+this module as `.txt` files; the long log and the samples are made here, always the same. At the end the folder is removed. What
+the agent's tools wrote is known from the session's record; a file that changed besides is the user's own, and then the folder
+stays.
 """
 
 from __future__ import annotations

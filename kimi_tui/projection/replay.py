@@ -575,7 +575,6 @@ class Replay:
     Args:
         records: what was recorded.
         work_dir: paths below it are shown relative to it.
-        keyframe_every: records between two keyframes.
 
     Attributes:
         recording: the events.
@@ -584,12 +583,7 @@ class Replay:
         faults: the first errors of events that could not be applied.
     """
 
-    def __init__(
-        self,
-        records: Sequence[EventRecord],
-        work_dir: str = "",
-        keyframe_every: int = KEYFRAME_EVERY,
-    ) -> None:
+    def __init__(self, records: Sequence[EventRecord], work_dir: str = "") -> None:
         self.recording = Recording(records)
         self.upcoming = UpcomingCheckpoints(records)
         self.faults: list[Exception] = []
@@ -598,8 +592,8 @@ class Replay:
         moment = ReplayState(chat=TranscriptModel(work_dir=work_dir))
         numbers: dict[int, int] = {}
         self._keep_keyframe(moment, numbers)
-        for start in range(0, self.recording.end, keyframe_every):
-            moment.apply(self.recording.records[start : start + keyframe_every], self._note)
+        for start in range(0, self.recording.end, KEYFRAME_EVERY):
+            moment.apply(self.recording.records[start : start + KEYFRAME_EVERY], self._note)
             self._keep_keyframe(moment, numbers)
         self.used_at_end = moment.gauge.status.used
 

@@ -34,7 +34,7 @@ from textual.widgets import Input, TextArea
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
 from kimi_tui.config.file import AUTO, THEMES, save_setting
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.config.settings import Config, ConfigError, why_not_saved
+from kimi_tui.config.settings import ConfigError, why_not_saved
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.compositor import draw_all
@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from kimi_tui.demo import Demo
+    from kimi_tui.tui.dialogs.settings import SettingsScreen
     from kimi_tui.tui.model_setup.models import ModelPick
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
@@ -186,7 +187,6 @@ class KimiApp(App[None], inherit_bindings=False):
         self.window_status = WindowStatus(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
-        self._key_at = 0.0
         self._ahead: TypeAhead | None = None
         """Of the screen over a session, or without one."""
         self._pressed_on: WeakKeyDictionary[events.Key, list[DOMNode]] = WeakKeyDictionary()
@@ -277,9 +277,7 @@ class KimiApp(App[None], inherit_bindings=False):
         return WelcomeScreen(self.launch)
 
     def _main_screen(self) -> MainScreen:
-        screen = MainScreen(
-            self.launch, self.size, self.images, self.window_status, lambda: self._key_at
-        )
+        screen = MainScreen(self.launch, self.size, self.images, self.window_status)
         self._open_screens.append(screen)
         return screen
 
@@ -592,8 +590,11 @@ class KimiApp(App[None], inherit_bindings=False):
             )
             yield
         stylesheet.parse()
-        for node in (self, *self.screen_stack):
-            for one in node.walk_children(with_self=True):
+        stylesheet.update_nodes([self], animate=animate)
+        yield
+        # The app's own children are the screen on top, which would be styled twice.
+        for screen in self.screen_stack:
+            for one in screen.walk_children(with_self=True):
                 if one.is_attached:
                     stylesheet.update_nodes([one], animate=animate)
                 yield
@@ -615,11 +616,17 @@ class KimiApp(App[None], inherit_bindings=False):
         path, theirs = self.launch.config_path, kimi_cli_config_file()
         copied = theirs if not path.exists() and theirs.exists() else None
         file = ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
-        preview, changed = self.show_theme, self.configuration_changed
-        self.push_screen(SettingsScreen(self.launch.config, file, self._commands, preview, changed))
+        self.push_screen(SettingsScreen(self.launch.config, file, self._commands))
 
-    def configuration_changed(self, key: str, config: Config) -> None:
+    # The class is imported when it is opened, so its messages are named by their handlers.
+
+    def on_settings_screen_theme_previewed(self, event: SettingsScreen.ThemePreviewed) -> None:
+        """Show a theme without keeping it."""
+        self.show_theme(event.name)
+
+    def on_settings_screen_setting_saved(self, event: SettingsScreen.SettingSaved) -> None:
         """Apply a setting that was changed in the settings screen, as far as it can change while the program runs."""
+        key, config = event.key, event.config
         self.launch = self.launch._replace(config=config)
         for screen in self._open_screens:
             screen.conversation.use_config(config)
@@ -815,7 +822,8 @@ class KimiApp(App[None], inherit_bindings=False):
             if is_up and isinstance(pointed, RefusesEarlyClicks) and pointed.refuses_click(event):
                 self._mouse_down_widget = None  # so that no click comes of it
         if isinstance(event, events.Key | events.Paste):
-            self._key_at = event.time
+            for screen in self._open_screens:
+                screen.bench.last_key_at = event.time
             if self._quits_again and not (isinstance(event, events.Key) and event.key == "ctrl+c"):
                 self._warn_of_quitting("")
             if await self._comes_ahead(event):
@@ -837,15 +845,15 @@ class KimiApp(App[None], inherit_bindings=False):
         """Whether what was typed waits, or was taken, before it is handed on."""
         ahead = self._ahead
         if ahead is not None and ahead.is_holding and not event.is_forwarded:
-            return ahead.takes(event)
+            return ahead.intercept(event)
         session = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
-        if session is not None and await session.takes_early(event):
+        if session is not None and await session.intercept(event):
             return True
         if event.is_forwarded or isinstance(self.screen, MainScreen):
             return False
         if ahead is None or ahead.screen is not self.screen:
             ahead = self._ahead = TypeAhead(self.screen, self.on_event, of_fields=True)
-        return ahead.takes(event)
+        return ahead.intercept(event)
 
     def _pointed_at(self, event: events.MouseEvent) -> Widget | None:
         try:

@@ -348,14 +348,13 @@ class ChatPane(NoticingPane):
     def put_menu(self, menu: Widget) -> None:
         """Mount the completion menu of the prompt over the last rows of the pane."""
         self._menu = menu
-        self.on_notices_grown()
+        self.on_notices_height_changed()
         self.mount(menu)
 
-    def on_notices_grown(self) -> None:
+    def on_notices_height_changed(self) -> None:
         """Move the completion menu above the notices."""
         if self._menu is not None:
-            notices = self.notices
-            rows = notices.size.height if notices is not None and notices.display else 0
+            rows = self.notices.n_rows if self.notices is not None else 0
             self._menu.styles.margin = (0, 0, rows, 0)
 
 

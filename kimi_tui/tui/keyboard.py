@@ -5,17 +5,17 @@ before it could have the focus was meant for nothing else (`TypeAhead`). In a `L
 were pressed.
 
 Where nothing is written letters are keys, and are told from prose that is typed there and meant for the prompt. One that does
-something waits a quarter of a second (`SETTLE_S`) whether another one follows: those that come close behind one another are
+something waits a quarter of a second (`DEBOUNCE_S`) whether another one follows: those that come close behind one another are
 prose, but for one that is held. What only moves about is done at once. Times are those at which keys were read, so that a busy
 program takes neither for the other.
 
 | where | a letter that does something | any other letter | prose |
 |---|---|---|---|
-| bindings of a screen: `LetterGate` | pressed when it has settled | is no key, which is said | written |
-| the cursor in a text: `CursorLetters` | moves it at once, ends it when it has settled | is no key, which is said | written |
-| a question: `SeenQuestion` | answers when it has settled, if all could be read before | begins prose | answers nothing |
+| bindings of a screen: `LetterGate` | is pressed, debounced | is no key, which is said | written |
+| a cursor in the chat: `main.keystrokes` | moves it, at once; ends it, debounced | is no key, which is said | written |
+| a question: `SeenQuestion` | answers, debounced, if all could be read before | begins prose | answers nothing |
 
-All of them have a `LetterRun`, which knows what was typed last.
+All of them debounce letters with a `LetterRun`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OPENING_KEYS = frozenset(
 )
 """Actions, by their names in `[keys]`, that open something or go to it."""
 ROUNDS = 3
-"""How often what a key sets off goes up from the focused widget to the app: the key, its message, and an answer to that."""
+"""How often messages of a key go up from the focused widget to the app: the key, its message, and an answer to that."""
 LONGEST_ROUND_S = 0.5
 """After which a round counts as over, in which a widget was taken away."""
 LONGEST_WAIT_S = 1.0
@@ -76,11 +76,11 @@ LEAVING_S = 0.2
 """So close behind one another keys are of one burst, in which nobody sees where they go."""
 
 _LATE_S = 0.1
-"""A timer that comes so much later than it was to may come behind a stop of the program."""
-_LOOKS_S = 0.25
-"""By then it is known whether it was one: see `InputResumed`."""
-Act = Callable[[int], Awaitable[None] | None]
-"""Does what a letter does, so many times."""
+"""Seconds of delay from which on a timer may have fired after a stop of the program."""
+_RECHECK_S = 0.25
+"""Seconds by which a flush is then put off; by then `InputResumed` has come if it was one."""
+LetterAction = Callable[[int], Awaitable[None] | None]
+"""Carries out what a letter does; the argument is how often it was typed."""
 MOVES = frozenset(
     (
         *("chat.above", "chat.below", "chat.fold", "search.before", "search.next"),
@@ -88,11 +88,11 @@ MOVES = frozenset(
         *("replay.timeline", "timeline.down", "timeline.fold", "timeline.up"),
     )
 )
-"""Actions, by their names in `[keys]`, that only move about; signs act at once whatever they do."""
+"""Actions, by their names in `[keys]`, that only move a selection, scroll or focus: their letters act at once."""
 
 
 LEADS = {"chat.copy_mode": frozenset("hjklwbGV0$^[]")}
-"""Actions whose letter goes on with others: with these behind it, it begins no word."""
+"""Letters that may follow the letter of an action, which then begins no word."""
 
 _KEY_NAMES = {
     "escape": "Esc",
@@ -172,9 +172,9 @@ class QuietKeyboard:
     dropped and begin the wait anew.
 
     Args:
-        now: when the question was there to be seen, in monotonic time as events have it.
-        last_key_at: when a key was pressed last.
-        quiet_s: for how long none must have been pressed.
+        now: the monotonic time from which on the question could be seen.
+        last_key_at: the monotonic time at which the newest key was read.
+        quiet_s: the seconds without a key.
     """
 
     def __init__(self, now: float, last_key_at: float, quiet_s: float = QUIET_S) -> None:
@@ -182,21 +182,21 @@ class QuietKeyboard:
         self._quiet_s = quiet_s
 
     def remaining_s(self, now: float) -> float:
-        """How long it must still be quiet."""
+        """The seconds from `now` after which a key is accepted, if none comes before."""
         return max(0.0, self._last + self._quiet_s - now)
 
     def accepts(self, now: float) -> bool:
-        """Whether a key pressed now counts. One that does not restarts the wait.
+        """Whether a key that was read at this monotonic time is accepted. One that is not restarts the wait.
 
-        Keys that were read before, and handled only now, are no quiet: they never shorten the wait.
+        A key that was read earlier than one before it never shortens the wait.
         """
         ready = self.remaining_s(now) == 0.0
         if not ready:
             self._last = max(self._last, now)
         return ready
 
-    def begin_anew(self, now: float) -> None:
-        """Wait again: what comes next may have been meant for something else."""
+    def restart(self, now: float) -> None:
+        """Restart the wait: the next keys may have been meant for something else."""
         self._last = max(self._last, now)
 
 
@@ -218,16 +218,16 @@ def unhandled(event: events.Key, node: MessagePump) -> events.Key:
 
 
 class LetterRun:
-    """Letters typed in quick succession. The newest may wait to see whether another one follows.
+    """Debounces letters that are keys: runs the action of one that stays alone, and passes on those of a burst as prose.
 
     Args:
-        node: in whose queue a letter acts that has waited.
-        write: given what is prose.
-        typed_at: when something was written last that this may go on with; 0 for never.
+        node: the widget or screen in whose message queue a pending action runs.
+        write: called with the letters of a burst.
+        typed_at: the monotonic time of text written elsewhere that the first letters may continue; 0 for none.
     """
 
-    SETTLE_S: ClassVar[float] = 0.25
-    """Seconds without another letter after which one acts; 0 for at once."""
+    DEBOUNCE_S: ClassVar[float] = 0.25
+    """Seconds without another letter after which the action of one runs; 0 for at once."""
 
     def __init__(
         self, node: MessagePump, write: Callable[[str], None], typed_at: float = 0.0
@@ -238,36 +238,39 @@ class LetterRun:
         self._last = typed_at
         self._is_prose = typed_at > 0
         self._only_moves = False
-        self._act: Act | None = None
+        self._act: LetterAction | None = None
         self._times = 0
         self._timer: Timer | None = None
 
     @property
-    def waits(self) -> bool:
-        """Whether a letter has not acted yet."""
+    def is_pending(self) -> bool:
+        """Whether the action of a letter has not run yet."""
         return self._act is not None
 
     def follows(self, at: float) -> bool:
-        """Whether a key that was read at a monotonic time is close behind a letter."""
-        return bool(self._text or self._is_prose) and at - self._last < self.SETTLE_S
+        """Whether a key read at a monotonic time is within `DEBOUNCE_S` of the newest letter."""
+        return bool(self._text or self._is_prose) and at - self._last < self.DEBOUNCE_S
 
     def is_prose(self, at: float) -> bool:
-        """Whether a key that was read at a monotonic time continues prose."""
+        """Whether a key read at a monotonic time continues a burst that was passed on as prose."""
         return self._is_prose and self.follows(at)
 
-    def go_on(self, at: float) -> None:
-        """Treat the letters as prose that follow closely on what was typed at a monotonic time."""
-        self.drop()
+    def continue_prose(self, at: float) -> None:
+        """Treat letters within `DEBOUNCE_S` of this monotonic time as prose; the pending action is cancelled."""
+        self.cancel()
         self._text, self._is_prose, self._last = "", True, at
 
-    def take(self, letter: str, at: float, act: Act | None, *, moves: bool = False) -> bool:
-        """Take a letter as one that waits, or as prose; False for one that acts at once, as it only moves about.
+    def add(self, letter: str, at: float, act: LetterAction | None, *, moves: bool = False) -> bool:
+        """Make the action of a letter pending, or pass a burst on as prose. Flush an overdue action before the call.
 
         Args:
-            letter: what was typed. One that waits longer than it must is to have settled before.
-            at: when it was read, in monotonic time.
-            act: what it does; None where it is no key and so begins prose.
-            moves: it only moves about.
+            letter: the letter.
+            at: the monotonic time at which it was read.
+            act: its action; None where it is no key, and so begins prose.
+            moves: whether the action only moves a selection, scrolls or focuses.
+
+        Returns:
+            False where the letter only moves something, and its action is to be run at once by the caller.
         """
         if not self.follows(at):
             self._text, self._is_prose = "", False
@@ -279,167 +282,99 @@ class LetterRun:
         is_held = set(self._text) == {letter}
         if self._is_prose or act is None or not (is_held or self._only_moves):
             text = self._text
-            self.go_on(at)
+            self.continue_prose(at)
             self._write(text)
         elif moves:
             return False
         else:
-            self._times = self._times + 1 if self.waits else 1
+            self._times = self._times + 1 if self.is_pending else 1
             self._act = act
-            self.wait(at + self.SETTLE_S - time.monotonic())
+            self.schedule(at + self.DEBOUNCE_S - time.monotonic())
         return True
 
     @property
     def is_held(self) -> bool:
-        """Whether the waiting letter was repeated so often that its key is held down."""
-        return self.waits and self._times > 2
+        """Whether the pending letter was repeated so often that its key is held down."""
+        return self.is_pending and self._times > 2
 
-    def wait(self, wait_s: float | None) -> None:
-        """Let the letter that waits act after so long (None: not yet), behind the keys that have been read by then."""
+    def schedule(self, wait_s: float | None) -> None:
+        """Flush after so many seconds (None: not until scheduled again), behind the keys that have been read by then."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
         if wait_s is not None and wait_s > 0:
             due = time.monotonic() + wait_s
-            self._timer = self._node.set_timer(wait_s, partial(self._come_round, due))
+            self._timer = self._node.set_timer(wait_s, partial(self._timer_fired, due))
         elif wait_s is not None:
-            self._go_round()
+            self._queue_flush()
 
-    def _come_round(self, due: float) -> None:
+    def _timer_fired(self, due: float) -> None:
         if time.monotonic() - due > _LATE_S:
-            self.wait(_LOOKS_S)
+            self.schedule(_RECHECK_S)
         else:
-            self._go_round()
+            self._queue_flush()
 
-    def _go_round(self) -> None:
-        app_of(self._node).call_later(self._node.call_later, self._settle_due, self._last)
+    def _queue_flush(self) -> None:
+        app_of(self._node).call_later(self._node.call_later, self._flush_if_newest, self._last)
 
-    async def _settle_due(self, last: float) -> None:
+    async def _flush_if_newest(self, last: float) -> None:
         if last == self._last:
-            await self.settle()
+            await self.flush()
 
-    def drop(self) -> None:
-        """Discard the letter that waits."""
+    def cancel(self) -> None:
+        """Cancel the pending action."""
         self._act = None
-        self.wait(None)
+        self.schedule(None)
 
-    def withdraw(self) -> str:
-        """Take back the letters that wait: returns them, and they do nothing; empty for none."""
-        text = self._text if self.waits else ""
+    def pop_pending(self) -> str:
+        """Cancel the pending action and return its letters; empty for none."""
+        text = self._text if self.is_pending else ""
         self._text = ""
-        self.drop()
+        self.cancel()
         return text
 
-    async def settle(self) -> None:
-        """Run the action of the letter that waits."""
+    async def flush(self) -> None:
+        """Run the pending action now."""
         act, times = self._act, self._times
-        self.drop()
+        self.cancel()
         if act is not None and isawaitable(done := act(times)):
             await done
 
 
-class CursorLetters:
-    """Distinguishes prose from the letters that move a cursor.
-
-    Most letters move it, and do so at once. One that ends it, or is no key, waits whether another one follows: then all
-    that was typed close behind one another is prose.
-
-    Args:
-        node: in whose queue a letter acts that has waited.
-        action_of: what a key does to the cursor; empty for nothing.
-        act: does that.
-        write: given what is prose.
-        unknown: told of a letter that is no key, where no other one came behind it.
-    """
-
-    ENDS = ("take", "leave")
-
-    def __init__(
-        self,
-        node: MessagePump,
-        action_of: Callable[[str], str],
-        act: Callable[[str], None],
-        write: Callable[[str], None],
-        unknown: Callable[[str], None],
-    ) -> None:
-        self._run = LetterRun(node, write)
-        self._action_of = action_of
-        self._act = act
-        self._write = write
-        self._unknown = unknown
-        self._burst = ""
-        """What was typed close behind one another."""
-        self._last = 0.0
-
-    async def takes(self, event: events.Key) -> bool:
-        """Whether a key waits or was prose, and must not be handed on now."""
-        run, letter = self._run, event.character or ""
-        is_text = event.is_printable and not event.key.startswith(CHORDS)
-        if not is_text or event.time - self._last >= run.SETTLE_S:
-            await run.settle()
-            self._burst = ""
-        if not is_text:
-            return False
-        self._last = event.time
-        is_held = run.waits and self._burst.endswith(letter)
-        self._burst += letter
-        if run.waits and not is_held:
-            run.drop()
-            text, self._burst = self._burst, ""
-            self._write(text)
-            return True
-        action = self._action_of(event.key)
-        if action and action not in self.ENDS:
-            return False
-        if not is_held:
-            run.withdraw()
-        run.take(letter, event.time, partial(self._settled, action, letter))
-        if not run.SETTLE_S:
-            await run.settle()
-        return True
-
-    def _settled(self, action: str, letter: str, _: int) -> None:
-        self._burst = ""
-        if action:
-            self._act(action)
-        elif letter.isascii() and letter.isalnum():
-            self._unknown(letter)
-
-
 class LetterGate:
-    """Holds letters back that are bound where the focus is on a screen.
+    """Debounces the letters that are bound on a screen, so that a word typed there is prose and no row of commands.
 
     Args:
-        screen: whose bindings they are.
-        write: given what is prose.
-        hand_on: gives the app a key that was held back; None for behind those that were read meanwhile.
-        unknown: told of a letter that is bound to nothing, where no other one came behind it; without, nobody is.
+        screen: the screen.
+        write: called with prose.
+        forward: passes a debounced key to the app at once; without, it is queued behind the keys read meanwhile.
+        unknown: called with a single letter that is bound to nothing; without, that is passed on like a key.
     """
 
     def __init__(
         self,
         screen: Screen[Any],
         write: Callable[[str], None],
-        hand_on: Callable[[events.Key], Awaitable[None]] | None = None,
+        forward: Callable[[events.Key], Awaitable[None]] | None = None,
         unknown: Callable[[str], None] | None = None,
     ) -> None:
         self._screen = screen
-        self._hand_on = hand_on
+        self._forward = forward
         self._unknown = unknown
         self._handed: deque[events.Key] = deque(maxlen=4)
         self._led: frozenset[str] = frozenset()
-        """The letters that may follow the one that waits."""
+        """The letters that may follow the pending one as keys."""
         self.run = LetterRun(screen, write)
 
-    async def takes(self, event: events.Key) -> bool:
-        """Whether a key waits or was prose, and must not be handed on now."""
+    async def intercept(self, event: events.Key) -> bool:
+        """Take a key that is debounced or prose; False for one that is to be handled as usual."""
         if event in self._handed:
             return False
         run, letter = self.run, event.character or ""
-        if run.waits and not run.follows(event.time):
-            await run.settle()
-        if run.waits and letter in self._led:
-            await run.settle()
+        if run.is_pending and not run.follows(event.time):
+            await run.flush()
+        if run.is_pending and letter in self._led:
+            await run.flush()
             return False
         bound = self._screen.active_bindings.get(event.key)
         is_text = event.is_printable and not event.key.startswith(CHORDS)
@@ -447,18 +382,18 @@ class LetterGate:
         goes_on = run.follows(event.time) and (letter == " " or run.is_prose(event.time))
         if not is_text or (is_sign and not goes_on):
             # Handed on behind other keys, it would be pressed where those have led.
-            run.drop() if self._hand_on is None else await run.settle()
+            run.cancel() if self._forward is None else await run.flush()
             return False
-        act: Act | None = partial(self._press, event, self._screen.focused)
+        act: LetterAction | None = partial(self._press, event, self._screen.focused)
         if bound is None and self._unknown is not None:
             # Other signs and scripts are no keys that anyone could mean.
             is_letter = letter.isascii() and letter.isalnum()
             act = partial(self._tell, letter) if is_letter else None
         moves = bound is not None and bound.binding.id in MOVES
-        is_taken = run.take(letter, event.time, act, moves=moves)
+        is_taken = run.add(letter, event.time, act, moves=moves)
         self._led = LEADS.get(bound.binding.id or "", frozenset()) if bound else frozenset()
-        if run.is_held or not run.SETTLE_S:
-            await run.settle()
+        if run.is_held or not run.DEBOUNCE_S:
+            await run.flush()
         return is_taken
 
     def _tell(self, letter: str, _: int) -> None:
@@ -470,8 +405,8 @@ class LetterGate:
             if self._screen.is_active and self._screen.focused is focused:
                 again = unhandled(event, self._screen)
                 self._handed.append(again)
-                if self._hand_on is not None:
-                    await self._hand_on(again)
+                if self._forward is not None:
+                    await self._forward(again)
                 else:
                     app_of(self._screen).post_message(again)
 
@@ -506,7 +441,7 @@ class SeenQuestion:
             is_expected: the user has opened what is asked, and may answer it as soon as it can be seen.
         """
         self._quiet, self._is_expected = None, is_expected
-        self._letters.drop()
+        self._letters.cancel()
         self._paint.begin()
 
     def _painted(self) -> None:
@@ -522,27 +457,27 @@ class SeenQuestion:
         """Whether what was pressed counts, by the monotonic time at which it was read. What does not restarts the wait."""
         return self._quiet is not None and self._quiet.accepts(at)
 
-    async def takes(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
-        """Take a letter that was typed; False where it came too early.
+    async def answer_with(self, letter: events.Key, answer: Callable[[], None] | None) -> bool:
+        """Answer with a letter after the debounce time; False where it came too early.
 
         Args:
-            letter: that.
-            answer: gives the answer that it stands for, when it has settled; None for one that stands for none.
+            letter: the key event.
+            answer: gives the answer of this letter; None for a letter without one, which restarts the wait as prose.
         """
         letters, at = self._letters, letter.time
-        if letters.waits and not letters.follows(at):
-            await letters.settle()
+        if letters.is_pending and not letters.follows(at):
+            await letters.flush()
         if not self.accepts(at):
-            letters.drop()
+            letters.cancel()
             return False
 
-        def settled(_: int) -> None:
+        def give(_: int) -> None:
             if answer is not None and self._screen.is_current:
                 answer()
 
-        letters.take(letter.character or "", at, None if answer is None else settled)
-        if not letters.SETTLE_S:
-            await letters.settle()
+        letters.add(letter.character or "", at, None if answer is None else give)
+        if not letters.DEBOUNCE_S:
+            await letters.flush()
         return True
 
 
@@ -585,9 +520,9 @@ class TypeAhead:
     typed behind Tab or Enter is dropped when the focus stays where it was: it was meant for the field that hides it.
 
     Args:
-        screen: whose commands they are.
-        hand_on: gives a key to the app again.
-        of_fields: whether it may be one of fields and lists.
+        screen: the screen whose commands they are.
+        forward: passes a key that was held back to the app.
+        of_fields: whether it is a screen of fields and lists.
 
     Attributes:
         screen: as above.
@@ -597,13 +532,13 @@ class TypeAhead:
     def __init__(
         self,
         screen: Screen[Any],
-        hand_on: Callable[[events.Key | events.Paste], Awaitable[None]],
+        forward: Callable[[events.Key | events.Paste], Awaitable[None]],
         *,
         of_fields: bool = False,
     ) -> None:
         self._of_fields = of_fields
         self.screen = screen
-        self._hand_on = hand_on
+        self._forward = forward
         self._held: list[events.Key | events.Paste] = []
         self._openings: set[object] = set()
         """A token for everything that is being opened."""
@@ -619,8 +554,8 @@ class TypeAhead:
         self._dropped_at = 0.0
         """When the newest key was read that was dropped."""
 
-    def takes(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key is held back, and must not be handed on now."""
+    def intercept(self, event: events.Key | events.Paste) -> bool:
+        """Hold a key back; False for one that is to be handled as usual."""
         if not self.is_holding:
             if not self.screen.is_current:
                 return False
@@ -680,7 +615,7 @@ class TypeAhead:
         app_of(self.screen).call_next(self._begin, self._n_hold)
 
     def opening(self) -> Callable[[], None]:
-        """Something is being opened until it is there, or until what is returned is called."""
+        """Begin to open something: keys are held back until its screen is open, or until the returned function is called."""
         token = object()
         self._openings.add(token)
 
@@ -692,17 +627,17 @@ class TypeAhead:
         return opened
 
     def leave(self) -> None:
-        """Hold back all that is typed from here on for the session that takes the place of this one."""
+        """Hold back all keys from now on, for the session that replaces this one."""
         self._is_leaving = self.is_holding = True
 
     def stay(self) -> None:
-        """Hand what was typed meanwhile to the present session, which stays."""
+        """Flush the keys held back by `leave` to the present session, which stays."""
         if self._is_leaving:
             self._is_leaving = False
             self._release(self._n_hold)
 
     async def hand_over(self) -> None:
-        """Hand what was typed meanwhile to the other session, which is on the screen now."""
+        """Flush the keys held back by `leave` to the other session, which is on the screen now."""
         self._is_leaving = False
         await self._flush(self._n_hold)
 
@@ -722,7 +657,7 @@ class TypeAhead:
         )
 
     def _pass_up(self, pumps: Sequence[MessagePump], at: int, hold: int) -> None:
-        """Go on when each of these has handled what was in its queue."""
+        """Call `_done` when each of these has handled the messages that were in its queue."""
         while at < len(pumps):
             if pumps[at].call_later(self._pass_up, pumps, at + 1, hold):
                 return
@@ -730,7 +665,7 @@ class TypeAhead:
         self._done(hold)
 
     def _done(self, hold: int) -> None:
-        """All that the key has set off was done, but for what is still to be opened."""
+        """Release the held keys, since all messages of the key were handled, unless something is still being opened."""
         if not self._openings and (self.screen.is_current or self._of_fields):
             self._release(hold)
 
@@ -768,7 +703,7 @@ class TypeAhead:
             self._dropped_at = held[-1].time
             return
         for event in held:
-            await self._hand_on(event)
+            await self._forward(event)
 
     def _would_show(self) -> bool:
         """Whether what was typed for another field, which may be a secret, would stand where it can be read."""

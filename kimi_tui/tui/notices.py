@@ -50,7 +50,7 @@ class Notice(NamedTuple):
         text: one line.
         level: how grave it is.
         advice: one line on what can be done; may be empty.
-        topic: names the cause; the notice stays until that is solved. Empty for a notice of some seconds.
+        topic: names the cause; the notice stays until that is dismissed. Empty for a notice of some seconds.
         more: further notices that are shown with it as a list.
         at: when it was made, in seconds since 1970.
         until: the monotonic time until which it stays; infinite with a topic.
@@ -159,9 +159,16 @@ class Notices(Widget):
         self._paint = PaintWatch(self, self._seen)
         self._stays_s = STAYS_S
         """Seconds that the newest notice without a topic stays once it was painted."""
+        self._posted_rows = 0
+        """The `n_rows` of the newest `HeightChanged`."""
 
-    class Grown(Message):
-        """The number of rows has changed."""
+    class HeightChanged(Message):
+        """The number of rows that the notices cover has changed."""
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows that the notices cover; 0 while there are none."""
+        return self.size.height if self.display else 0
 
     def tell(self, notice: Notice) -> None:
         """Show a notice in the place of an older one of its topic, or of those that pass by themselves.
@@ -183,9 +190,9 @@ class Notices(Widget):
             Notices.board,
             tuple(one if one.topic else one._replace(until=until) for one in self.board),
         )
-        self.set_timer(self._stays_s + 0.05, self.solve)
+        self.set_timer(self._stays_s + 0.05, self.dismiss)
 
-    def solve(self, topic: str | None = None) -> None:
+    def dismiss(self, topic: str | None = None) -> None:
         """Remove the notice of a topic; "" removes those without a topic, None only those whose time has passed.
 
         One without a topic that the terminal has not drawn yet is not removed.
@@ -197,12 +204,14 @@ class Notices(Widget):
         """Show the widget while there are notices."""
         self.display = bool(board)
         self.set_class(any(one.level == "error" for one in board), "-grave")
-        # Where they take as many rows as before they were gone no resize tells of it.
+        # A widget that is hidden, or shown again at the size that it had, gets no resize event.
         self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Post `Grown`: what stands above the notices may have to move."""
-        self.post_message(self.Grown())
+        """Post `HeightChanged` where that is so: what is above the notices may have to move."""
+        if self.n_rows != self._posted_rows:
+            self._posted_rows = self.n_rows
+            self.post_message(self.HeightChanged())
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many rows as there are at that width, which is not the widget's own before it has a place."""
@@ -243,7 +252,7 @@ class NoticingPane(Container):
         self.notices.tell(notice)
         return notice
 
-    def solve(self, topic: str = "") -> None:
+    def dismiss(self, topic: str = "") -> None:
         """Remove the notice of a topic; without one, those that pass after some seconds."""
         if self.notices is not None:
-            self.notices.solve(topic)
+            self.notices.dismiss(topic)

@@ -13,7 +13,7 @@ import fcntl
 import struct
 import sys
 import termios
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from io import BytesIO
@@ -21,8 +21,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
+from textual.message import Message
 
 from kimi_tui.projection.blocks import Block, ToolBlock, UserBlock
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.screens import app_of
@@ -226,20 +228,20 @@ class Thumbnails:
     """A cache of images drawn as cells, by hash and size; missing ones are made in the background.
 
     Args:
+        owner: the widget that shows them; its workers make them, and it gets the messages.
         load: reads an image; returns None where its file is gone.
-        start: runs a coroutine function in the background.
-        came: called with an image when its rows are ready, or cannot be made.
     """
 
-    def __init__(
-        self,
-        load: LoadImage,
-        start: Callable[[Callable[[], Coroutine[None, None, None]]], object],
-        came: Callable[[ImageBlock], None],
-    ) -> None:
+    class Ready(Message, bubble=False):
+        """The rows of an image can be drawn now, or cannot be made."""
+
+        def __init__(self, image: ImageBlock) -> None:
+            super().__init__()
+            self.image = image
+
+    def __init__(self, owner: Widget, load: LoadImage) -> None:
+        self._owner = owner
         self._load = load
-        self._start = start
-        self._came = came
         self._made: dict[_Key, Sequence[CellRow]] = {}
         """Empty for what cannot be shown."""
         self._making: set[_Key] = set()
@@ -255,7 +257,8 @@ class Thumbnails:
             return made
         if key not in self._making:
             self._making.add(key)
-            self._start(partial(self._make, image, key))
+            work = reported(self._owner, partial(self._make, image, key))
+            self._owner.run_worker(work, group="thumbnails")
         return [()] * size[1]
 
     async def _make(self, image: ImageBlock, key: _Key) -> None:
@@ -270,4 +273,4 @@ class Thumbnails:
         self._made[key] = made
         while len(self._made) > KEPT:
             del self._made[next(iter(self._made))]
-        self._came(image)
+        self._owner.post_message(self.Ready(image))

@@ -5,7 +5,7 @@ Timeline and gauge are imported when first shown, after the first paint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import Report, each, report_of
@@ -120,8 +120,8 @@ class Views:
         # There is nothing to rebuild it from but this.
         self._untold.take(records, report_of(self._transcript))
 
-    def settle_history(self) -> Iterator[None]:
-        """Make ready what the history tells, in small steps."""
+    def settle_history(self) -> Generator[None]:
+        """Lay out the timeline of the history, in small steps, before `history_told` shows it."""
         if self._untold is not None:
             if arrangement := self.timeline.model.arrangement:
                 self._untold.timeline.arrange(arrangement)

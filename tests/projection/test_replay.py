@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,12 @@ from kimi_tui.wire.events import (
 )
 
 STORY = whole_story().records
+
+
+def replayed(records: Sequence[EventRecord], keyframe_every: int) -> Replay:
+    """A replay with keyframes so many records apart."""
+    with patch("kimi_tui.projection.replay.KEYFRAME_EVERY", keyframe_every):
+        return Replay(records)
 
 
 def shown(moment: ReplayState) -> str:
@@ -110,7 +117,7 @@ def recordings(draw: st.DrawFn) -> list[EventRecord]:
 def test_any_moment_is_its_events_whatever_was_looked_at_before(
     records: list[EventRecord], positions: list[int], keyframe_every: int
 ) -> None:
-    replay = Replay(records, keyframe_every=keyframe_every)
+    replay = replayed(records, keyframe_every)
     at_the_end = shown(prefix(records, len(records)))
     for wanted in positions:
         position = min(wanted, len(records))
@@ -162,7 +169,7 @@ def test_long_texts_are_kept_once_however_many_states_hold_them() -> None:
     teller.turn("x" * 100_000)
     for _ in range(100):
         teller.step(("ReadFile", {"path": "a"}))
-    replay = Replay(teller.records, keyframe_every=20)
+    replay = replayed(teller.records, 20)
     kept = sum(len(state.state) for state in replay._keyframes)  # pyright: ignore[reportPrivateUsage]
     assert len(replay._keyframes) > 20  # pyright: ignore[reportPrivateUsage]
     assert kept < 2_000_000
@@ -205,7 +212,7 @@ def test_going_back_in_a_long_session_is_quick() -> None:
 
 
 def test_the_way_to_a_moment_leaves_room_for_others() -> None:
-    slices = Replay(STORY, keyframe_every=10_000).slices(len(STORY) - 1)
+    slices = replayed(STORY, 10_000).slices(len(STORY) - 1)
     n_stops = 0
     while True:
         try:

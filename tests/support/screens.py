@@ -96,7 +96,9 @@ class Desk:
     async def shown(self) -> None:
         """Wait until the screen shows all that the engine has told: what follows is chosen from that."""
         feed = self.screen.conversation._feed  # pyright: ignore[reportPrivateUsage]
-        await self.until(lambda: feed._handle is None)  # pyright: ignore[reportPrivateUsage]
+        if feed is not None:
+            waiting, pending = feed._waiting, feed._subscription._pending  # pyright: ignore[reportPrivateUsage]
+            await self.until(lambda: not waiting and not pending)
 
     async def say(self, text: str) -> None:
         """Put a message into the prompt and send it, once what came before is shown."""
@@ -157,7 +159,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
             lambda viewer, event: bool(after_s) and _comes_early(viewer, event),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         ),
         patch.object(RewindScreen, "QUIET_S", after_s),
-        patch.object(LetterRun, "SETTLE_S", after_s and max(after_s, LetterRun.SETTLE_S)),
+        patch.object(LetterRun, "DEBOUNCE_S", after_s and max(after_s, LetterRun.DEBOUNCE_S)),
         patch.object(WorldLineViewer, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
         patch.object(SeenQuestion, "QUIET_S", after_s),

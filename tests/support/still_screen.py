@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
+
+from textual.pilot import Pilot
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.wire.events import EventRecord
 from support.screens import Desk, keys_count
 from support.story import whole_story
+
+
+async def show_records(
+    running: KimiApp,
+    pilot: Pilot[None],
+    records: Sequence[EventRecord],
+    title: str = "Fix quoted fields",
+) -> MainScreen:
+    """Have the main screen show these events as the history of an idle session; returns that screen."""
+    screen = running.screen
+    assert isinstance(screen, MainScreen)
+    conversation = screen.conversation
+    conversation._show(records)  # pyright: ignore[reportPrivateUsage]
+    screen.bench.views.history_told()
+    idle = conversation.state._replace(title=title, running=False, ready=True, approvals=())
+    conversation._change(idle)  # pyright: ignore[reportPrivateUsage]
+    await pilot.pause()
+    return screen
 
 
 def _furnish(screen: MainScreen) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kimi_tui.projection.replay import Replay, ReplayState
+from kimi_tui.soul.rewind_values import DroppedMessage, RewindPreview, Target
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
@@ -33,6 +34,25 @@ from kimi_tui.wire.events import (
 LIMIT = 262_144
 TRIGGER = 212_144
 START = 1_772_460_000.0
+
+STORY_PREVIEW = RewindPreview(
+    target=Target(11),
+    label='Fields with "" inside break the importer. Fix it, with a test.',
+    steps=5,
+    turns=1,
+    messages=11,
+    tokens_before=58_300,
+    tokens_after=53_700,
+    estimated=False,
+    dropped=(
+        DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
+        DroppedMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
+        DroppedMessage("tool", "src/csv/tokenizer.py", "Read", tokens=2_100),
+        DroppedMessage("tool", "1 of 3 done", "Todo", tokens=400),
+    ),
+    prompt="Fields",
+)
+"""What a rewind to the last message of the story would drop."""
 
 
 @dataclass

@@ -99,9 +99,18 @@ class Result(NamedTuple):
     register: str
 
 
+def vim_at(text: str, at: int) -> Vim:
+    """The model in normal mode, with this text, and nothing to undo."""
+    vim = Vim()
+    vim.press("escape")
+    vim.load(text, at)
+    vim.forget()
+    return vim
+
+
 def pressed(case: Case) -> Vim:
     """The model after a case."""
-    vim = Vim(case.text, case.at, "normal")
+    vim = vim_at(case.text, case.at)
     for key in ("f", "b", "escape", "l", "h"):  # `;` has something to look for
         vim.press(key)
     vim.load(case.text, case.at)

@@ -259,7 +259,7 @@ async def test_the_place_in_the_chat_is_the_same_after_a_world_line(home: Path) 
         chat = one.screen.transcript
         assert isinstance(chat, Transcript)
         # A notice takes rows from the chat until it goes by itself.
-        one.screen.bench.chat_pane.solve()
+        one.screen.bench.chat_pane.dismiss()
         await one.until(lambda: not chat.is_moving)
         chat.scroll_relative(y=-20)
         await one.pilot.pause()
@@ -273,7 +273,7 @@ async def test_the_place_in_the_chat_is_the_same_after_a_world_line(home: Path) 
         one.screen.action_command("worldline", "")
         await one.until(lambda: not one.screen.bench.reading)
         await one.pilot.pause()
-        one.screen.bench.chat_pane.solve()
+        one.screen.bench.chat_pane.dismiss()
         await one.until(lambda: chat.is_ready and chat.top == top)
         assert [chat.render_line(y).text for y in range(10)] == rows
 

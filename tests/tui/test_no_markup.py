@@ -20,11 +20,6 @@ def name_of(call: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def tells_terminal(call: ast.Call) -> bool:
-    """Whether it is `WindowStatus.notify`, whose words go to the terminal and not to Textual: it alone has `asking`."""
-    return name_of(call) == "notify" and any(k.arg == "asking" for k in call.keywords)
-
-
 def is_safe(value: ast.expr) -> bool:
     """Our own words, or text that knows no markup; a formatted string may hold anything."""
     if isinstance(value, ast.Constant):
@@ -45,7 +40,6 @@ def faults(tree: ast.AST) -> list[str]:
                 k.arg == "markup" and isinstance(k.value, ast.Constant) and k.value.value is False
                 for k in node.keywords
             )
-            off |= tells_terminal(node)
             if name in READ_MARKUP and node.args and not off and not is_safe(node.args[0]):
                 known = isinstance(node.args[0], ast.Name) and _is_content(tree, node.args[0].id)
                 if not known:
@@ -103,7 +97,6 @@ def test_what_would_be_found() -> None:
         "Static(Content.styled(text, 'b'))",
         "self.border_title = Content(name)",
         "self.border_title = 'Help'",
-        "status.notify(f'{folder}', asking=True)",
         "words = Content(x)\nStatic(words)",
     ):
         assert not faults(ast.parse(line)), line

@@ -10,7 +10,7 @@ from support.chat_server import ChatServer, say
 from support.screens import desk
 
 from kimi_tui.tui.dialogs.text_screen import TextScreen
-from kimi_tui.tui.frame import Header
+from kimi_tui.tui.frame import ChatPane, Header
 from kimi_tui.tui.notices import Notice, Notices, standing
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
@@ -45,13 +45,36 @@ async def test_a_notice_covers_neither_the_newest_words_nor_the_menu(home: Path)
                 lambda: all(words in one.text() for words in ("The disk is full.", "▌ /undo"))
             )
             await one.pilot.press("ctrl+u")
-            one.screen.bench.chat_pane.solve("disk")
+            one.screen.bench.chat_pane.dismiss("disk")
             await one.until(lambda: "The disk is full." not in one.text())
             # The rows are the chat's again, and so is the place of the menu.
             await one.pilot.press("/")
             await one.sees("  /timeline")
             await one.pilot.press("escape", "ctrl+u")
             await one.sees("Paragraph 29.")
+
+
+async def test_each_change_of_the_height_is_told_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heights: list[int] = []
+
+    def note(pane: ChatPane) -> None:
+        heights.append(pane.notices.n_rows if pane.notices is not None else -1)
+
+    monkeypatch.setattr(ChatPane, "on_notices_height_changed", note)
+    async with ChatServer() as server, desk(home, server.base_url, size=(80, 24)) as one:
+        await one.ready()
+        bench = one.screen.bench
+        for _ in range(2):  # at the second time it is as high as before it was gone
+            bench.tell("The disk is full.", topic="disk")
+            await one.until(lambda: heights[-1:] == [1])
+            bench.chat_pane.dismiss("disk")
+            await one.until(lambda: heights[-1:] == [0])
+        bench.tell("The disk is full.", topic="disk", advice="Make room.")
+        await one.until(lambda: heights[-1:] == [2])
+        await one.pilot.pause()
+    assert heights == [1, 0, 1, 0, 2]
 
 
 async def test_clicks_select_the_notice_and_nothing_else(home: Path) -> None:
@@ -98,7 +121,7 @@ async def test_what_was_told_can_be_read_again_twice(home: Path) -> None:
         await one.sees("This session is now called Pears.")
         await one.say("/undo")
         await one.until(lambda: len(one.screen.bench.notices) == 2)
-        one.screen.bench.chat_pane.solve()
+        one.screen.bench.chat_pane.dismiss()
         for _ in range(2):
             await one.say("/notices")
             await one.until(lambda: isinstance(one.app.screen, TextScreen))

@@ -455,7 +455,7 @@ class ApprovalPanel(Widget, can_focus=True):
         self._passed = [key for name in PASSED for key in keys_of(name, keys)]
         self._choices = choices(request)
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
-        self._paint = PaintWatch(self, self.wait_anew)
+        self._paint = PaintWatch(self, self.restart_wait)
         self._awaited: Timer | None = None
         """Looks whether the keyboard is quiet by now."""
         self._chosen: int | None = None
@@ -504,7 +504,7 @@ class ApprovalPanel(Widget, can_focus=True):
     def ignore_early_keys(self) -> None:
         """Let no key count before the question is on the terminal, and half a second after that."""
         self._paint.begin()
-        self.wait_anew()
+        self.restart_wait()
 
     @property
     def key_target(self) -> Widget:
@@ -518,7 +518,7 @@ class ApprovalPanel(Widget, can_focus=True):
             self.screen.set_focus(self._field)
             return
         if self._has_been_left:
-            self.wait_anew()
+            self.restart_wait()
         self.refresh()
 
     def on_blur(self) -> None:
@@ -526,10 +526,10 @@ class ApprovalPanel(Widget, can_focus=True):
         self._has_been_left = self._writing is None
         self.refresh()
 
-    def wait_anew(self) -> None:
+    def restart_wait(self) -> None:
         """Restart the wait before an answer counts: what was pressed may have been meant for something else."""
-        self._letters.drop()
-        self._quiet.begin_anew(time.monotonic())
+        self._letters.cancel()
+        self._quiet.restart(time.monotonic())
         self._await_quiet()
 
     def on_resize(self) -> None:
@@ -572,24 +572,24 @@ class ApprovalPanel(Widget, can_focus=True):
 
     # --- keys and clicks
 
-    async def takes(self, event: events.Key) -> bool:
+    async def intercept(self, event: events.Key) -> bool:
         """Whether the panel takes a key: a letter answers if it is pressed alone; several in a row are prose for the prompt.
 
         To be asked before the key is handed on, so that prose keeps its order.
         """
         letters = self._letters
-        if letters.waits and not letters.follows(event.time):
-            await letters.settle()
+        if letters.is_pending and not letters.follows(event.time):
+            await letters.flush()
         if self._writing is not None:
             return False
         if not event.is_printable or event.key.startswith(CHORDS) or event.key in self._passed:
             # Enter ends an answer; whatever else follows at once says that it was none.
             if event.key == "enter":
-                await letters.settle()
-            letters.withdraw()
+                await letters.flush()
+            letters.pop_pending()
             return False
         letter = event.character or ""
-        is_prose = letters.waits or letters.is_prose(event.time)
+        is_prose = letters.is_pending or letters.is_prose(event.time)
         if letter == " " and self._choices[0].then == "check" and not is_prose:
             return False  # behind the arrows that chose the row
         choice = next((one for one in self._choices if one.key == letter), None)
@@ -602,10 +602,10 @@ class ApprovalPanel(Widget, can_focus=True):
         else:
             act = partial(self._point_at, row, event.time)
         # What is checked can be unchecked: it waits for no letter behind it.
-        if not letters.take(letter, event.time, act, moves=checks):
+        if not letters.add(letter, event.time, act, moves=checks):
             act(1)
-        if not letters.SETTLE_S:
-            await letters.settle()
+        if not letters.DEBOUNCE_S:
+            await letters.flush()
         return True
 
     def _settled(self, choice: Choice | None, letter: str, at: float, _: int) -> None:
@@ -617,7 +617,7 @@ class ApprovalPanel(Widget, can_focus=True):
                 self.post_message(self.TooEarly())
             return
         if choice is None:
-            self.wait_anew()
+            self.restart_wait()
             if letter.strip():
                 self.hint = NO_ANSWER.format(letter)
         else:
@@ -635,12 +635,12 @@ class ApprovalPanel(Widget, can_focus=True):
         self._choose(row + 1)
 
     def _prose(self, text: str) -> None:
-        self.wait_anew()
+        self.restart_wait()
         if self._write_behind is not None:
             self._write_behind(text)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose, answer with Enter, or scroll; Esc is left to the screen, which stops the turn. See `takes` for letters."""
+        """Choose, answer with Enter, or scroll; Esc is left to the screen, which stops the turn. See `intercept` for letters."""
         if self._field.has_focus:
             if event.key == "escape":
                 event.stop()
@@ -649,7 +649,7 @@ class ApprovalPanel(Widget, can_focus=True):
         if event.key in ("escape", "ctrl+c"):
             return
         if event.key in self._passed or (event.key == "tab" and not self._detail.more_words):
-            self._quiet.begin_anew(event.time)
+            self._quiet.restart(event.time)
             self._await_quiet()
             return
         event.stop()
@@ -686,7 +686,7 @@ class ApprovalPanel(Widget, can_focus=True):
         """
         if event.screen_y - self.region.y not in self._clicks:
             return False
-        self._letters.drop()
+        self._letters.cancel()
         self._clicked_at = event.time
         # First: one that comes early begins the wait anew.
         return not self._accepts(event.time) or event.time < self._placing.seen_at
@@ -780,13 +780,13 @@ class ApprovalPanel(Widget, can_focus=True):
         """
         detail = self._detail
         if self._pressed_at < self._turning.seen_at:
-            self.wait_anew()
+            self.restart_wait()
             self.post_message(self.TooEarly())
             return False
         if detail.seen_end and (self._was_told or not detail.passed_over):
             return True
         self._asked_early, self._was_told = True, detail.seen_end
-        self.wait_anew()
+        self.restart_wait()
         self.refresh(layout=True)
         return False
 
@@ -813,7 +813,7 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _write(self, what: Writing) -> None:
         # Typed behind the key that opens the field, before that has the keys.
-        behind = self._letters.withdraw()
+        behind = self._letters.pop_pending()
         self._writing = what
         self._field.placeholder = field_of(self.request, what).placeholder
         self._field.put(self._written.get(what, "") + behind)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Unpack
 
 from rich.cells import cell_len
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -236,19 +236,17 @@ class CompareSides(RowsPane):
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[CellRow]:
         if self._thumbnails is None and self._load_image is not None:
-
-            def start(work: Callable[[], Coroutine[None, None, None]]) -> None:
-                self.run_worker(reported(self, work), group="thumbnails")
-
-            self._thumbnails = Thumbnails(self._load_image, start, self._picture_came)
+            self._thumbnails = Thumbnails(self, self._load_image)
         return self._thumbnails.rows(image, columns, rows) if self._thumbnails is not None else ()
 
-    def _picture_came(self, image: ImageBlock) -> None:
+    @on(Thumbnails.Ready)
+    def _thumbnail_ready(self, event: Thumbnails.Ready) -> None:
+        """Measure the messages with an image again that can be drawn now."""
         if self._message_rows is None:
             return
         for side in SIDES:
             for index, entry in enumerate(self.comparison.sides[side]):
-                if image in images_of(entry.message):
+                if event.image in images_of(entry.message):
                     self._message_rows.outdated.add((side, index))
         self.lay_out()
 
@@ -591,7 +589,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     async def on_key(self, event: events.Key) -> None:
         """Delay a letter until it is clear whether it is a key or begins text for the prompt."""
-        if await self._letters.takes(event):
+        if await self._letters.intercept(event):
             event.stop()
 
     def _write_over(self, text: str) -> None:

@@ -13,6 +13,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -74,15 +75,28 @@ class ConfigurationFile(NamedTuple):
 
 
 class SettingsScreen(ModalScreen[None], AskingScreen[None]):
-    """Lists the settings and changes them.
+    """Lists the settings with their values, and changes them in the file.
 
     Args:
-        config: as it was read.
-        file: where it stands.
-        commands: all of them: their titles say what their keys do.
-        preview: shows the theme of that name, without keeping it.
-        changed: called with the key of a setting and the configuration after each change.
+        config: the configuration.
+        file: the file that is changed.
+        commands: all commands; their titles say what the keys do.
     """
+
+    class ThemePreviewed(Message):
+        """The theme of that name is to be shown, and not kept."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    class SettingSaved(Message):
+        """A setting was written to the file; `config` is the configuration with it."""
+
+        def __init__(self, key: str, config: Config) -> None:
+            super().__init__()
+            self.key = key
+            self.config = config
 
     HELP_TITLE = "Settings"
     IS_EXPECTED = True
@@ -93,15 +107,11 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         config: Config,
         file: ConfigurationFile,
         commands: CommandTable,
-        preview: Callable[[str], None],
-        changed: Callable[[str, Config], None],
     ) -> None:
         super().__init__()
         self._config = config
         self._file = file
         self._commands = commands
-        self._preview = preview
-        self._changed = changed
         self._settings = tuple(settings())
         self._writing = asyncio.Lock()
         self._theme: str | None = None
@@ -280,6 +290,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             else:
                 self._keep(setting, value)
 
+    def _preview(self, theme: str) -> None:
+        # To the app directly, here and below: this screen may be closed before its messages have bubbled up.
+        app_of(self).post_message(self.ThemePreviewed(theme))
+
     def _put_theme_back(self) -> None:
         if self._theme is not None:
             self._theme = None
@@ -312,7 +326,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         self._config = after
         if setting.key == "theme":
             self._theme = None
-        self._changed(setting.key, after)
+        app_of(self).post_message(self.SettingSaved(setting.key, after))
         self._refresh()
         if is_first:
             self._say(f"{short(path)} holds from now on; it began as a copy of kimi-cli's.")

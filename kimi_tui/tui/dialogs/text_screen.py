@@ -261,11 +261,11 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         answers = {key: answer for key, _, answer in self._summary.answers}
         answer = answers.get(event.character or "")
         if answer is None:
-            await self.seen.takes(event, None)
+            await self.seen.answer_with(event, None)
             return
         event.stop()
         event.prevent_default()
-        if not await self.seen.takes(event, partial(self._answered, answer)):
+        if not await self.seen.answer_with(event, partial(self._answered, answer)):
             self.query_one(SummaryFrame).border_subtitle = Content(TOO_EARLY)
 
     def _answered(self, answer: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,13 @@ from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
-from kimi_tui.tui.main.feed import Feed
+from kimi_tui.tui.main.feed import HISTORY_SLICE_S, Feed
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
 from kimi_tui.tui.screens import CannotOpen
+from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.state import MainState, Queued
 
 if TYPE_CHECKING:
@@ -104,9 +105,9 @@ class Conversation:
         self._bench = bench
         self._report = report_of(bench.screen)
         self.soul: KimiSoul | None = None
-        # Timeline and gauge are imported after the first paint.
-        settle = lambda: bench.views.settle_history()  # noqa: E731, PLW0108
-        self._feed = Feed(self._show, self._caught_up, settle, self._report)
+        self._feed: Feed | None = None
+        """The events of the open session; None before."""
+        self._drawing: asyncio.Task[None] | None = None
         self._early: list[Queued] = []
         """Said before the session was open."""
         self._n_early = 0
@@ -193,7 +194,8 @@ class Conversation:
         self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
         self._bench.start(self.drafts.give_back())
         self._n_told = len(opened.history)
-        self._feed.follow(opened.soul.wire, opened.history)
+        self._feed = Feed(opened.soul.wire, opened.history, self._bench.tasks)
+        self._drawing = self._bench.start(self._draw_events(self._feed))
         self._is_open.set()
         return opened
 
@@ -235,7 +237,7 @@ class Conversation:
                 words = "The session is still being opened; that is done then."
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
-            self._bench.chat_pane.solve(OPENING)
+            self._bench.chat_pane.dismiss(OPENING)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 
@@ -368,7 +370,10 @@ class Conversation:
 
     def stop_feed(self) -> None:
         """Stop drawing events: the screen is gone."""
-        self._feed.stop()
+        if self._drawing is not None:
+            self._drawing.cancel()
+        if self._feed is not None:
+            self._feed.stop()
 
     async def close(self, *, clean: bool = True, goes_on: Demo | None = None) -> str:
         """Save and release the session; returns a sentence on what could not be saved.
@@ -692,8 +697,17 @@ class Conversation:
         if self.soul is not None:
             self.soul.answer(request_id, answer, feedback)
 
-    def set_title(self, title: str) -> None:
-        """Show a title."""
+    async def rename(self, title: str) -> str:
+        """Set and show the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
+
+        Raises:
+            StorageTrouble: it could not be written; the old title stays.
+        """
+        title = await (await self.opened()).rename(title)
+        self._show_title(title)
+        return title
+
+    def _show_title(self, title: str) -> None:
         self._change(self.state._replace(title=title))
 
     @property
@@ -744,6 +758,29 @@ class Conversation:
         )
 
     # --- what the engine tells
+
+    async def _draw_events(self, feed: Feed) -> None:
+        """Draw the history, then what happens. What follows is drawn also where something cannot be."""
+        async for records in feed.history():
+            self._draw(records)
+        with self._reported():
+            await in_slices(self._bench.views.settle_history(), HISTORY_SLICE_S)
+        with self._reported():
+            self._caught_up()
+        async for records in feed.live():
+            self._draw(records)
+
+    def _draw(self, records: Sequence[EventRecord]) -> None:
+        with self._reported(), COLLECTOR.paused():
+            self._show(records)
+
+    @contextlib.contextmanager
+    def _reported(self) -> Generator[None]:
+        """Context whose error is reported, and goes no further."""
+        try:
+            yield
+        except Exception as error:
+            self._report(error)
 
     def _show(self, records: Sequence[EventRecord]) -> None:
         from kimi_tui.tui.state import reduce
@@ -816,15 +853,15 @@ class Conversation:
     async def _name(self) -> None:
         """Have the model name the session; where it does not, the title stays the beginning of the first message."""
         if self.soul is not None and (title := await self.soul.name_session()):
-            self.set_title(title)
+            self._show_title(title)
 
     def _notify(self, notice: Notice) -> None:
         if notice.topic and notice.solved:
-            self._bench.chat_pane.solve(notice.topic)
+            self._bench.chat_pane.dismiss(notice.topic)
         stands_in_chat = notice.level != "info" and not notice.topic and not notice.solved
         if stands_in_chat and self._bench.sees_end:
             return
-        # What will be solved stays until then; that it is solved is worth a few seconds.
+        # A notice of a cause stays until that is gone, the one that says so for a few seconds.
         topic = "" if notice.solved else notice.topic
         self._bench.tell(notice.text, level=notice.level, advice=notice.advice, topic=topic)
 

@@ -36,7 +36,7 @@ def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
         )
     return known(
         ("Enter", "sends the message that stands below"),
-        (key_of("timeline", keys), "goes back to any step, in the real program too"),
+        (key_of("timeline", keys), "goes back to any step, in real sessions too"),
         (key_of("quit", keys), "leaves"),
     )
 
@@ -55,26 +55,26 @@ class DemoPlayer:
         self._pace = 1 / launch.speed
         self._since = time.monotonic()
 
-    def takes(self, text: str) -> bool:
+    def play(self, text: str) -> bool:
         """Take the next message of the story to type and send it; False where the user does that.
 
         Args:
             text: the message; empty at the end of the story.
         """
-        if not self._goes_on():
+        if not self._is_playing():
             return False
         screen = self._bench.screen
-        screen.run_worker(reported(screen, partial(self._play, text)), name="play the demo")
+        screen.run_worker(reported(screen, partial(self._type, text)), name="play the demo")
         return True
 
-    def _goes_on(self) -> bool:
+    def _is_playing(self) -> bool:
         """Whether nobody has pressed a key since the demo began to play."""
-        if self._plays and self._bench.last_key_at() > self._since:
+        if self._plays and self._bench.last_key_at > self._since:
             self._plays = False
             self._bench.tell("The keys are yours now.", advice=DEMO_END)
         return self._plays
 
-    async def _play(self, text: str) -> None:
+    async def _type(self, text: str) -> None:
         """Type a message at reading speed and send it; after the last one, show how to continue."""
         if not text:
             self._plays = False
@@ -83,12 +83,12 @@ class DemoPlayer:
         area = self._bench.prompt.area
         await asyncio.sleep(PAUSE_S * self._pace)
         for end in range(1, len(text) + 1):
-            if not self._goes_on():
+            if not self._is_playing():
                 break
             area.put(text[:end])
             await asyncio.sleep(PER_LETTER_S * self._pace)
         await asyncio.sleep(PAUSE_S * self._pace)
-        if self._goes_on():
+        if self._is_playing():
             area.action_send()
         elif text.startswith(area.text):
             area.put(text)

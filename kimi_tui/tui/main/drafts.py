@@ -187,7 +187,7 @@ class Drafts:
         else:
             if self.trouble:
                 self.trouble = ""
-                self._bench.chat_pane.solve(NOT_KEPT)
+                self._bench.chat_pane.dismiss(NOT_KEPT)
 
     def keep_at_once(self) -> None:
         """Store the text of the present draft. For a thread, when the event loop hangs."""

@@ -4,17 +4,20 @@
 |---|---|---|
 | the prompt | is written | is written |
 | the chat, a world line in its place, the timeline | is a key of theirs, or prose: `LetterGate` | goes into the prompt |
-| a cursor in the chat | moves it, or is prose: `CursorLetters` | goes into the prompt |
-| a question, or nothing while one is asked | answers it, or is prose: `ApprovalPanel.takes` | waits in the prompt behind it |
+| a cursor in the chat | moves it, or is prose: `_CursorLetters` | goes into the prompt |
+| a question, or nothing while one is asked | answers it, or is prose: `ApprovalPanel.intercept` | waits in the prompt behind it |
 
 What is typed behind a key that opens something waits for that: `TypeAhead`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from textual import events
 
-from kimi_tui.tui.keyboard import CursorLetters, LetterGate, key_of, keys_of
+from kimi_tui.tui.keyboard import CHORDS, LetterGate, LetterRun, key_of, keys_of
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.prompt.area import PromptArea, may_be_path
@@ -23,6 +26,66 @@ APART_S = 0.5
 """Seconds without a key after which text typed outside the prompt begins a new word in it."""
 BEHIND = "behind"
 """Topic of the notice that typed text waits in the prompt behind a question."""
+
+
+class _CursorLetters:
+    """Tells the letters that move the cursor in the chat from prose.
+
+    Most letters move it, and do so at once. One that ends copy mode, or is no key, is debounced: if another one follows,
+    all letters of the burst are prose.
+
+    Args:
+        bench: the workbench, with the transcript on view.
+        write: called with prose.
+        unknown: called with a single letter that is no key.
+    """
+
+    ENDS = ("take", "leave")
+
+    def __init__(
+        self, bench: Workbench, write: Callable[[str], None], unknown: Callable[[str], None]
+    ) -> None:
+        self._bench = bench
+        self._run = LetterRun(bench.screen, write)
+        self._write = write
+        self._unknown = unknown
+        self._burst = ""
+        """The letters typed in quick succession."""
+        self._last = 0.0
+
+    async def intercept(self, event: events.Key) -> bool:
+        """Take a key that is debounced or prose; False for one that is to be handled as usual."""
+        run, letter = self._run, event.character or ""
+        is_text = event.is_printable and not event.key.startswith(CHORDS)
+        if not is_text or event.time - self._last >= run.DEBOUNCE_S:
+            await run.flush()
+            self._burst = ""
+        if not is_text:
+            return False
+        self._last = event.time
+        is_held = run.is_pending and self._burst.endswith(letter)
+        self._burst += letter
+        if run.is_pending and not is_held:
+            run.cancel()
+            text, self._burst = self._burst, ""
+            self._write(text)
+            return True
+        action = self._bench.on_view.copy_action(event.key)
+        if action and action not in self.ENDS:
+            return False
+        if not is_held:
+            run.pop_pending()
+        run.add(letter, event.time, partial(self._act, action, letter))
+        if not run.DEBOUNCE_S:
+            await run.flush()
+        return True
+
+    def _act(self, action: str, letter: str, _: int) -> None:
+        self._burst = ""
+        if action:
+            self._bench.on_view.act_on_cursor(action)
+        elif letter.isascii() and letter.isalnum():
+            self._unknown(letter)
 
 
 class Keystrokes:
@@ -41,15 +104,13 @@ class Keystrokes:
         self._viewer = viewer
         screen = bench.screen
         self._letters = LetterGate(screen, self._write_here, self._act, self._tell_no_key)
-        self._cursor_letters = CursorLetters(
-            screen, self._cursor_action, self._act_on_cursor, self._write_here, self._tell_no_key
-        )
+        self._cursor_letters = _CursorLetters(bench, self._write_here, self._tell_no_key)
         self.written_at = 0.0
         self._writes_behind = False
         """Whether the last keys were written into the prompt behind a question: Enter ends that."""
 
-    async def takes(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key or paste was handled here, or is held back, so that the focused widget must not get it.
+    async def intercept(self, event: events.Key | events.Paste) -> bool:
+        """Take a key or paste that is text for the prompt, debounced or held back; False for one for the focused widget.
 
         Text goes into the prompt in the order in which it was typed, and no key acts on something that opened after it was
         pressed. Keys that nothing would take go to the prompt.
@@ -60,10 +121,10 @@ class Keystrokes:
         view = bench.on_view
         is_copying = screen.is_current and screen.focused is view and view.is_copying
         if is_copying and isinstance(event, events.Key):
-            return await self._cursor_letters.takes(event)
+            return await self._cursor_letters.intercept(event)
         if not bench.type_ahead.is_holding and screen.is_active and await self._takes_text(event):
             return True
-        if bench.type_ahead.takes(event):
+        if bench.type_ahead.intercept(event):
             return True
         if screen.is_current and screen.focused is None and bench.prompt.area.display:
             bench.focus_prompt()
@@ -79,13 +140,13 @@ class Keystrokes:
         if isinstance(event, events.Paste):
             from kimi_tui.foreign_text import clean_pasted
 
-            self.write_on(event.text, tells=False)
+            self.write_to_prompt(event.text, tells=False)
             if may_be_path(event.text):
                 pasted = PromptArea.PathPasted(clean_pasted(event.text), event.text)
                 bench.prompt.area.post_message(pasted)
             return True
         if panel is not None and asks:
-            return await panel.takes(event)
+            return await panel.intercept(event)
         if panel is not None and event.key == "enter" and self._writes_behind:
             return True  # the end of what waits behind the question, however late
         is_text = event.character and event.is_printable
@@ -96,7 +157,7 @@ class Keystrokes:
         if event.key == "slash" and focused is view and is_behind:
             bench.search("")  # no command can begin there
             return True
-        if await self._letters.takes(event):
+        if await self._letters.intercept(event):
             return True
         self._writes_behind = False
         return False
@@ -110,13 +171,7 @@ class Keystrokes:
             # At once: the keys behind it are those of the cursor.
             view.action_copy_mode()
         else:
-            await bench.hand_on(event)
-
-    def _cursor_action(self, key: str) -> str:
-        return self._bench.on_view.copy_action(key)
-
-    def _act_on_cursor(self, action: str) -> None:
-        self._bench.on_view.act_on_cursor(action)
+            await bench.forward(event)
 
     def _tell_no_key(self, letter: str) -> None:
         """Tell the user that a letter typed alone does nothing there."""
@@ -130,16 +185,21 @@ class Keystrokes:
 
     def _write_here(self, text: str) -> None:
         """Write text that was typed on the timeline or in the chat into the prompt, and focus that."""
-        self._act_on_cursor("leave")
-        self.write_on(text, tells=len(text) > 1)
+        self._bench.on_view.act_on_cursor("leave")
+        self.write_to_prompt(text, tells=len(text) > 1)
 
-    def write_on(self, text: str, *, tells: bool = True) -> None:
-        """Write text that was typed where there is no field into the prompt; what is typed next goes there as well."""
+    def write_to_prompt(self, text: str, *, tells: bool = True) -> None:
+        """Write text that was typed where there is no field into the prompt, also behind a question.
+
+        Args:
+            text: the text.
+            tells: whether a notice says so.
+        """
         from kimi_tui.foreign_text import clean_pasted
 
         bench, area = self._bench, self._bench.prompt.area
         text, before = clean_pasted(text), area.typed
-        is_apart = (at := bench.last_key_at()) - self.written_at > APART_S
+        is_apart = (at := bench.last_key_at) - self.written_at > APART_S
         joins = bool(before) and not before[-1].isspace() and not text[:1].isspace()
         area.write(f" {text}" if is_apart and joins else text)
         self.written_at = max(self.written_at, at)  # before it is heard that the text has changed
@@ -151,7 +211,7 @@ class Keystrokes:
             return
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
-        self._letters.run.go_on(bench.last_key_at())
+        self._letters.run.continue_prose(bench.last_key_at)
         if bench.screen.focused is None or panel.has_focus_within:
             bench.screen.set_focus(bench.on_view)
         words = "Nothing was done: what you write waits behind the question."

@@ -106,7 +106,7 @@ class PromptModes:
         """Forget which note was asked about: nobody may have seen that."""
         self._to_note = ""
 
-    def takes(self, text: str) -> bool:
+    def handle(self, text: str) -> bool:
         """Run a sent text that is a shell command, or store one that is a note; False for any other."""
         if is_command(text):
             self._run(text)

@@ -67,7 +67,7 @@ class QuitConfirmation:
         """Forget the first press, since another key was pressed; or a first press at `since`, which is too long ago."""
         if self._pressed_at is not None and since in (None, self._pressed_at):
             self._pressed_at = None
-            self._bench.chat_pane.solve(QUIT)
+            self._bench.chat_pane.dismiss(QUIT)
 
     def first_press(self, key: str) -> str:
         """What a notice says at the first press of a key that quits: also what would be lost, which `may_quit` warns of no more.
@@ -93,7 +93,7 @@ class QuitConfirmation:
             jobs = 0
         is_again = now - self._warned_at < WARNED_S
         n_warned = self._n_warned + 1 if is_again else 1
-        is_confirmed = is_again and self._warning.accepts(bench.last_key_at())
+        is_confirmed = is_again and self._warning.accepts(bench.last_key_at)
         # Over a line on which nothing arrives any more one can leave, too.
         if not (words or jobs) or is_confirmed or n_warned > MOST_WARNINGS:
             return True

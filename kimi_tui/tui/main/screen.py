@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -81,7 +81,6 @@ class MainScreen(Screen[None]):
         size: the size of the terminal in cells.
         images: the images behind the chips in prompts.
         window_status: window title, progress and notifications of the terminal.
-        last_key_at: returns the monotonic time at which a key was last pressed.
 
     Attributes:
         bench: the panes, the prompt, notices, questions and the focus.
@@ -117,7 +116,6 @@ class MainScreen(Screen[None]):
         size: Size,
         images: ImageChips,
         window_status: WindowStatus,
-        last_key_at: Callable[[], float],
     ) -> None:
         super().__init__()
         keys = launch.config.keys
@@ -131,9 +129,7 @@ class MainScreen(Screen[None]):
         self._learned = asyncio.Event()
         """Set once the custom commands are in the table."""
         self.transcript = Transcript(work_dir=str(launch.work_dir), hints=hints, question=question)
-        bench = self.bench = Workbench(
-            self, launch, size, images, self.commands, self.transcript, last_key_at
-        )
+        bench = self.bench = Workbench(self, launch, size, images, self.commands, self.transcript)
         self.prompt = bench.prompt
         self.conversation = Conversation(launch, bench)
         files = FolderFiles(self.prompt.area, bench.tasks)
@@ -271,7 +267,7 @@ class MainScreen(Screen[None]):
         """Try again to open a session that could not be opened because of the disk."""
         if self._refused and not self.bench.is_left:
             self._refused = ""
-            self.bench.chat_pane.solve(REFUSED)
+            self.bench.chat_pane.dismiss(REFUSED)
             self.transcript.reading = READING
             self._open()
 
@@ -337,7 +333,7 @@ class MainScreen(Screen[None]):
         if old.approvals != new.approvals:
             self._show_approvals(new.approvals)
             if not new.approvals:
-                self.bench.chat_pane.solve(BEHIND)
+                self.bench.chat_pane.dismiss(BEHIND)
         if new.has_messages and not old.has_messages:
             # From here on the files change, so what was counted holds no more.
             self.transcript.facts = None
@@ -356,7 +352,7 @@ class MainScreen(Screen[None]):
     @on(Conversation.Suggested)
     def _suggested(self, event: Conversation.Suggested) -> None:
         """Put the suggested message into the prompt if that is empty; while the demo plays, it is typed and sent."""
-        if not self._demo.takes(event.text) and event.text and not self.prompt.area.text:
+        if not self._demo.play(event.text) and event.text and not self.prompt.area.text:
             self.prompt.area.put(event.text)
 
     def _update_window_status(self, old: MainState, new: MainState) -> None:
@@ -399,7 +395,7 @@ class MainScreen(Screen[None]):
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
-        self.bench.chat_pane.solve()
+        self.bench.chat_pane.dismiss()
         if event.chosen:
             self._run_entry(event.chosen)
         elif self._image_input is not None and self._image_input.reads_for(event.text):
@@ -417,7 +413,7 @@ class MainScreen(Screen[None]):
         if not text:
             self._go_on()
             return
-        if written[0] in "!#" and self._prompt_modes.takes(written):
+        if written[0] in "!#" and self._prompt_modes.handle(written):
             return
         if written.rstrip() == "/":
             self.bench.tell(
@@ -765,13 +761,13 @@ class MainScreen(Screen[None]):
 
     # --- where the keys go
 
-    async def takes_early(self, event: events.Key | events.Paste) -> bool:
-        """Whether a key or paste was handled, or is held back; the app asks before it passes it to the focused widget."""
+    async def intercept(self, event: events.Key | events.Paste) -> bool:
+        """Take a key or paste before the focused widget gets it; False for one that is for that widget."""
         if not isinstance(event, events.Key) or event.key not in QUITTING:
             self.quitting.cancel()
         if self.first_time_hints is not None:
             self.first_time_hints.key_pressed()
-        return await self.keystrokes.takes(event)
+        return await self.keystrokes.intercept(event)
 
     def on_screen_resume(self) -> None:
         """The screen above this one is closed: end the prospect that a click on the timeline showed."""
@@ -871,10 +867,10 @@ class MainScreen(Screen[None]):
                 self.set_focus(None)
             panel = bench.question = ApprovalPanel(
                 oldest,
-                bench.last_key_at(),
+                bench.last_key_at,
                 bench.keys,
                 takes_keys=takes_keys,
-                write=self.keystrokes.write_on,
+                write=self.keystrokes.write_to_prompt,
                 typed_at=self.keystrokes.written_at,
             )
             panel.waiting = len(requests)

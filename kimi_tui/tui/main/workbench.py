@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -142,10 +142,10 @@ class Workbench:
         images: the images behind the chips in prompts.
         commands: all commands.
         transcript: the chat.
-        last_key_at: returns the monotonic time at which a key was last pressed anywhere.
 
     Attributes:
-        screen: as above; so are `images`, `commands`, `transcript` and `last_key_at`.
+        screen: as above; so are `images`, `commands` and `transcript`.
+        last_key_at: the monotonic time at which the newest key or paste was read, on any screen; 0 before the first.
         keys: the configured keys, by action.
         header: the first row.
         chat_pane: the pane of the chat, or of a world line in its place.
@@ -171,7 +171,6 @@ class Workbench:
         images: ImageChips,
         commands: CommandTable,
         transcript: Transcript,
-        last_key_at: Callable[[], float],
     ) -> None:
         self.screen = screen
         self._launch = launch
@@ -179,7 +178,7 @@ class Workbench:
         self.images = images
         self.commands = commands
         self.transcript = transcript
-        self.last_key_at = last_key_at
+        self.last_key_at = 0.0
         transcript.keys = self.keys
         transcript.reading = READING if launch.resume is not None else ""
         self.opening = OPENING if launch.resume is not None else ""
@@ -192,7 +191,7 @@ class Workbench:
         self.prompt = PromptBar(key_of("send", self.keys))
         self.prompt.area.images = images
         self.footer = Footer()
-        self.type_ahead = TypeAhead(screen, self.hand_on)
+        self.type_ahead = TypeAhead(screen, self.forward)
         self.tasks = Callbacks(self._tell_failure)
         self.notices: deque[Notice] = deque(maxlen=NOTICES_LIMIT)
         self.returned = ReturnedMessages()
@@ -210,7 +209,7 @@ class Workbench:
         self._of_line: AnswersOnce[Any] | None = None
         """The question of `ask_of_line`; None while there is none."""
 
-    async def hand_on(self, event: events.Key | events.Paste) -> None:
+    async def forward(self, event: events.Key | events.Paste) -> None:
         """Pass a key or paste that was held back to the focused widget."""
         await app_of(self.screen).on_event(event)
 
@@ -249,12 +248,12 @@ class Workbench:
     # --- notices
 
     def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
-        """Show a notice for a few seconds; with a topic, until that is solved; with `more`, several that came at once."""
+        """Show a notice for a few seconds; with a topic, until that is dismissed; with `more`, several that came at once."""
         here, there = self.chat_pane, self.timeline_pane
         if self.timeline_pane.floats and not details.get("topic"):
-            # It would cover what is said in the chat; what stays until solved is there afterwards.
+            # It would cover what is said in the chat; what has a topic is there afterwards.
             here, there = there, here
-        there.solve()
+        there.dismiss()
         self.notices.append(here.tell(text, **details))
 
     # --- tasks, questions, and another session

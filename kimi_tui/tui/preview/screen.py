@@ -22,7 +22,7 @@ from kimi_tui.tui.faults import blank_strips, log_fault
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import (
     QUIET_S,
-    Act,
+    LetterAction,
     LetterRun,
     QuietKeyboard,
     row_of_digit,
@@ -252,12 +252,12 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._quiet = QuietKeyboard(seen_at, 0.0, self.QUIET_S)
         # A second click is as early as a second Enter.
         self._sheet.painted_at = seen_at + self.QUIET_S if self._is_again else seen_at
-        if self._letters.waits:
-            self._letters.wait(self._letters.SETTLE_S)
+        if self._letters.is_pending:
+            self._letters.schedule(self._letters.DEBOUNCE_S)
 
     def ignore_early_keys(self) -> None:
         """Let no key or click count before the preview is on the terminal again, and half a second after that."""
-        self._letters.drop()
+        self._letters.cancel()
         self._quiet, self._is_asked_for, self._is_looked_at = None, False, False
         self._is_again, self._sheet.painted_at = True, float("inf")
         self._paint.begin()
@@ -395,8 +395,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         """Answer by a letter that was pressed alone, or by Enter if it was pressed when the question could be seen."""
         letter, letters = event.character if event.is_printable else None, self._letters
         self._key_at = event.time
-        if letters.waits and letter is not None and not letters.follows(event.time):
-            await letters.settle()
+        if letters.is_pending and letter is not None and not letters.follows(event.time):
+            await letters.flush()
         if not self.is_current and not letters.is_prose(event.time):
             # It was answered: the key is for what is below it.
             app_of(self).post_message(unhandled(event, self))
@@ -406,11 +406,11 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         elif letter is not None:
             if not self._takes(letter, event.time):
                 return
-            if not letters.SETTLE_S:
-                await letters.settle()
-        elif letters.waits:
+            if not letters.DEBOUNCE_S:
+                await letters.flush()
+        elif letters.is_pending:
             # Enter close behind a letter may end a word as well: the choice is on view, and waits for another.
-            letters.drop()
+            letters.cancel()
             if event.key != "enter":
                 return
         else:
@@ -425,20 +425,20 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         is_held = self._has_early_letter and letters.follows(at)
         self._has_early_letter = is_held or at < self._paint.seen_at
         row = None if index is not None else row_of_digit(letter, len(self._state.actions))
-        act: Act | None = None
+        act: LetterAction | None = None
         if row is not None:
             act = partial(self._point_at, row, at)
         elif letter in LETTERS or moves:
             act = partial(self._settled, index)
-        if not letters.take(letter, at, act, moves=moves):
+        if not letters.add(letter, at, act, moves=moves):
             return False
         chosen = row if index is None else index
-        if letters.waits and chosen is not None:
+        if letters.is_pending and chosen is not None:
             # What it stands for is on view at once: an Enter close behind it is about that.
             self._state.selected = chosen
             self._show()
         if self._quiet is None:
-            letters.wait(None)
+            letters.schedule(None)
         return True
 
     def _settled(self, index: int | None, _: int) -> None:
@@ -474,7 +474,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
 
     def on_preview_sheet_chosen(self, event: PreviewSheet.Chosen) -> None:
         """Answer with the action that was clicked."""
-        self._letters.drop()
+        self._letters.cancel()
         self._answer(event.index)
 
     def on_preview_sheet_file_clicked(self, event: PreviewSheet.FileClicked) -> None:

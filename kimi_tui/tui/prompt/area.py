@@ -400,7 +400,9 @@ class PromptArea(TextArea):
         if vim is None:
             return False
         is_choosing, is_searching = self._is_choosing, self.is_searching
-        outcome = vim.takes(event, self.chips, is_choosing=is_choosing, is_searching=is_searching)
+        outcome = vim.handle_key(
+            event, self.chips, is_choosing=is_choosing, is_searching=is_searching
+        )
         if outcome == "write":
             self.write("/")  # so that `:q` does what it does in vim, and resumes no turn
         elif outcome == "earlier":

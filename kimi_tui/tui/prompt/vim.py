@@ -89,7 +89,7 @@ class _Change:
 
 
 class Vim:
-    """A text editor with vim's keys, without a screen: mode, cursor, selection, registers and undo.
+    """A text editor with vim's keys, without a screen: mode, cursor, selection, registers and undo. It begins in insert mode.
 
     Attributes:
         at: the index of the cursor.
@@ -97,11 +97,11 @@ class Vim:
         anchor: the index at which the selection begins, in the two visual modes; it includes the cursor.
     """
 
-    def __init__(self, text: str = "", at: int = 0, mode: Mode = "insert") -> None:
-        self._in = VimText(text)
-        self.at = at
-        self.mode: Mode = mode
-        self.anchor = at
+    def __init__(self) -> None:
+        self._in = VimText("")
+        self.at = 0
+        self.mode: Mode = "insert"
+        self.anchor = 0
         self.register = ""
         """The text that was deleted or yanked last."""
         self.is_register_lines = False
@@ -113,9 +113,9 @@ class Vim:
         self._change: _Change | None = None
         self._writing: _Change | None = None
         """The command that entered insert mode."""
-        self._before: tuple[str, int] = (text, at)
+        self._before: tuple[str, int] = ("", 0)
         """Text and cursor before the running command."""
-        self._begun: tuple[str, int] = (text, at)
+        self._begun: tuple[str, int] = ("", 0)
         """Text and cursor when insert mode began."""
         self._undone: list[tuple[str, int]] = []
         self._undo: list[tuple[str, int]] = []
@@ -1106,7 +1106,7 @@ class VimKeys:
             self._vim.begin_insert()
             self._shown = None
 
-    def takes(
+    def handle_key(
         self, event: events.Key, chips: Collection[str], *, is_choosing: bool, is_searching: bool
     ) -> Taken:
         """Carry out a key that is a command.

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
@@ -86,18 +87,20 @@ class Player:
     """Plays a stored session: seeks, and plays at the clock's speed.
 
     Args:
-        owner: the widget whose workers and timers it uses.
+        owner: the widget whose workers and timers it uses, and which gets its messages.
         replay: the states of the session by position.
         clock: position and speed; only the player moves it.
         views: chat, timeline and gauge.
         scrubber: shows the clock.
         files: the list of files.
-        changed: called when playing begins or stops.
 
     Attributes:
         recording: the events of the session.
         clock: as above.
     """
+
+    class PlayingChanged(Message, bubble=False):
+        """Playing has begun or stopped."""
 
     def __init__(
         self,
@@ -107,14 +110,12 @@ class Player:
         views: Views,
         scrubber: Scrubber,
         files: ReplayFiles,
-        changed: Callable[[], None],
     ) -> None:
         self._owner = owner
         self._replay = replay
         self._views = views
         self._scrubber = scrubber
         self._files_list = files
-        self._changed = changed
         self.recording = replay.recording
         self.clock = clock
         self._files: ChangedFiles | None = None
@@ -259,7 +260,7 @@ class Player:
             self._timer.stop()
             self._timer = None
         self._scrubber.refresh()
-        self._changed()
+        self._owner.post_message(self.PlayingChanged())
 
     def _tick(self) -> None:
         now = time.monotonic()

@@ -134,8 +134,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         scrubber = self._scrubber = Scrubber()
         scrubber.follow(recording, clock)
         files = ReplayFiles()
-        player = Player(self, replay, clock, views, scrubber, files, self._update_footer)
-        self._player = player
+        self._player = player = Player(self, replay, clock, views, scrubber, files)
         self._timeline_pane.border_subtitle = Content("Enter go there")
         self._timeline_pane.mount(files)
         self.mount(scrubber, before=self.footer)
@@ -169,7 +168,11 @@ class ReplayScreen(AnswersOnce[Launch | None]):
     def _rebuild_needed(self) -> None:
         """Continue with what is shown: the line is older than the record, so that a rebuild is not possible."""
 
-    # --- the scrubber; its class is imported later, so its messages are named by their handlers
+    # --- the player and the scrubber; their classes are imported later, so their messages are named by their handlers
+
+    def on_player_playing_changed(self) -> None:
+        """Name what the Space key does now in the footer."""
+        self._update_footer()
 
     def on_scrubber_playhead_moved(self, event: Scrubber.PlayheadMoved) -> None:
         """Show that moment."""
@@ -252,7 +255,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             if event.key not in AT_ONCE:
                 self._early.append(event.key)
                 event.stop()
-        elif await self._letters.takes(event):
+        elif await self._letters.intercept(event):
             event.stop()
 
     def _write_over(self, text: str) -> None:

@@ -18,7 +18,7 @@ from kimi_tui.session.store import TRASH_DAYS, SessionStore
 from kimi_tui.tui.formatting import age, counted, size_words, tokens
 
 PREVIEWED = 12
-"""Messages."""
+"""The number of messages in a preview."""
 
 
 @dataclass(eq=False)
@@ -64,8 +64,8 @@ class SessionCatalog:
 
     Args:
         root: the data folder.
-        work_dir: whose sessions are those of "this folder".
-        own_id: of the session that is open here; empty for none.
+        work_dir: the work folder whose sessions are those of "this folder".
+        own_id: the id of the session that is open in this program; empty for none.
     """
 
     def __init__(self, root: Path, work_dir: Path, own_id: str = "") -> None:
@@ -74,11 +74,11 @@ class SessionCatalog:
         self._own_id = own_id
 
     def folders(self, *, everywhere: bool) -> list[Path]:
-        """Where the sessions are, the newest first."""
+        """The folders of the sessions, the newest first: of all of them, or of those of the work folder."""
         return self._store.newest_first(None if everywhere else self._work_dir)
 
     def described(self, folders: Sequence[Path]) -> list[SessionRow]:
-        """A row for each that is not empty."""
+        """A row for each session in these folders that is not empty."""
         return [row for folder in folders if (row := self._row(folder)) is not None]
 
     def _row(self, folder: Path) -> SessionRow | None:
@@ -110,7 +110,7 @@ class SessionCatalog:
 
     @staticmethod
     def search(rows: Sequence[SessionRow], parts: Sequence[str]) -> list[SessionRow]:
-        """Those of the rows that hold each of these words in their names or in what the user said."""
+        """The rows that contain each of these words, in lower case, in their name or in the user's messages."""
         found: list[SessionRow] = []
         for row in rows:
             if row.words is None:
@@ -126,30 +126,30 @@ class SessionCatalog:
 
     @staticmethod
     def holder(row: SessionRow) -> str:
-        """Who has it open now; empty for nobody."""
+        """The process that has a session open now; empty for none."""
         return holder_of(row.folder) or ""
 
     def rename(self, row: SessionRow, title: str) -> None:
-        """Call it something; without a title, what it began with.
+        """Set the title of a session; an empty one resets it to the beginning of the first message.
 
         Raises:
-            SessionError: it is open somewhere, or the disk refused.
+            SessionError: another process has it open, or the disk refused.
         """
         self._store.note(self._store.at(row.folder), title=title)
 
     def archive(self, row: SessionRow, archived: bool) -> None:
-        """Put it away, or back.
+        """Archive a session, or bring it back into the usual list.
 
         Raises:
-            SessionError: it is open somewhere, or the disk refused.
+            SessionError: another process has it open, or the disk refused.
         """
         self._store.note(self._store.at(row.folder), archived=archived)
 
     def move_to_trash(self, row: SessionRow) -> str:
-        """Put it into the trash; a sentence on where it is.
+        """Move a session to the trash. Returns a sentence on where it is.
 
         Raises:
-            SessionError: it is open somewhere, or the disk refused.
+            SessionError: another process has it open, or the disk refused.
         """
         thrown = self._store.move_to_trash(self._store.at(row.folder))
         return (
@@ -159,11 +159,11 @@ class SessionCatalog:
 
     @property
     def trash(self) -> str:
-        """Where what is thrown away lies, in words."""
+        """The folder of the trash, for display."""
         return short(self._store.trash)
 
     async def fork(self, row: SessionRow) -> str:
-        """Copy it into a session of its own; the id of that. Reads files in a thread of its own.
+        """Copy a session into a new one. Returns the id of that. Reads files in a thread.
 
         Raises:
             SessionError: the disk refused.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 BATCH = 64
-"""Sessions that are described, or searched, before the list is drawn again."""
+"""Sessions that are read, or searched, between two updates of the list."""
 PREVIEW_DELAY_S = 0.06
 BESIDE_FROM = 100
 BELOW_FROM = 80
@@ -57,30 +57,33 @@ AGE_CELLS = 11
 MESSAGES_CELLS = 11
 FOLDER_CELLS = 24
 MESSAGES_FROM = 56
-"""Cells from which there is room for how many messages there are."""
+"""The least width in cells at which the list shows the number of messages."""
 FOLDERS_FROM = 68
 BOTH_FROM = 76
 SAID_ROWS = 8
-"""Rows of one message in the preview."""
+"""The most rows of a message in the preview."""
 
 Field = Literal["", "find", "rename"]
 
 
 class SessionList(KeyList):
-    """The sessions that match, one of them chosen.
+    """The list of sessions that match the search, one of them selected.
+
+    Args:
+        own_id: the id of the session that is open in this program; empty for none.
 
     Attributes:
-        rows: all that are known, newest first.
-        chosen: the row that keys act on; None where none matches.
-        parts: the words that are searched, in small letters.
-        empty_words: what is said where nothing matches.
+        rows: the sessions read so far, newest first.
+        chosen: the selected row, on which keys act; None where none matches.
+        parts: the words of the search, in lower case.
+        empty_words: the text of an empty list.
     """
 
     class Moved(Message):
-        """Another session is chosen, or none."""
+        """Another session, or none, was selected."""
 
     class Picked(Message):
-        """A click on the chosen one, or Enter."""
+        """The selected session was clicked, or Enter was pressed."""
 
     def __init__(self, own_id: str) -> None:
         super().__init__()
@@ -99,17 +102,21 @@ class SessionList(KeyList):
     # --- what is shown
 
     def begin(self, *, folders: bool) -> None:
-        """Hold nothing, until rows are added."""
+        """Remove all rows.
+
+        Args:
+            folders: whether rows show the work folder of their session.
+        """
         self.rows, self._shows_folders = [], folders
         self._match()
 
     def add(self, rows: Sequence[SessionRow]) -> None:
-        """Show more of them, older than those that are there."""
+        """Append rows of older sessions."""
         self.rows += rows
         self._match()
 
     def drop(self, row: SessionRow) -> None:
-        """Show it no longer; the one below is chosen."""
+        """Remove a row; the one below is selected."""
         place = self._shown.index(row) if row in self._shown else 0
         self.rows.remove(row)
         self._match()
@@ -117,7 +124,7 @@ class SessionList(KeyList):
             self.choose(min(place, len(self._shown) - 1))
 
     def find(self, words: str) -> None:
-        """Show only what holds all of these words in its name; what else is found is added by `also`."""
+        """Show only sessions with all of these words in their name; those found by their messages are added by `update_matches`."""
         self.parts = tuple(words.casefold().split())
         self._found = set()
         self._match()
@@ -128,14 +135,14 @@ class SessionList(KeyList):
         self._shows_archived = shown
         self._match()
 
-    def also(self, found: Sequence[SessionRow] = ()) -> None:
-        """Add rows, or replace those of the same session, whose name or archived state may have changed."""
+    def update_matches(self, found: Sequence[SessionRow] = ()) -> None:
+        """Add sessions that were found by their messages; also called after a title or archived state has changed."""
         self._found.update(found)
         self._match()
 
     @property
     def n_shown(self) -> int:
-        """How many match."""
+        """The number of sessions that match."""
         return len(self._shown)
 
     def _match(self) -> None:
@@ -153,7 +160,7 @@ class SessionList(KeyList):
     # --- moving
 
     def choose(self, place: int) -> None:
-        """Choose the row at a place of what is shown, or the nearest."""
+        """Select the row at a position of the list, or the nearest one."""
         if self._shown:
             chosen = self._shown[max(0, min(place, len(self._shown) - 1))]
             if chosen is not self.chosen:
@@ -162,7 +169,7 @@ class SessionList(KeyList):
             self.refresh()
 
     def move(self, key: str) -> bool:
-        """Go where a key of movement leads; False where it is none."""
+        """Move the selection by a key; False where that is none that moves it."""
         page = max(1, self.size.height - 2)
         steps = {"up": -1, "down": 1, "pageup": -page, "pagedown": page}
         steps |= {"k": -1, "j": 1, "home": -len(self._shown), "end": len(self._shown)}
@@ -173,7 +180,7 @@ class SessionList(KeyList):
         return True
 
     def on_key(self, event: events.Key) -> None:
-        """Arrows move, Enter picks."""
+        """Move the selection, or post `Picked` for Enter."""
         if event.key == "enter":
             if self.chosen is not None:
                 self.post_message(self.Picked())
@@ -183,7 +190,7 @@ class SessionList(KeyList):
         event.prevent_default()
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the row that was clicked; pick it if it was chosen already."""
+        """Select the row that was clicked; post `Picked` if it was selected already."""
         place = self._top + event.y - 1
         if event.y > 0 and place < len(self._shown):
             was_chosen = self._shown[place] is self.chosen
@@ -192,25 +199,25 @@ class SessionList(KeyList):
                 self.post_message(self.Picked())
 
     def on_mouse_scroll_up(self) -> None:
-        """Choose the row above."""
+        """Select the row above."""
         self.move("up")
 
     def on_mouse_scroll_down(self) -> None:
-        """Choose the row below."""
+        """Select the row below."""
         self.move("down")
 
     def on_focus(self) -> None:
-        """Repaint: the chosen row stands out."""
+        """Repaint the selected row with the accent."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """Repaint: the chosen row recedes."""
+        """Repaint the selected row without the accent."""
         self.refresh()
 
     # --- drawing
 
     def render(self) -> Content:
-        """The names of the columns, and the rows around the chosen one."""
+        """The names of the columns, and the rows around the selected one."""
         width, room = self.content_size.width, self.content_size.height - 1
         if not self._shown:
             words = wrap_words(self.empty_words, max(16, width - 6))
@@ -259,7 +266,7 @@ class SessionList(KeyList):
 
 
 class SessionPreview(Widget):
-    """What the chosen session is, and the last that was said in it."""
+    """The title, facts and last messages of the selected session."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -314,14 +321,14 @@ class SessionPreview(Widget):
 
 
 class SessionsScreen(AskingScreen[Launch | None]):
-    """Lists sessions. Ends with how to open the chosen one, or None.
+    """Lists the stored sessions, and renames, archives, forks and deletes them. Its result is the launch of one, or None.
 
     Args:
-        launch: how the app was started; for what is opened.
+        launch: how the app was started; the basis of the launch of the chosen session.
         root: the data folder; None for the usual one.
-        own_id: of the session that it was opened over; None where it is the first screen.
-        rename_own: calls that one something.
-        words: what is searched for at first.
+        own_id: the id of the session that it was opened over; None where it is the first screen.
+        rename_own: sets the title of that session and returns it; raises `StorageTrouble` where it could not be written.
+        words: the initial text of the search.
     """
 
     AUTO_FOCUS = ""
@@ -337,7 +344,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         Binding("f", "fork", "Fork", id="sessions.fork", show=False),
         Binding("d,delete", "delete", "Delete", id="sessions.delete", show=False),
         Binding("escape,q", "leave", "Back", id="sessions.leave", show=False),
-        # The answer to a question is no key of one's own.
+        # The y that confirms a deletion is not configurable.
     ]
 
     def __init__(
@@ -345,7 +352,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         launch: Launch,
         root: Path | None = None,
         own_id: str | None = None,
-        rename_own: Callable[[str], object] | None = None,
+        rename_own: Callable[[str], Awaitable[str]] | None = None,
         words: str = "",
     ) -> None:
         super().__init__()
@@ -408,7 +415,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self.run_worker(reported(self, self._read), group="read", exclusive=True)
 
     async def _read(self) -> None:
-        """List the sessions piece by piece, the newest first."""
+        """List the sessions in batches, the newest first."""
         catalog = await self._opened()
         here = await asyncio.to_thread(catalog.folders, everywhere=False)
         everywhere = await asyncio.to_thread(catalog.folders, everywhere=True)
@@ -429,7 +436,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     async def _describe(
         self, catalog: SessionCatalog, folders: list[Path], own: set[Path], *, lists: bool = True
     ) -> None:
-        """List these, or only count them: one in which nothing was said is none to choose."""
+        """List the sessions in these folders, or only count them. One without messages is neither listed nor counted."""
         size = BATCH // 2  # a screenful at once
         while folders:
             batch, folders = folders[:size], folders[size:]
@@ -464,13 +471,13 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self.run_worker(reported(self, self._search), group="find", exclusive=True)
 
     async def _search(self) -> None:
-        """Look through what was said; what is found joins the list."""
+        """Search the messages of all sessions, and add those that match to the list."""
         catalog = await self._opened()
         rows, parts = self.list.rows, self.list.parts
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
             if found := await asyncio.to_thread(catalog.search, batch, parts):
-                self.list.also(found)
+                self.list.update_matches(found)
                 self._update()
         self.list.empty_words = self._nothing_words()
         self.list.refresh()
@@ -497,7 +504,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     # --- the field: searching and renaming
 
     def action_field(self, field: Field) -> None:
-        """Give the keys to the field."""
+        """Focus the field, to search or to rename."""
         row = self.list.chosen
         if field == "rename" and (row is None or row.held):
             if row is not None:
@@ -525,7 +532,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     @on(Input.Submitted)
     def _submitted(self) -> None:
-        """Open what was found, or keep the name."""
+        """Open the selected session, or rename it, as the field is used for."""
         if self._field == "rename":
             title, row = one_line(self._input.value).strip(), self.list.chosen
             if words_of_keys(title):
@@ -551,7 +558,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         row = self._doomed
         if row is not None and event.key == "y":
             event.stop()
-            if not await self.seen.takes(event, partial(self._throw_away, row)):
+            if not await self.seen.answer_with(event, partial(self._throw_away, row)):
                 self._ask_to_delete(row, f"{TOO_EARLY.capitalize()}.")
             return
         if event.key == "n" and self._keep():
@@ -561,7 +568,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             event.prevent_default()
             return
         if row is not None and event.is_printable:
-            await self.seen.takes(event, None)
+            await self.seen.answer_with(event, None)
         keys = ("up", "down", "pageup", "pagedown")
         if self._input.has_focus and self._field != "rename" and event.key in keys:
             self.list.move(event.key)
@@ -581,7 +588,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self.run_worker(reported(self, partial(self._guarded, work)), group="change")
 
     async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do it; why it could not be done is said."""
+        """Change a session; where it cannot be changed, a notice says why."""
         from kimi_tui.session.errors import SessionError, StorageTrouble
 
         try:
@@ -606,7 +613,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self._leave_for(row, row.id)
 
     async def _is_free(self, row: SessionRow) -> bool:
-        """Whether nobody has it open now; else it is said who."""
+        """Whether no process has a session open now; else a notice names the one that has."""
         catalog = await self._opened()
         row.held = await asyncio.to_thread(catalog.holder, row)
         if row.held:
@@ -636,7 +643,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self.dismiss(launch)
 
     def action_fork(self) -> None:
-        """Go on in a copy."""
+        """Fork the selected session, and open the fork."""
         self._keep()
         if self.list.chosen is not None:
             self._change(partial(self._fork, self.list.chosen))
@@ -648,19 +655,18 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _rename(self, row: SessionRow, title: str) -> None:
         if row.id == self._own_id and self._rename_own is not None:
-            self._rename_own(title)
-            row.title = title or row.title
+            row.title = await self._rename_own(title) or row.title
         else:
             catalog = await self._opened()
             await asyncio.to_thread(catalog.rename, row, title)
             anew = await asyncio.to_thread(catalog.described, [row.folder])
             row.title = anew[0].title if anew else title
-        self.list.also()
+        self.list.update_matches()
         self._preview.refresh()
         self.tell(f"It is now called {cut(row.title, TITLE_CELLS)}.")
 
     def action_archive(self) -> None:
-        """Put the chosen one away, or back."""
+        """Archive the selected session, or bring it back into the usual list."""
         self._keep()
         row = self.list.chosen
         if row is not None and row.id == self._own_id:
@@ -673,7 +679,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         archived = not row.archived
         await asyncio.to_thread((await self._opened()).archive, row, archived)
         row.archived = archived
-        self.list.also()
+        self.list.update_matches()
         name = cut(row.title, TITLE_CELLS)
         self.tell(f"{name} is {'put away; v shows it' if archived else 'back in the list'}.")
 
@@ -689,7 +695,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._list()
 
     def action_delete(self) -> None:
-        """Ask whether the chosen one goes into the trash."""
+        """Ask whether to move the selected session to the trash."""
         row = self.list.chosen
         if row is None or self._catalog is None:
             return
@@ -706,7 +712,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._say(Content.assemble((question, "bold $ink-strong"), (f"  {words}", "$ink")))
 
     def _keep(self) -> bool:
-        """Ask no longer whether something is deleted; False where nothing was asked."""
+        """Withdraw the question about a deletion; False where nothing was asked."""
         was_asked = self._doomed is not None
         self._doomed = None
         if was_asked:
@@ -714,7 +720,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         return was_asked
 
     def _throw_away(self, row: SessionRow) -> None:
-        """Put it into the trash, where that is still asked."""
+        """Move a session to the trash, if the question about it was not withdrawn."""
         if self._doomed is row:
             self._doomed = None
             self._change(partial(self._delete, row))
@@ -727,7 +733,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self.tell(f"Deleted {cut(row.title, TITLE_CELLS)}.", advice=where)
 
     def action_leave(self) -> None:
-        """Out of the question, the field, the search; then back to where the user came from."""
+        """Close the question, the field or the search, whichever is open; else the screen."""
         if self._keep():
             self._update()
         elif self._field:
@@ -744,7 +750,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     # --- what is said
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
-        """Say something above the keys for a few seconds."""
+        """Show a notice above the footer for a few seconds."""
         style = {"warning": "$warn", "error": "$kind-error"}.get(level, "$ink-strong")
         said = Content.assemble((one_line(text), style), "  ", (one_line(advice), "$ink"))
         self._say(said)

@@ -24,23 +24,23 @@ COMMENT = "code-comment@raised"
 
 RELEX_LINES = 120
 RELEX_CHARS = 6_000
-"""A closed fence of at most so many lines and characters is coloured again as a whole, which mends what single lines
-cannot know."""
+"""The most lines and characters of a finished code block that is highlighted again as a whole, which is more exact than by
+lines."""
 LEX_LIMIT = 1_000
-"""Characters of a line that are coloured: many rules of lexers look ahead to its end from every place in it."""
+"""The most characters of a line that are highlighted: many rules of lexers look ahead to its end from each of them."""
 
 _Rule = tuple[Callable[[str, int], Any], Any, Any]
 
 
 def warm_up() -> None:
-    """Import what the first fence will need; meant for a thread."""
+    """Import Pygments before the first code block needs it. Takes long: call it in a thread."""
     for name in ("python", "bash", "json", "diff", "javascript", "toml"):
         lexer_for(name)
 
 
 @lru_cache(maxsize=64)
 def lexer_for(language: str) -> Lexer | None:
-    """The lexer for the name after a fence, None where there is none."""
+    """The lexer for the name of a language as it follows a fence; None where there is none."""
     name = language.strip().split(" ")[0].split(",")[0].strip("{}.").lower()
     if not name or name in {"text", "txt", "plain", "plaintext", "output", "console-output"}:
         return None
@@ -86,7 +86,7 @@ def _put(line: list[Span], text: str, style: str) -> None:
 
 
 def is_short(lines: Sequence[str]) -> bool:
-    """Whether a piece of code is coloured as a whole."""
+    """Whether a code block is short enough to be highlighted as a whole."""
     return (
         len(lines) <= RELEX_LINES
         and sum(len(line) for line in lines) <= RELEX_CHARS
@@ -95,7 +95,7 @@ def is_short(lines: Sequence[str]) -> bool:
 
 
 def colour(lines: Sequence[str], language: str) -> list[list[Span]]:
-    """All lines of a finished piece of code, coloured."""
+    """Highlight the lines of a finished code block; plain spans where there is no lexer for the language, or it fails."""
     lexer = lexer_for(language) if lines else None
     if lexer is None:
         return [[Span(line, INK)] if line else [] for line in lines]
@@ -122,13 +122,16 @@ def _blame(language: str) -> None:
 
 
 def _keeps_context(lexer: Lexer) -> bool:
-    """Whether the rules of a lexer (of YAML, Ruby) need more than a stack of states: they cannot go on by lines."""
+    """Whether a lexer (of YAML, Ruby) needs more than a stack of states, so that it cannot be run line by line."""
     extended = import_module("pygments.lexer").ExtendedRegexLexer
     return isinstance(lexer, extended)
 
 
 class CodeStream:
-    """Colours lines one after another, keeping the lexer's state between them.
+    """Highlights the lines of a code block one after another, keeping the lexer's state between them.
+
+    Args:
+        language: the name of the language, as it follows the fence.
 
     Pygments forgets its state at the end of a text, so the loop of its `RegexLexer` is written out here once more.
     """
@@ -145,7 +148,7 @@ class CodeStream:
             self._rules = None
 
     def feed(self, line: str) -> list[Span]:
-        """The next whole line, coloured; the state moves on, but not by a line that is too long to be read."""
+        """Highlight the next complete line and advance the state; a line of more than `LEX_LIMIT` characters stays plain."""
         if self._rules is None:
             return [Span(line, INK)] if line else []
         if len(line) > LEX_LIMIT:
@@ -164,7 +167,7 @@ class CodeStream:
         return out
 
     def peek(self, line: str) -> list[Span]:
-        """A line that is not finished, coloured; the state stays. Meant for at most `LEX_LIMIT` characters."""
+        """Highlight an incomplete line of at most `LEX_LIMIT` characters, without advancing the state."""
         if self._rules is None:
             return [Span(line, INK)] if line else []
         stack, rules = self._stack, self._rules

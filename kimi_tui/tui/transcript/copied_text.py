@@ -1,4 +1,4 @@
-"""The text that a copy takes: the source of selected blocks and rows, with tabs, line ends and emoji as written.
+"""The text that is copied for a selection: the source of its blocks and rows, with tabs, line ends and emoji as written.
 
 A block that is selected whole yields its source. Of others the selected characters are looked up in it, row by row; rows
 without a source (the title of a card) are copied as shown.
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 _UNSHOWN = frozenset(SELECTORS + JOINERS)
 _CODE_SIGNS = ("```", "~~~", "    ", "\t")
-"""Without one of them a text holds no code: fences are written with them, and indented code is indented so far."""
+"""A Markdown text without any of these contains no code block."""
 _NEIGHBOURS = 16
-"""Characters of the words around a gap that tell it from others."""
+"""Characters of the word on either side by which a gap of several blanks is identified."""
 _KINDS: tuple[tuple[type[Block], str], ...] = (
     (AgentBlock, "the answer"),
     (UserBlock, "your message"),
@@ -56,7 +56,7 @@ _KINDS: tuple[tuple[type[Block], str], ...] = (
 
 
 def source_of(block: Block) -> str:
-    """The text of a block as it was written; of a tool call what it gave back, else what it is about."""
+    """The source text of a block; of a tool call its output, or its subject where there is none."""
     match block:
         case AgentBlock() | ThoughtBlock():
             return block.stream.source.strip("\n")
@@ -92,14 +92,14 @@ def _of_tool(block: ToolBlock) -> str:
 
 
 def kind_of(block: Block) -> str:
-    """What a block is, in words of a notice."""
+    """The kind of a block in words, for a notice: `the answer`, `your message`."""
     if isinstance(block, ToolBlock) and not block.output and not block.live_output:
         return "the call"
     return next((words for kind, words in _KINDS if isinstance(block, kind)), "the text")
 
 
 def code_of(block: Block) -> list[tuple[str, str]]:
-    """The pieces of code of a block, each with its language; of a call of the shell, its command."""
+    """The code blocks in a block, each as its language and its text; of a Shell call its command."""
     if isinstance(block, AgentBlock):
         return [(language, "\n".join(lines)) for language, lines in _fences(block.stream.source)]
     if isinstance(block, ToolBlock):
@@ -113,14 +113,14 @@ def code_of(block: Block) -> list[tuple[str, str]]:
 
 @cache
 def _blocks_of_markdown() -> MarkdownIt:
-    """Finds blocks only: what stands in a paragraph does not matter here, and costs the most."""
+    """A parser of blocks only: inline Markdown is not needed here, and takes the most time."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark", {"html": False}).disable(["inline", "text_join"])
 
 
 def _fences(source: str) -> list[tuple[str, list[str]]]:
-    """All code of a Markdown text, from the top: the language and the lines of each piece."""
+    """The code blocks of a Markdown text in order, each as its language and its lines."""
     if not any(sign in source for sign in _CODE_SIGNS):
         # Most answers hold none, and all of a long conversation may be looked through for some.
         return []
@@ -136,7 +136,7 @@ def _fences(source: str) -> list[tuple[str, list[str]]]:
 
 
 class RowPosition(NamedTuple):
-    """A character of the rows of a block."""
+    """A position in the rows of a block: the index of a row, and of a character in it."""
 
     row: int
     column: int
@@ -190,7 +190,7 @@ def _of_view(view: View, low: RowPosition | None, high: RowPosition | None) -> s
 def _of_rows(
     block: Block, lines: Sequence[Line], low: RowPosition | None, high: RowPosition | None
 ) -> str:
-    """The selected part of a block with these rows. None: from its beginning, to its end."""
+    """The source of a part of a block with these rows, from `low` (None: its beginning) to `high` (None: its end)."""
     is_written = isinstance(block, (AgentBlock, UserBlock))
     if is_written and low is None and high is None:
         return source_of(block)
@@ -208,7 +208,7 @@ def _of_rows(
 
 
 def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosition) -> str:
-    """The text between two places in the rows of a block, as it was written there."""
+    """The source of the text between two positions in the rows of a block."""
     source = _Source(block)
     out: list[str] = []
     row = 0
@@ -225,7 +225,7 @@ def part_of(block: Block, lines: Sequence[Line], low: RowPosition, high: RowPosi
 
 
 def _joined(lines: Sequence[Line], first: int, last: int, source: _Source) -> tuple[str, list[int]]:
-    """The line of the text that these rows are, and where in it each of them begins."""
+    """The line of text that is wrapped into these rows, and the index in it at which each row begins."""
     text = ""
     starts: list[int] = []
     for row in range(first, last + 1):
@@ -242,7 +242,7 @@ def _joined(lines: Sequence[Line], first: int, last: int, source: _Source) -> tu
 
 
 def _without_fold_mark(line: Line, end: int) -> int:
-    """The end of a row's text without `   +8 lines` at its end."""
+    """The index of the end of a row's text without the mark of a fold (`   +8 lines`)."""
     last = line.spans[-1].text if line.spans else ""
     if last.startswith("   +") and line.text[:end].endswith(last.rstrip()):
         return len(line.text[: end - len(last.rstrip())].rstrip())
@@ -250,13 +250,17 @@ def _without_fold_mark(line: Line, end: int) -> int:
 
 
 def _offset(lines: Sequence[Line], starts: Sequence[int], first: int, place: RowPosition) -> int:
-    """Where a place stands in the line of the text that begins with the row `first`."""
+    """The index of a position in the line of text that begins with the row `first`."""
     start, end = extent_of(lines[place.row])
     return starts[place.row - first] + max(0, min(place.column, end) - start)
 
 
 class _Source:
-    """The text that the rows of a block were made of, read from its beginning as the rows are."""
+    """The lines of the source of a block, read in the order in which the rows show them.
+
+    Args:
+        block: the block.
+    """
 
     def __init__(self, block: Block) -> None:
         self._is_markdown = isinstance(block, AgentBlock)
@@ -276,7 +280,7 @@ class _Source:
         self._gaps = _wide_gaps(self._text)
 
     def next_line(self, text: str, line: Line) -> str | None:
-        """The line of the source that a line of the text shows; None where there is none."""
+        """The line of the source for the next line of text, of which `line` is the first row; None where there is none."""
         if self._is_markdown and not is_code(line):
             return self._prose(text) if self._has_pictures else None
         places = self._places.get(_squeezed(text), [])
@@ -288,7 +292,7 @@ class _Source:
         return self._lines[at]
 
     def _prose(self, text: str) -> str:
-        """Running text with its emoji as they were written; its marks are not those of the source."""
+        """Running text with its emoji as in the source; Markdown marks are left out."""
         out: list[str] = []
         for char in text:
             out.append(char)
@@ -304,7 +308,7 @@ class _Source:
         return "".join(out)
 
     def joint(self, before: str, after: str) -> str:
-        """The blanks between two rows of running text: as many as stand there in the source, else one."""
+        """The blanks between two rows of running text: those of the source where they are found there, else one."""
         if not self._gaps:
             return " "
         if not after.strip(" "):
@@ -315,7 +319,7 @@ class _Source:
 
 
 def _wide_gaps(text: str) -> dict[tuple[str, str], int]:
-    """How many blanks stand between two words, where more than one do; the words by their ends that face each other."""
+    """The numbers of blanks between words where there are several, by the ends of the words on either side."""
     gaps: dict[tuple[str, str], int] = {}
     if "  " not in text:
         return gaps
@@ -353,14 +357,20 @@ def _lines_of(block: Block, text: str) -> list[str]:
 
 
 def _squeezed(text: str) -> str:
-    """What of a line does not depend on how it is shown."""
+    """The characters of a line that are the same in the source and as shown."""
     if not text.isascii():
         text = "".join(char for char in text if char not in _UNSHOWN)
     return "".join(text.split())
 
 
 def _cut(text: str, written: str | None, begin: int, stop: int) -> str:
-    """The characters of a line of the source that show those between two of a line of the text."""
+    """The part of a line of the source that is shown from one index of a line of text to another.
+
+    Args:
+        text: the line as shown.
+        written: the line of the source; None where there is none, so that the text itself is returned.
+        begin, stop: indices into `text`, the second exclusive.
+    """
     if begin >= stop:
         return ""
     if written is None or written == text:
@@ -371,7 +381,7 @@ def _cut(text: str, written: str | None, begin: int, stop: int) -> str:
 
 
 def _place_in(text: str, written: str, at: int) -> int:
-    """Where the place `at` of a shown line stands in the line as it was written."""
+    """The index in a line of the source of the character with the index `at` in the line as shown."""
     done = text[:at]
     inked = len(done.rstrip())
     place = 0
@@ -396,7 +406,7 @@ def _place_in(text: str, written: str, at: int) -> int:
 
 
 def _dedent(text: str, written: str) -> int:
-    """How many blanks less a line is shown with at its beginning than it has."""
+    """The number of leading blanks of a line of the source that are not shown."""
     whole = expand_tabs(written)
     indent = len(whole) - len(whole.lstrip())
     return max(0, indent - (len(text) - len(text.lstrip())))

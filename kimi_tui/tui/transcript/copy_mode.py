@@ -22,16 +22,16 @@ ACTIONS = (
     *("turn_before", "turn_after", "page_up", "page_down", "top", "bottom"),
     *("mark", "lines", "swap", "take", "leave"),
 )
-"""What keys do here, by their names in `[keys]` behind `copy.`."""
+"""The actions of copy mode, by their names in `[keys]` without `copy.`."""
 
 
 class CopyMode:
-    """A cursor in the text, and a selection that grows with it.
+    """A cursor in the text of a transcript, and the selection from an anchor to it.
 
     Args:
-        flow: the text.
-        selection: what is selected of it.
-        row: where the cursor is at first, a row of the content: what it passes from there on is selected.
+        flow: the layout of the transcript.
+        selection: the selection that follows the cursor.
+        row: the row of the content on which cursor and anchor are at first.
     """
 
     def __init__(self, flow: Flow, selection: TextSelection, row: int) -> None:
@@ -46,7 +46,7 @@ class CopyMode:
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """Row of the content and column of the cursor; None where its text is gone."""
+        """The cursor as row of the content and column; None where its block was removed."""
         row = self._flow.row_of(self._head)
         return None if row is None else (row, self._head.column)
 
@@ -56,15 +56,15 @@ class CopyMode:
         return self._anchor is not None
 
     def end(self) -> None:
-        """Let go of the places in the text."""
+        """Drop cursor and anchor."""
         self._selection.hold(())
 
     def act(self, action: str, page: int) -> Outcome:
-        """Run the action of a key.
+        """Carry out the action of a key.
 
         Args:
             action: one of `ACTIONS`.
-            page: how many rows a page has.
+            page: the number of rows of a page.
         """
         match action:
             case "take" | "leave":
@@ -87,7 +87,11 @@ class CopyMode:
     def pieces(
         self,
     ) -> tuple[tuple[TextPosition, TextPosition], tuple[TextPosition, TextPosition]] | None:
-        """What is selected from and to, both included; of nothing selected, the line of the cursor, None where that is gone."""
+        """The pieces of text at anchor and cursor, which the selection includes.
+
+        They are single characters, or lines where lines are selected. Without an anchor both are the line of the cursor. None
+        where a block of them was removed.
+        """
         ends = (self._anchor or self._head, self._head)
         found: list[tuple[TextPosition, TextPosition]] = []
         for mark in ends:
@@ -104,7 +108,7 @@ class CopyMode:
     # --- the cursor
 
     def _hold(self) -> None:
-        """Keep the places with their text."""
+        """Have cursor and anchor follow their text."""
         held = (self._head,) if self._anchor is None else (self._head, self._anchor)
         self._selection.hold(held)
 
@@ -164,7 +168,7 @@ class CopyMode:
                 self._go(min(turn, self._flow.height - 1), 0)
 
     def _beside(self, row: int, column: int, step: int) -> int:
-        """The next character that has a cell of its own."""
+        """The column of the next character (`step` 1), or the one before (-1), that has a cell of its own."""
         text = self._line(row).text
         start, end = self._extent(row)
         at = column + step
@@ -173,12 +177,12 @@ class CopyMode:
         return at
 
     def _kind(self, row: int, column: int) -> str:
-        """What kind of character stands there; blank for the end of a row."""
+        """The kind of the character at a position; `blank` at the end of a row."""
         start, end = self._extent(row)
         return kind_of(self._line(row).text[column]) if start <= column < end else "blank"
 
     def _step(self, row: int, column: int, step: int) -> tuple[int, int] | None:
-        """The next place, or the one before, also in another row; None at either end of the text."""
+        """The next position (`step` 1), or the one before (-1), also in another row; None at the end of the text."""
         start, end = self._extent(row)
         if start <= column + step < end:
             return row, column + step

@@ -67,7 +67,7 @@ ATTACHED_ROWS = 3
 PASTE_LIMIT = 20_000
 INDENT = Span(" " * MARGIN)
 SLICE_ROWS = 500
-"""Rows of a long block that are made in one go."""
+"""Rows of a long block that are made in one step."""
 
 
 # --- any block
@@ -98,7 +98,7 @@ def rows_in_slices(block: Block, room: LayoutRoom) -> Generator[None, None, list
 
 
 def plain_block(block: Block, room: LayoutRoom) -> list[Line]:
-    """The rows of a block that could not be laid out. Never raises."""
+    """The rows of a block as plain text, for one that could not be laid out. Never raises."""
     try:
         text = plain_text(block)
     except Exception:
@@ -108,7 +108,7 @@ def plain_block(block: Block, room: LayoutRoom) -> list[Line]:
 
 
 def plain_text(block: Block) -> str:
-    """What a block says, without any layout."""
+    """The text of a block, without layout."""
     match block:
         case ToolBlock():
             parts = (f"{block.tool} {block.target}".strip(), block.message, block.output)
@@ -132,9 +132,9 @@ def plain_text(block: Block) -> str:
 
 
 def iter_rows(block: Block, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a block, one after another: what is long is not laid out before it is asked for.
+    """The rows of a block, made one after another as they are asked for.
 
-    An exception is a fault in a layout, see `plain_block`.
+    An exception is a fault in a layout; the block is then shown by `plain_block`.
     """
     match block:
         case ToolBlock():
@@ -164,7 +164,7 @@ def iter_rows(block: Block, room: LayoutRoom) -> Iterator[Line]:
 
 
 def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
-    """An answer with the sign of its pin at the right, and its number where there is room: prose has no title row."""
+    """The rows of an answer with the sign of its pin at the right of the first one, and its number where there is room."""
     pin = pin_of(block, room)
     sign = number_span(block.checkpoint, live=block.live, pin=pin) or Span(pin, "quiet")
     first = rows[0] if rows else Line()
@@ -180,7 +180,7 @@ def with_pin(rows: list[Line], block: Block, room: LayoutRoom) -> list[Line]:
 
 
 def follows_closely(before: Block, before_rows: int, block: Block) -> bool:
-    """Whether no blank row parts two blocks: a tool card below a card of one row."""
+    """Whether there is no blank row between two blocks, as between a tool card and one of a single row above it."""
     return (
         before_rows == 1
         and isinstance(before, ToolBlock)
@@ -190,7 +190,7 @@ def follows_closely(before: Block, before_rows: int, block: Block) -> bool:
 
 
 def lost_rows(blocks: tuple[Block, ...], room: LayoutRoom) -> Iterator[Line]:
-    """Blocks of a line that was left behind, to be read only: an edge in grey down their side."""
+    """The rows of blocks of a world line that was left, with a grey edge at their left."""
     edge = Span(room.glyphs.edge, "lost")
     yield Line((edge,))
     before: Block | None = None
@@ -205,7 +205,7 @@ def lost_rows(blocks: tuple[Block, ...], room: LayoutRoom) -> Iterator[Line]:
 
 
 def with_edge(line: Line, edge: Span) -> Line:
-    """The row with its first cell replaced by an edge; clicks in it mean nothing any more."""
+    """The row with its first cell replaced by an edge, and without what a click in it does."""
     spans = [edge]
     for index, (text, style, _) in enumerate(line.spans):
         shown = text if index else text[1:]
@@ -215,7 +215,7 @@ def with_edge(line: Line, edge: Span) -> Line:
 
 
 def probable_height(block: Block, room: LayoutRoom) -> int:
-    """An estimate of the rows of a block: cheap, and good enough for a scrollbar."""
+    """An estimate of the number of rows of a block without laying it out, for the scrollbar."""
     # Of cards there may be thousands.
     if not isinstance(block, ToolBlock):
         return _probable_height_of_text(block, room)
@@ -260,7 +260,7 @@ def _probable_height_of_text(block: Block, room: LayoutRoom) -> int:
 
 
 def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a user message: a band with an edge."""
+    """The rows of a user message, with a background and an edge."""
     edge = Span(room.glyphs.edge, "accent@band")
     text = block.text or " "
     width = prose_width(room.width)
@@ -300,7 +300,7 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list[str]:
-    """A list in rows that break between its parts; those for which `most` rows (0: any) have no room are counted."""
+    """A list in rows that break between its parts; parts that do not fit into `most` rows (0: any number) are counted."""
     rows: list[str] = []
     for at, part in enumerate(parts):
         behind = len(parts) - at - 1
@@ -321,7 +321,7 @@ def _in_rows(parts: Sequence[str], width: int, sign: str, most: int = 0) -> list
 
 
 def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
-    """The rows of a text, one after another, each with whether its line goes on in the next one."""
+    """The rows of a text, made one after another, each with whether its line continues in the next one."""
     text = text.replace("\t", "    ")
     before: tuple[int, int] | None = None
     for start, end in iter_ranges(text, max(2, width)):
@@ -333,7 +333,7 @@ def _soft_rows(text: str, width: int) -> Iterator[tuple[str, bool]]:
 
 
 def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
-    """`+192 lines`: those of the text that are not whole in the rows; of a single one, what it goes on with."""
+    """What the rows of a text leave out, as `+192 lines`; of a single line the characters."""
     wholly = sum(not goes_on for _, goes_on in rows)
     lines = text.count("\n") + 1
     if lines > 1:
@@ -343,7 +343,7 @@ def _hidden(text: str, rows: list[tuple[str, bool]], width: int) -> str:
 
 
 def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
-    """`Thought for 6 s  +12 lines`, or all of it in italics."""
+    """The rows of a thought: folded one as `Thought for 6 s  +12 lines`, unfolded all of it in italics."""
     width = prose_width(room.width)
     count = block.stream.line_ends + 1 + block.stream.size // (width * 2)
     words = "Thinking" if block.open else f"Thought for {_whole(block.seconds)}"
@@ -362,11 +362,15 @@ def thought(block: ThoughtBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 class ThoughtStream:
-    """An unfolded thought that is still growing: each row is made once.
+    """Lays out an unfolded thought that is still streamed, each row once.
+
+    Args:
+        block: the thought.
+        room: the width and options of the layout.
 
     Attributes:
-        lines: all of it so far.
-        spent: characters that were laid out.
+        lines: the rows so far.
+        spent: the number of characters that were laid out.
     """
 
     def __init__(self, block: ThoughtBlock, room: LayoutRoom) -> None:
@@ -378,7 +382,7 @@ class ThoughtStream:
         self.lines = list(islice(thought(block, room), 1))
 
     def feed(self, text: str, behind: int = 0) -> int:
-        """Take more text; returns the first row that changed. What is known to come behind it changes nothing here."""
+        """Append text; returns the index of the first row that changed. The size of the text to come (`behind`) is not used."""
         del behind
         first = self._settled
         self.spent += len(text)
@@ -397,12 +401,12 @@ class ThoughtStream:
 
 
 def _whole(seconds: float) -> str:
-    """Nobody needs tenths of a second of thinking."""
+    """A duration in whole seconds, in words."""
     return f"{max(1, round(seconds))} s" if seconds < 9.5 else duration(seconds)
 
 
 def error_card(block: ErrorBlock, room: LayoutRoom) -> list[Line]:
-    """What failed, why, and what to change."""
+    """The rows of an error: what failed, why, and what to change."""
     head = [Span("  "), Span(room.glyphs.failed, "error"), Span(" "), Span(block.title, "strong")]
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     free = room.width - RIGHT - spans_width(head) - 3 - 6
@@ -419,7 +423,7 @@ def error_card(block: ErrorBlock, room: LayoutRoom) -> list[Line]:
 
 
 def retry_card(block: RetryBlock, room: LayoutRoom) -> list[Line]:
-    """The countdown to the next attempt, with a thin bar."""
+    """The rows of a retry: the countdown to the next attempt, with a bar."""
     left = max(0.0, block.due - time.time())
     head = [
         Span("  "),
@@ -477,7 +481,7 @@ SUMMARY_ROWS = 3
 
 
 def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
-    """A D-Mail that arrived, with what it folded away."""
+    """The rows of a D-Mail that arrived, with the blocks that it removed."""
     ground = "dmail-bg"
     edge = Span(room.glyphs.edge, f"dmail@{ground}")
     blank = Line((edge,), fill=ground)
@@ -512,7 +516,7 @@ def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _way(block: DMailBlock) -> str:
-    """Where it came from, where that is known and was another place, and where it went."""
+    """The checkpoints from which and to which a D-Mail was sent; only the latter where they are the same."""
     if block.is_carried:
         return "carried over from another world line"
     if block.checkpoint is None:
@@ -558,7 +562,7 @@ def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) ->
 
 
 def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
-    """The card of a compaction: sizes before and after, and the summary."""
+    """The rows of a compaction: the tokens before and after, and the summary."""
     edge = Span(room.glyphs.edge, "compaction")
     glyph = Span(room.glyphs.compaction, "compaction")
     if block.running:
@@ -593,7 +597,7 @@ def compaction_card(block: CompactionBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _what_stays(block: CompactionBlock) -> str:
-    """What the model is sent of the conversation around the card."""
+    """Which messages before and after a compaction the model still gets, in words."""
     if block.is_past:
         return "No longer sent: a newer summary stands for it"
     above = "" if block.checkpoint else "Above: no longer sent"

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 PARSE_LIMIT = 20_000
-"""A longer piece is shown as plain text: some of Markdown's rules take quadratic time on made-up input."""
+"""The most characters of a piece; a longer one is plain text, since some rules take quadratic time on made-up input."""
 NESTING_LIMIT = 12
 
 _URL = re.compile(r"https?://[^\s<>\"'`\])}]*[^\s<>\"'`\])}.,;:!?]")
 ADDRESS_CELLS = 60
-"""How much of an address is shown behind a link."""
+"""The most cells of an address that is shown behind a link."""
 _TASK = re.compile(r"^\[([ xX])\][ \t]+")
 
 
@@ -54,7 +54,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading; all levels look alike but for the space above them."""
+    """A heading; the levels differ only in the space above them."""
 
     runs: tuple[Span, ...]
     level: int
@@ -75,9 +75,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; every row has as many cells as the head. `line` is where it begins in the source.
+    """A table; every row has as many cells as the head.
 
-    `widths` are those of the columns where the table goes on with one whose head has been shown.
+    `line` is the line of the source at which it begins. `widths` are the widths of the columns of the table that it continues,
+    whose head has been shown; empty where it begins one.
     """
 
     head: tuple[tuple[Span, ...], ...]
@@ -115,7 +116,7 @@ Element = Paragraph | Heading | Code | Rule | Table | Quote | Items
 
 @cache
 def _markdown() -> MarkdownIt:
-    """One for all: it keeps nothing of a text, and compiling its rules takes longer than most texts."""
+    """The parser, shared: it keeps no state between texts, and compiling its rules takes longer than most texts."""
     from markdown_it import MarkdownIt
 
     options = {"html": False, "maxNesting": NESTING_LIMIT}
@@ -125,7 +126,9 @@ def _markdown() -> MarkdownIt:
 class References:
     """The link definitions of a text, as the mapping that the parser reads and writes; the first one of a name counts.
 
-    `missed` are the names that were looked up in vain since `watch`, `added` those that were defined.
+    Attributes:
+        missed: the names that were looked up since `watch` and not found.
+        added: the names that were defined since `watch`.
     """
 
     def __init__(self) -> None:
@@ -135,7 +138,7 @@ class References:
         self.added: list[str] = []
 
     def watch(self, *, keep: bool) -> None:
-        """Begin a piece; unless they are kept, its definitions hold for it alone."""
+        """Begin a piece; its definitions hold for later pieces only with `keep`."""
         self._passing = None if keep else {}
         self.missed = set()
         self.added = []
@@ -183,7 +186,7 @@ class Parser:
         return tuple(elements)
 
     def running_text(self, source: str) -> tuple[Element, ...]:
-        """A piece that is running text, whatever its lines begin with."""
+        """The elements of a piece as one paragraph, whatever its lines begin with."""
         self.references.watch(keep=False)
         if len(source) > PARSE_LIMIT:
             return (Paragraph((Span(source),)),)
@@ -344,7 +347,7 @@ def _with_addresses(text: str, style: str) -> list[Span]:
 
 
 def _end_link(out: list[Span], href: str, label: str) -> None:
-    """Say where a link goes, unless its text does."""
+    """Append the address of a link to its text, unless the text is the address."""
     if href:
         if not _says(label.strip(), href):
             out.append(Span(f" ({shown_address(href)})", "quiet", HIT_LINK + href))
@@ -360,14 +363,14 @@ def _end_link(out: list[Span], href: str, label: str) -> None:
 
 
 def _says(label: str, href: str) -> bool:
-    """Whether the text of a link is its address, but for how blanks and letters of other scripts are written."""
+    """Whether the text of a link is its address, apart from the encoding of blanks and non-ASCII letters."""
     return label == href or unquote(label) == unquote(href)
 
 
 def shown_address(url: str) -> str:
-    """An address to be read: where it is too long, its host is the last that goes, and that from the left.
+    """An address for display, shortened to fit; its host is shortened last, and from the left.
 
-    What stands before the host (`user:password@`) is left out then: it may look like another host.
+    A part before the host (`user:password@`) is left out then, since it may look like another host.
     """
     if len(url) <= ADDRESS_CELLS and "@" not in url:
         return url
@@ -388,7 +391,7 @@ RULE_WIDTH = 12
 COLUMN_GAP = 3
 SMALLEST_COLUMN = 4
 SMALLEST_TEXT = 14
-"""Cells that nested quotes and lists leave for what stands in them."""
+"""The fewest cells that nested quotes and lists leave for their content."""
 MARGIN_SPAN = Span(" " * MARGIN)
 _CODE_LEAD = Span("  ", "ink@raised")
 
@@ -424,9 +427,9 @@ class MarkdownLayout:
 
         Args:
             elements: the elements.
-            first: what stands before the first row.
-            rest: what stands before all others.
-            tight: whether no blank rows part them.
+            first: the spans before the first row.
+            rest: the spans before the other rows.
+            tight: whether there are no blank rows between the elements.
         """
         out: list[Line] = []
         blank = BLANK if rest == (MARGIN_SPAN,) else Line(rest)
@@ -474,13 +477,13 @@ class MarkdownLayout:
                 return self.table(element, first, rest)
 
     def deeper(self, prefix: Prefix, span: Span) -> Prefix:
-        """What stands before rows one level deeper; where no room would be left, they begin at the left again."""
+        """The spans before rows one level deeper; those of the outermost level where too little room would be left."""
         if spans_width(prefix) + cells(span.text) > self.width - SMALLEST_TEXT:
             prefix = (MARGIN_SPAN,)
         return (*prefix, span)
 
     def marker(self, marker: str) -> tuple[str, str]:
-        """What stands before an entry of a list, and its style."""
+        """The sign before an entry of a list, and its style."""
         if marker == "done":
             return f"{self.glyphs.done} ", "ok"
         if marker == "open":
@@ -503,7 +506,7 @@ class MarkdownLayout:
         ]
 
     def code(self, lines: Sequence[list[Span]], first: Prefix, rest: Prefix) -> list[Line]:
-        """A raised block up to the right edge; what is too long goes on in the next row."""
+        """Code on a background up to the right edge; long lines are wrapped."""
         out: list[Line] = []
         for line in lines:
             out.extend(code_rows(line, self.width, rest if out else first))
@@ -569,7 +572,12 @@ def _table_row(
 
 
 class CodeLine:
-    """One line of code that is still growing, as raised rows."""
+    """Lays out one line of code that is still streamed, on the background of code.
+
+    Args:
+        width: cells of a row.
+        prefix: the spans before each row.
+    """
 
     def __init__(self, width: int, prefix: Prefix = (MARGIN_SPAN,)) -> None:
         self._width = width
@@ -584,18 +592,18 @@ class CodeLine:
         self._chopper.feed(spans)
 
     def settled(self) -> list[Line]:
-        """The rows since the last call that will not change any more."""
+        """The rows that have become final since the last call."""
         end = len(self._chopper.rows) - 1
         rows = [self._row(index) for index in range(self._told, end)]
         self._told = max(self._told, end)
         return rows
 
     def last_row(self) -> Line:
-        """The row that may still grow, as the end of the line."""
+        """The last row as it is now; it may still grow."""
         return self._row(len(self._chopper.rows) - 1)
 
     def finished(self) -> list[Line]:
-        """All rows that were not given out as settled: the line is complete."""
+        """The rows that `settled` has not returned: the line is complete."""
         return [*self.settled(), self.last_row()]
 
     def _row(self, index: int) -> Line:
@@ -610,7 +618,7 @@ class CodeLine:
 
 
 def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,)) -> list[Line]:
-    """One line of code as raised rows. What it is made of has no two neighbours that look alike."""
+    """The rows of one line of code, on the background of code. No two neighbouring spans of `line` have the same style."""
     room = width - RIGHT - spans_width(prefix) - 4
     size = 0
     for span in line:
@@ -625,12 +633,12 @@ def code_rows(line: Sequence[Span], width: int, prefix: Prefix = (MARGIN_SPAN,))
 
 
 class LateCode:
-    """Rows of code that are coloured when one of them is first shown: of a long answer few are ever looked at.
+    """Rows of code that are highlighted when one of them is first drawn: of a long answer few ever are.
 
     Args:
-        lines: of code; no more than are coloured as a whole.
-        language: as it is named.
-        width: of the pane.
+        lines: the lines of code; no more than are highlighted as a whole.
+        language: the name of the language, as it follows the fence.
+        width: cells of the pane.
     """
 
     def __init__(self, lines: Sequence[str], language: str, width: int) -> None:
@@ -640,7 +648,7 @@ class LateCode:
         self._shown: list[Line] = []
 
     def rows(self) -> list[Line]:
-        """The rows, in plain ink so far."""
+        """The rows, which are highlighted when one of them is drawn."""
         plain = [
             row
             for line in self._lines
@@ -656,13 +664,13 @@ class LateCode:
 
 
 def column_widths(table: Table, width: int) -> list[int]:
-    """How wide the columns of a table are that stands alone in a pane of this width; nothing where it has none."""
+    """The widths of the columns of a table in a pane of this width; empty where it is laid out without columns."""
     room = width - RIGHT - MARGIN - COLUMN_GAP * (max(len(table.head), 1) - 1)
     return _column_widths(table, room) if room >= max(len(table.head), 1) * SMALLEST_COLUMN else []
 
 
 def _quiet(line: Line, skip: int) -> Line:
-    """A quoted row: its plain ink is quiet."""
+    """A quoted row: its text in the usual colour becomes quiet."""
     spans = tuple(
         Span(span.text, "quiet" + span.style[3:], span.hit)
         if index > skip and (span.style == "ink" or span.style.startswith("ink/"))
@@ -673,7 +681,7 @@ def _quiet(line: Line, skip: int) -> Line:
 
 
 def _column_widths(table: Table, room: int) -> list[int]:
-    """The natural widths where they fit, else the widest columns give way first."""
+    """The natural widths where they fit; else the widest columns are narrowed first."""
     count = max(len(table.head), 1)
     natural = [1] * count
     for row in (table.head, *table.rows):

@@ -54,33 +54,33 @@ from kimi_tui.tui.transcript.tool_card import presented, title_text
 from kimi_tui.wire.events import DiffBlock
 
 ROWS_AT_ONCE = 40
-"""Rows of a line that are looked through before others may have a turn: it may be of megabytes."""
+"""Rows of a wrapped line that are searched in one step: it may be of megabytes."""
 CHARS_AT_ONCE = 16_384
-"""The same for the text of a block."""
+"""Characters of the text of a block that are searched in one step."""
 SLICE_S = 0.003
-"""How long the search computes before keys and frames get their turn."""
+"""Seconds of a time slice of searching, after which keys and frames are handled."""
 TYPING_S = 0.08
-"""The pause after a key before the search begins: the next one may come."""
+"""Seconds from a key to the beginning of the search, in which the next key may come."""
 AGAIN_S = 0.3
-"""The pause before what has changed meanwhile is searched again."""
+"""Seconds from a change of the content to the next search."""
 TOLD_S = 0.1
-"""Between two times that the user is told how far it is."""
+"""The fewest seconds between two updates of the shown count."""
 TOLD_SHARE = 20
-"""So many times as long as telling takes, which grows with the conversation, the search goes on at least."""
+"""The least time between two updates as a multiple of what one took, which grows with the conversation."""
 QUERY_LIMIT = 200
-"""Characters of a query that count."""
+"""The most characters of a query; the rest is ignored."""
 FEED = 2_000
-"""Characters of an answer that are laid out before others get their turn."""
+"""Characters of an answer that are laid out in one step."""
 PIECE = 64
-"""Blocks that are passed over, known already, before others get their turn."""
+"""Blocks with a known count that are passed over in one step."""
 _BREAK = "\x00"
-"""Stands between two rows of one line. No row can hold it."""
+"""Separates the rows of a wrapped line in the text that is searched. No row contains it."""
 _NEAR = 8
-"""Rows above and below that are looked at when one row is drawn: no match of `QUERY_LIMIT` reaches farther."""
+"""Rows above and below a row that are searched when it is drawn: no match of `QUERY_LIMIT` characters reaches farther."""
 _NO_WORD = re.compile(r"\W+")
 _MARKDOWN = (AgentBlock, ThoughtBlock)
 _LONGEST_NAME = 64
-"""More characters than `&` and the name or number of a letter have."""
+"""More characters than any character reference of HTML has."""
 
 Pattern = re.Pattern[str]
 
@@ -97,7 +97,7 @@ Match = tuple[Part, ...]
 
 
 def pattern_of(query: str) -> Pattern | None:
-    """What a query matches: its letters in either case, its blanks as any blanks; None where it is empty."""
+    """The regular expression of a query: in either case, with any blanks for its blanks; None for an empty query."""
     words = query[:QUERY_LIMIT].split()
     if not words:
         return None
@@ -111,7 +111,7 @@ def matches(lines: Sequence[Line], pattern: Pattern) -> list[Match]:
 
 
 def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Match]]:
-    """The matches of each line, or of `ROWS_AT_ONCE` of its rows where it has more."""
+    """The matches of each line of text in turn; of a line of more than `ROWS_AT_ONCE` rows in several lists."""
     first = 0
     while first < len(lines):
         # Where the rows end that are looked at, and where in the first one the last match of those before ended.
@@ -131,7 +131,7 @@ def matches_by_line(lines: Sequence[Line], pattern: Pattern) -> Iterator[list[Ma
 
 
 def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[Part]:
-    """What of a row belongs to matches."""
+    """The parts of matches that are in a row."""
     first = last = row
     while first > max(0, row - _NEAR) and lines[first - 1].goes_on:
         first -= 1
@@ -144,7 +144,7 @@ def parts_in_row(lines: Sequence[Line], row: int, pattern: Pattern) -> Iterable[
 def _in_line(
     lines: Sequence[Line], first: int, last: int, pattern: Pattern, column: int = 0
 ) -> list[Match]:
-    """The matches in rows that are one line, from a character of the first one on."""
+    """The matches in the rows of one wrapped line, from a character of its first row on."""
     texts: list[str] = []
     gutters: list[int] = []
     offsets: list[int] = []
@@ -172,7 +172,7 @@ def _in_line(
 
 
 def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
-    """Whether a block can hold the query at all, told from its text without laying it out: most cannot. Gives way often."""
+    """Whether a block may contain the query, decided by its text without laying it out; yields often, returns the answer."""
     word = _letters(query)
     if not word:
         return True
@@ -198,7 +198,7 @@ def may_hold(block: Block, query: str) -> Generator[None, None, bool]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts of which each can be looked through in one go, none cut within the name of a letter."""
+    """The text in parts of at most about `CHARS_AT_ONCE` characters, none cut within a character reference."""
     start = 0
     while start < len(text):
         end = start + CHARS_AT_ONCE
@@ -234,7 +234,7 @@ def _of_tool(block: ToolBlock) -> Iterable[str]:
 
 
 def unfolded_rows(block: Block, room: LayoutRoom) -> Generator[None, None, list[Line]]:
-    """All rows of a block as if it were unfolded; a long answer in slices."""
+    """All rows of a block as if it were unfolded. Yields often; returns the rows."""
     if not isinstance(block, AgentBlock):
         return (yield from rows_in_slices(replace(block, unfolded=True), room))
     answer = MarkdownStream(room.width, room.glyphs, late=True)
@@ -250,7 +250,14 @@ def unfolded_rows(block: Block, room: LayoutRoom) -> Generator[None, None, list[
 
 
 class SearchCount(NamedTuple):
-    """A search: its query, which match is the current one (from 1), of how many; `complete` once all are counted."""
+    """The state of a search as the bar shows it.
+
+    Attributes:
+        query: the query.
+        at: the number of the current match, from 1; 0 for none.
+        total: the number of matches counted so far.
+        complete: whether all are counted.
+    """
 
     query: str = ""
     at: int = 0
@@ -259,7 +266,7 @@ class SearchCount(NamedTuple):
 
     @property
     def words(self) -> str:
-        """`3 of 17`; `3 of 17, counting`; nothing without a query."""
+        """The count in words, as `3 of 17` or `3 of 17, counting`; empty without a query."""
         if not self.query.strip():
             return ""
         if not self.total:
@@ -269,14 +276,14 @@ class SearchCount(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a search starts: the block at the top of the pane, and which of its rows."""
+    """The start of a search: the index of a block, and the index of one of its rows."""
 
     block: int = 0
     row: int = 0
 
 
 class FoundMatch(NamedTuple):
-    """A match: the block that holds it by its key, and which of that block's matches it is."""
+    """A match: the key of its block, and its index among the matches of that block."""
 
     key: int
     number: int
@@ -285,9 +292,12 @@ class FoundMatch(NamedTuple):
 class Finder:
     """Searches the blocks of a transcript: counts the matches of a query and steps from one to the next.
 
+    Args:
+        query: the query.
+
     Attributes:
-        current: the match that was gone to.
-        match: where that one stands in its block.
+        current: the current match; None before the first one is found.
+        match: the characters of the current match in the rows of its block; empty while these are not known.
     """
 
     def __init__(self, query: str) -> None:
@@ -301,7 +311,7 @@ class Finder:
         self.match: Match = ()
 
     def refined(self, query: str) -> Finder:
-        """A search for another query; where it only goes on, blocks without a match need not be looked at again."""
+        """A search for another query; where that begins with the present one, blocks without a match are not searched again."""
         made = Finder(query)
         if self._pattern is not None and query.lower().startswith(self.query.lower()):
             made._room = self._room
@@ -310,7 +320,7 @@ class Finder:
 
     @property
     def pattern(self) -> Pattern | None:
-        """What matches; None for an empty query."""
+        """The regular expression of the query; None for an empty one."""
         return self._pattern
 
     def scan(
@@ -369,7 +379,7 @@ class Finder:
         return found
 
     def next(self, blocks: Sequence[Block], step: int) -> FoundMatch | None:
-        """The match after (1) or before (-1) the current one, round the ends; None where there is none."""
+        """The match after (`step` 1) or before (-1) the current one, from the last to the first; None where there is none."""
         counts = self._counts
         held = [block.key for block in blocks if (n := counts.get(block.key)) is not None and n[1]]
         if not held:
@@ -388,7 +398,7 @@ class Finder:
         return FoundMatch(key, 0 if step > 0 else self._count(key) - 1)
 
     def count(self, blocks: Sequence[Block]) -> SearchCount:
-        """The present count of matches among these blocks, and the place of the current one."""
+        """The present count of matches in these blocks, and the number of the current one."""
         if self._pattern is None:
             return SearchCount()
         counts, current = self._counts, self.current
@@ -407,7 +417,13 @@ class Finder:
         return self._counts.get(key, (0, 0))[1]
 
     def parts(self, key: int, lines: Sequence[Line], row: int) -> list[tuple[Part, bool]]:
-        """What of a row of a block is to be marked, and whether it is the current match."""
+        """The parts of a row to highlight, each with whether it belongs to the current match.
+
+        Args:
+            key: the key of the block.
+            lines: the rows of the block.
+            row: the index of the row.
+        """
         if self._pattern is None:
             return []
         try:
@@ -430,13 +446,15 @@ class Search:
 
     Attributes:
         searched: as above.
-        found: the number of matches so far.
+        found: the state of the search as the bar shows it.
     """
 
     class Reached(Message, bubble=False):
-        """A match should be shown: fold or unfold its `blocks_to_toggle`, then `reach` returns its place.
+        """A match is to be shown: toggle the `blocks_to_toggle` of `place`, then `reach` returns its row.
 
-        `steps` is true where the user moved to it from another match.
+        Attributes:
+            place: the match.
+            steps: whether the user moved to it from another match.
         """
 
         def __init__(self, place: FoundMatch, *, steps: bool) -> None:
@@ -456,12 +474,12 @@ class Search:
         self._finder: Finder | None = None
         self._origin: Origin | None = None
         self._opened: Block | None = None
-        """What was unfolded to show the current match."""
+        """The block that was unfolded to show the current match."""
         self._scanning: Worker[None] | None = None
         self._changed = False
 
     def open(self, query: str = "") -> None:
-        """Show the bar under the rows and give it the keys; a query that is given is looked for at once."""
+        """Mount the bar below the rows and focus it; a query that is given is searched at once."""
         pane = self.searched.parent
         if not self._bar.is_attached and isinstance(pane, Widget):
             add_sheets(self.searched, "search")
@@ -470,7 +488,7 @@ class Search:
         self._bar.ask(query)
 
     def close(self) -> None:
-        """Take the bar and the marks away; what was gone to stays on view."""
+        """Remove the bar and the highlighting. The scroll position stays."""
         self._stop_scanning()
         self._finder = None
         if isinstance(self.searched.parent, Widget):
@@ -478,7 +496,7 @@ class Search:
         self._bar.remove()
 
     def look_for(self, query: str) -> None:
-        """Look for another text, from where the user was when the search began."""
+        """Search for another query, from the rows that were visible when the search was opened."""
         old, flow = self._finder, self._flow
         if old is not None and old.query == query:
             return
@@ -503,7 +521,7 @@ class Search:
             self._scan(AGAIN_S, goes=False)
 
     def resized(self) -> None:
-        """Rows are wrapped anew."""
+        """Search the blocks again: their rows were wrapped for another width."""
         self._find_match_again()
         self._scan_again()
 
@@ -533,7 +551,7 @@ class Search:
         self._scanning = None
 
     async def _scan_until_unchanged(self, wait_s: float, *, goes: bool) -> None:
-        """Count all matches in slices, and go to the nearest one where `goes`."""
+        """Count all matches in time slices, again after changes of the content; with `goes`, go to the nearest one."""
         self._changed = True
         while self._changed and (finder := self._finder) is not None:
             await asyncio.sleep(wait_s)
@@ -561,14 +579,14 @@ class Search:
             wait_s = AGAIN_S
 
     def _origin_at(self, index: int | None) -> Origin:
-        """The current match, in the block of this index."""
+        """The current match as an origin in the block with this index (None: the first block)."""
         match = self._finder.match if self._finder is not None else ()
         return Origin(index or 0, match[0].row if match else 0)
 
     # Going to a match
 
     def go(self, step: int) -> None:
-        """Go to the match below (1) or above (-1), round the ends."""
+        """Go to the match after (`step` 1) or before (-1) the current one, from the last to the first."""
         finder, flow = self._finder, self._flow
         if finder is None or flow is None:
             return
@@ -590,14 +608,14 @@ class Search:
             self.searched.post_message(self.Reached(place, steps=True))
 
     async def _make_whole(self, place: FoundMatch) -> None:
-        """Have all rows of the block that holds a match, in slices: of a flood most were never seen."""
+        """Lay out all rows of the block of a match, in time slices: of a long output only the visible ones are laid out."""
         flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is not None and index is not None:
             await in_slices(flow.whole_in_steps(flow.views[index]), SLICE_S)
 
     def blocks_to_toggle(self, place: FoundMatch) -> list[Block]:
-        """What is folded and unfolded to show a match: what was unfolded for the one before, and what hides this one."""
+        """The blocks to toggle to show a match: the one unfolded for the match before, and the one that hides this one."""
         flow = self._flow
         index = flow.index_of_key(place.key) if flow is not None else None
         if flow is None or index is None:
@@ -616,7 +634,7 @@ class Search:
         return toggled
 
     def reach(self, event: Reached) -> tuple[int, int] | None:
-        """Make a match the current one; the index of its block, and its row of that. None where there is no such block."""
+        """Make a match the current one. Returns the index of its block and its row there; None where the block was removed."""
         finder, flow, place = self._finder, self._flow, event.place
         index = flow.index_of_key(place.key) if flow is not None else None
         if finder is None or flow is None:
@@ -634,7 +652,7 @@ class Search:
         return index, finder.match[0].row if finder.match else 0
 
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:
-        """Whether a match is not among the rows of its block as they are."""
+        """Whether a match is not in the rows that its block has now, as in a folded one."""
         pattern = self._finder.pattern if self._finder is not None else None
         flow.lay_out_whole(index)
         view = flow.views[index]
@@ -650,7 +668,7 @@ class Search:
         )
 
     def _match(self, flow: Flow, index: int, place: FoundMatch) -> Match:
-        """Where a match stands among the rows of its block."""
+        """The characters of a match in the rows of its block."""
         pattern = self._finder.pattern if self._finder is not None else None
         if pattern is None:
             return ()
@@ -663,7 +681,7 @@ class Search:
         return ()
 
     def _find_match_again(self) -> None:
-        """Rows have changed: the current match may stand elsewhere in its block."""
+        """Update the characters of the current match after the rows of its block have changed."""
         finder, flow = self._finder, self._flow
         place = finder.current if finder is not None else None
         if finder is None or flow is None or place is None:
@@ -675,13 +693,13 @@ class Search:
     # Painting
 
     def marked(self, strip: Strip, painter: Painter, view: View, index: int) -> Strip:
-        """The strip of a row with its matches marked.
+        """The strip of a row with its matches highlighted.
 
         Args:
-            strip: as it stands without a search.
-            painter: made it.
-            view: the block.
-            index: which of its rows it is.
+            strip: the strip without a search.
+            painter: the painter that made it.
+            view: the view of the block.
+            index: the index of the row in the block.
         """
         if self._finder is None:
             return strip
@@ -703,7 +721,12 @@ class SearchField(LineField):
 
 
 class SearchArrow(Static):
-    """Goes to the match before or the next one with a click."""
+    """A button of the search bar that goes to the next match, or to the one before.
+
+    Args:
+        search: the search.
+        step: 1 for the next match, -1 for the one before.
+    """
 
     def __init__(self, search: Search, step: int) -> None:
         super().__init__(markup=False)
@@ -711,12 +734,12 @@ class SearchArrow(Static):
         self._step = step
 
     def on_mount(self) -> None:
-        """Take the sign."""
+        """Show the arrow of the set of signs in use."""
         glyphs = glyphs_of(self)
         self.update(Content(f" {glyphs.up if self._step < 0 else glyphs.down}"))
 
     def on_click(self, event: events.Click) -> None:
-        """Go there."""
+        """Go to the match."""
         event.stop()
         self._search.go(self._step)
 
@@ -725,7 +748,7 @@ class SearchBar(Horizontal):
     """The search bar: input, count, and arrows.
 
     Args:
-        search: which it is the field of.
+        search: the search that it controls.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -744,7 +767,7 @@ class SearchBar(Horizontal):
         self._count = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """From the left."""
+        """The widgets, from the left."""
         yield Static(Content("  / "), id="search-sign")
         yield self._field
         yield self._count
@@ -752,12 +775,12 @@ class SearchBar(Horizontal):
         yield SearchArrow(self._search, 1)
 
     def on_mount(self) -> None:
-        """Take the keys."""
+        """Focus the input."""
         self.show(self._search.found)
         self._field.focus()
 
     def ask(self, query: str) -> None:
-        """Focus the field; a query that is given replaces its text."""
+        """Focus the input; a query that is given replaces its text."""
         if query:
             self._field.value = query
         if self.is_mounted:
@@ -765,7 +788,7 @@ class SearchBar(Horizontal):
             self._field.action_select_all()
 
     def show(self, found: SearchCount) -> None:
-        """Show how many matches there are so far."""
+        """Show the count of matches."""
         if not self._count.is_attached:
             return
         self._count.update(Content(found.words))
@@ -787,7 +810,7 @@ class SearchBar(Horizontal):
         self.action_go(1)
 
     def action_go(self, step: int) -> None:
-        """Go to the match below or above."""
+        """Go to the next match (`step` 1), or to the one before (-1)."""
         self._search.go(step)
 
     def action_page(self, direction: int) -> None:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 CHARACTER, WORD, LINE = 1, 2, 3
-"""What a selection is made of; as many clicks."""
+"""The unit by which a selection grows: the number of clicks that begin it."""
 _WORD_SIGNS = frozenset("@-./_~?&=%+#")
-"""What belongs to a word besides letters and digits: paths, options and addresses are words."""
+"""Characters that belong to a word besides letters and digits, so that paths, options and addresses are words."""
 _ENDS_NO_WORD = ".?"
 
 
 def character_at(line: Line, cell: int) -> int:
-    """The index of the character that stands in a cell of a row; behind its end, the number of its characters."""
+    """The index of the character in a cell of a row; the length of the text for a cell behind its end."""
     text = line.text
     if text.isascii():
         return min(max(0, cell), len(text))
@@ -43,7 +43,7 @@ def character_at(line: Line, cell: int) -> int:
 
 
 def word_at(line: Line, column: int) -> Extent:
-    """The word that a character of a row belongs to; of blanks and signs, the run of the same kind."""
+    """The word around a character of a row; around a blank or a sign the run of characters of that kind."""
     text = line.text
     start, end = extent_of(line)
     if not start <= column < end:
@@ -61,7 +61,7 @@ def word_at(line: Line, column: int) -> Extent:
 
 
 def kind_of(char: str) -> str:
-    """Whether a character belongs to a word, or is a blank or a sign."""
+    """The kind of a character: `word`, `blank` or `sign`."""
     if char.isalnum() or char in _WORD_SIGNS:
         return "word"
     # Marks and joiners belong to the letter before them.
@@ -71,10 +71,13 @@ def kind_of(char: str) -> str:
 
 
 class TextSelection:
-    """The selected text of a flow. It stays selected when its rows move.
+    """The selection in the text of a transcript. It keeps its text when rows are added, removed or wrapped again.
+
+    Args:
+        flow: the layout of the transcript.
 
     Attributes:
-        ends: where the selected text begins and ends; None where nothing is selected.
+        ends: the first and the last position of the selected text; None where nothing is selected.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -83,7 +86,7 @@ class TextSelection:
         self._held: tuple[TextPosition, ...] = ()
 
     def select(self, start: TextPosition, end: TextPosition) -> None:
-        """Select the text between two places."""
+        """Select the text between two positions."""
         start.ends, end.ends = False, True
         self.clear()
         self.ends = (start, end)
@@ -96,7 +99,7 @@ class TextSelection:
             self._flow.positions = [mark for mark in self._flow.positions if mark not in ends]
 
     def hold(self, marks: tuple[TextPosition, ...]) -> None:
-        """Keep these places with their text, too, and no longer those before: where a selection began that grows."""
+        """Have these positions follow their text as well, in place of those held before: the origin of a growing selection."""
         flow = self._flow
         flow.positions = [mark for mark in flow.positions if mark not in self._held]
         flow.positions += marks
@@ -104,14 +107,14 @@ class TextSelection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a block is gone in which the selected text begins or ends."""
+        """Whether the block in which the selected text begins or ends was removed."""
         return self.ends is not None and any(
             self._flow.index_of(mark) is None for mark in self.ends
         )
 
     @property
     def whole(self) -> tuple[TextPosition, TextPosition] | None:
-        """Where all text begins and ends; None where there is none."""
+        """The first and the last position of all text; None where there is no text."""
         views = self._flow.views
         if not views:
             return None
@@ -122,7 +125,7 @@ class TextSelection:
         return TextPosition(views[0].block.key, 0, 0), end
 
     def span(self, row: int, line: Line) -> tuple[int, int] | None:
-        """The characters that are selected of the line in a row of the content."""
+        """The selected characters of a row of the content, as indices (the second exclusive); None where none is selected."""
         if self.ends is None:
             return None
         start, end = self.ends
@@ -135,7 +138,13 @@ class TextSelection:
         return (low, high) if low < high else None
 
     def piece_at(self, row: int, cell: int, grain: int) -> tuple[TextPosition, TextPosition]:
-        """The character, word or line of the text in a cell of a row of the content."""
+        """The first and the last position of the character, word or line in a cell of a row of the content.
+
+        Args:
+            row: the row of the content; the nearest one is taken where there is no such row.
+            cell: the cell of the row.
+            grain: `CHARACTER`, `WORD` or `LINE`.
+        """
         flow = self._flow
         row = min(max(0, row), max(0, flow.height - 1))
         view, index, line = flow.line(row)
@@ -159,7 +168,12 @@ class TextSelection:
     def select_from(
         self, origin: tuple[TextPosition, TextPosition], head: tuple[TextPosition, TextPosition]
     ) -> None:
-        """Select what lies between two pieces of text, with both of them."""
+        """Select two pieces of text and all text between them.
+
+        Args:
+            origin: the piece at which the selection began, as its first and last position.
+            head: the piece up to which it goes now, before or behind the origin.
+        """
         start, end = origin
         if self._position(head[0]) < self._position(start):
             start = head[0]
@@ -171,7 +185,7 @@ class TextSelection:
             self.clear()
 
     def _position(self, mark: TextPosition) -> tuple[int, int, int]:
-        """Where a mark stands among all text, to be compared."""
+        """A key that orders positions as they follow each other in the text."""
         index = self._flow.index_of(mark)
         return (-1 if index is None else index, mark.row, mark.column)
 
@@ -179,14 +193,17 @@ class TextSelection:
 def select_piece(
     widget: Widget, event: events.Click, text: str, at: Offset, side: tuple[int, int] | None = None
 ) -> bool:
-    """Select what a second or third click is on; False at a first click, which does what it always does.
+    """Select the word at a second click and the row at a third one, in a widget that paints its rows.
 
     Args:
-        widget: that was clicked.
-        event: the click, of which Textual makes nothing any more.
-        text: of the row.
+        widget: the widget that was clicked.
+        event: the click; Textual's own handling of it is prevented.
+        text: the text of the row.
         at: the cell and the row that was clicked.
-        side: the first cell, and the one behind the last, of the column that a row is of; None where that is all of it.
+        side: the first cell of the clicked column of text, and the one behind its last; None where the row is one column.
+
+    Returns:
+        whether something was selected: False for a first click.
     """
     event.prevent_default()
     if event.chain < 2:
@@ -207,7 +224,15 @@ def select_piece(
 def with_selection(
     widget: Widget, painter: Painter, strip: Strip, row: int, text_of: Callable[[int], str]
 ) -> Strip:
-    """A row of a widget, with what of its text is selected; only then it is asked for that."""
+    """The strip of a row with its selected text highlighted; the text is only asked for where some of it is selected.
+
+    Args:
+        widget: the widget.
+        painter: made the strip.
+        strip: the strip without a selection.
+        row: the row of the content.
+        text_of: returns the text of a row.
+    """
     selection = widget.text_selection
     span = selection.get_span(row) if selection is not None else None
     if span is None:
@@ -223,11 +248,11 @@ def with_selection(
 
 
 def selected_text(selection: Selection, text_of: Callable[[int], str]) -> tuple[str, str] | None:
-    """What is selected of one row, as Textual asks a widget for it.
+    """The selected text of one row and its line end, as `Widget.get_selection` returns them; None where nothing is selected.
 
     Args:
-        selection: made by `select_piece`.
-        text_of: the text of a row.
+        selection: a selection made by `select_piece`.
+        text_of: returns the text of a row.
     """
     start, end = selection
     return None if start is None or end is None else (text_of(start.y)[start.x : end.x], "\n")

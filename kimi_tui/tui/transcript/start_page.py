@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from kimi_tui.app_paths import short
-from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import Line, Span
 
@@ -34,12 +34,12 @@ def empty_rows(
     """The rows of an empty transcript, from the first row of the pane.
 
     Args:
-        width: of the pane.
-        height: of the pane.
+        width: cells of the pane.
+        height: rows of the pane.
         glyphs: the signs to draw with.
-        hints: keys and what they do.
-        facts: what is known of the folder; its row is there before anything is.
-        question: what stands first, in place of the usual one.
+        hints: keys and what they do, which wraps at words.
+        facts: facts about the work folder, as `facts_words` gives them; their row stays blank without any.
+        question: the first line of text; empty for the usual one.
     """
     tall = height >= TALL
     margin = Span(" " * _left(width, height))
@@ -72,15 +72,19 @@ def empty_rows(
     rows += [Line((margin, Span(facts, "quiet")))]
     rows += [gap, gap] if height >= 16 else [gap]
     column = max([KEY_CELLS, *(cell_len(key) + 2 for key, _ in hints)])
+    room = width - _left(width, height) - column - RIGHT_MARGIN
     for key, meaning in hints:
-        rows.append(Line((margin, Span(f"{key:<{column}}", "accent"), Span(meaning))))
+        head = key
+        for line in wrap_words(meaning, room):
+            rows.append(Line((margin, Span(f"{head:<{column}}", "accent"), Span(line))))
+            head = ""
         if tall:
             rows.append(gap)
     return rows[:height]
 
 
 def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> list[Line]:
-    """The rows of a transcript that is still read: what is read, where the question of an empty one stands.
+    """The rows of a transcript while its session is read: one line of text, at the place of the start page's question.
 
     Args:
         width: cells of the pane.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kimi_tui.tui.rows import HANGING, HIT_CHECKPOINT, Line, style_parts
 
 _SIZES = (24, 16, 12, 8, 6, 5, 4)
-"""How many characters around a place find it again where the text before and behind it has changed: the most first."""
+"""Numbers of neighbouring characters by which a position is found again in changed text, tried from the first on."""
 CONTEXT = _SIZES[0]
 _DIFF_GROUNDS = frozenset({"add-bg", "del-bg", "page"})
 _EDGES = " ▌["
@@ -22,11 +22,11 @@ class TextPosition:
     """A position in the text of the transcript that survives changes of its rows.
 
     Attributes:
-        key: of the block.
-        row: of the block's rows; -1 for the blank one above it.
-        column: index of a character of the row.
-        ends: whether the text before it is meant, else the text behind it.
-        hint: about which of the blocks it is.
+        key: the key of the block.
+        row: the index of a row of the block; -1 for the blank row above it.
+        column: the index of a character of the row.
+        ends: whether the position stays with the character before it; else with the one at `column`.
+        hint: the approximate index of the block in the transcript.
     """
 
     key: int
@@ -37,14 +37,14 @@ class TextPosition:
 
 
 class Extent(NamedTuple):
-    """The characters of a row that are text: from `start` to `end` (exclusive)."""
+    """The indices of the characters of a row that are text: from `start` to `end` (exclusive)."""
 
     start: int
     end: int
 
 
 def gutter_of(line: Line) -> int:
-    """How many leading characters of a row stand beside the text: margin, edge, bars, the numbers of a diff."""
+    """The number of leading characters of a row that are not text: margin, edge, bars, the line numbers of a diff."""
     lead = line.spans[1:2] if line.margin > HANGING else ()
     if any(style_parts(span.style)[2] in _DIFF_GROUNDS for span in lead) or is_code(line):
         return min(line.margin, len(line.text))
@@ -62,7 +62,7 @@ def gutter_of(line: Line) -> int:
 
 
 def is_code(line: Line) -> bool:
-    """Whether a row of an answer is one of code: two raised blanks stand before its text."""
+    """Whether a row of an answer is part of a code block, which begins with two blanks on the background of code."""
     used = 0
     for text, style, _ in line.spans:
         used += len(text)
@@ -72,7 +72,7 @@ def is_code(line: Line) -> bool:
 
 
 def extent_of(line: Line) -> Extent:
-    """The text of a row, without its gutter, the number at its right end, and what only fills it up."""
+    """The text of a row: without its gutter, the checkpoint number at its right end, and trailing blanks."""
     text = line.text
     start = gutter_of(line)
     if line.chopped is not None:
@@ -85,7 +85,7 @@ def extent_of(line: Line) -> Extent:
 
 
 def ink(line: Line) -> str:
-    """The characters of a row's text that do not depend on its width: no blanks, no rules."""
+    """The characters of a row's text that are the same at every width: without blanks and horizontal rules."""
     text = line.text
     start, end = extent_of(line)
     if not any(style_parts(span.style)[0] == "line" for span in line.spans):
@@ -110,12 +110,12 @@ def _ink_places(line: Line) -> list[int]:
 def moved(
     old: Sequence[Line], new: Sequence[Line], row: int, column: int, *, ends: bool
 ) -> tuple[int, int]:
-    """Where a place of the old rows of a block stands in its new ones.
+    """The row and column at which the text of a position is after the rows of its block have changed.
 
     Args:
         old, new: the rows of the block before and after a change of its text or its width.
-        row, column: the place in the old rows.
-        ends: whether it is the end of what stands before it, else the beginning of what stands behind it.
+        row, column: the position in the old rows.
+        ends: whether the position stays with the text before it; else with the text behind it.
     """
     if row < 0 or not old or not new:
         return min(row, 0), 0 if row >= 0 else column
@@ -147,7 +147,7 @@ def moved(
 def _located(
     lines: Sequence[Line], first: int, sizes: Sequence[int], count: int, *, ends: bool
 ) -> tuple[int, int]:
-    """The row and the column of the character that has so many before it in the rows from `first` on."""
+    """The row and column of the character with `count` characters of `ink` before it, counted from the row `first`."""
     for row, size in enumerate(sizes, first):
         if count < size or (ends and size and count == size):
             places = _ink_places(lines[row])
@@ -160,12 +160,12 @@ def _located(
 
 
 def same_place(before: str, after: str, at: int, *, ends: bool = False) -> int:
-    """Where the place `at` of a text is once the text has become another one.
+    """The index in a changed text of the character that had the index `at` before.
 
     Args:
-        before, after: the text as it was and as it is.
-        at: the place in `before`.
-        ends: whether what stands before the place is meant, else what stands behind it.
+        before, after: the text before and after the change.
+        at: an index into `before`.
+        ends: whether the characters before the index are looked for first, else those behind it.
     """
     head, rest = before[:at], before[at:]
     near = rest[:CONTEXT]
@@ -185,7 +185,7 @@ def same_place(before: str, after: str, at: int, *, ends: bool = False) -> int:
 
 
 def _nearest(text: str, part: str, at: int) -> int:
-    """Where a part stands in a text, as near to a place as possible; -1 where it does not."""
+    """The index of the occurrence of `part` in a text that is nearest to the index `at`; -1 where there is none."""
     if not part:
         return -1
     below = text.find(part, max(0, at))
@@ -196,7 +196,7 @@ def _nearest(text: str, part: str, at: int) -> int:
 
 
 def line_around(lines: Sequence[Line], row: int) -> tuple[int, int]:
-    """The first and the last of the rows that are one line of the text with this row."""
+    """The indices of the first and the last row into which the line of text of this row is wrapped."""
     first = last = row
     while first > 0 and lines[first - 1].goes_on:
         first -= 1

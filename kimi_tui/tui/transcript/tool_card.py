@@ -56,9 +56,9 @@ TAIL_ROWS = 3
 DIFF_ROWS = 12
 UNFOLDED_ROWS = 1_000
 ANSWER_ROWS = 24
-"""Rows of questions and answers that a folded card shows: four of each are no more, unless they are very long."""
+"""The most rows of questions and answers in a folded card; four of usual length fit."""
 _WHY_CHARS = 200
-"""Characters of a line in which a reason begins."""
+"""The first characters of a line, in which the reason of a failure is looked for."""
 _SAYS_WHY = re.compile(
     r"^\s*(?:FAILED|ERROR|FATAL|error(?:\[\w+\])?:|fatal:|panic:|E  +\S|[\w.]*(?:Error|Exception)\b:|npm ERR!)"
 )
@@ -126,7 +126,7 @@ def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
 
 
 def title_text(block: ToolBlock) -> str:
-    """All that the card's first row may say."""
+    """The text of a card's first row, whole, for the search."""
     facts = " ".join(span.text for fact in _facts(block) for span in fact.spans)
     return f"{block.name} {_target(block)} {facts} #{block.checkpoint}"
 
@@ -154,7 +154,7 @@ def _target(block: ToolBlock) -> str:
 
 
 def _facts(block: ToolBlock) -> list[CardFact]:
-    """Result, time, tokens: in this order, with what may go first ranked highest."""
+    """The facts of a card: result, time, tokens. Where room is short those with the highest rank are left out first."""
     out: list[CardFact] = []
     failed = block.state == "failed"
     if block.state == "waiting":
@@ -215,12 +215,12 @@ def _facts(block: ToolBlock) -> list[CardFact]:
 
 
 def has_more(block: ToolBlock) -> bool:
-    """Whether unfolding would show something."""
+    """Whether an unfolded card shows more than a folded one."""
     return bool(block.output.strip()) and block.tool not in {"SetTodoList", "AskUserQuestion"}
 
 
 def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows under the card's first one."""
+    """The rows of a card below its first one."""
     if block.tool == "SendDMail":
         yield from _dmail_rows(block, room)
         return
@@ -250,7 +250,7 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """What the tool gave back, or gives back while it runs."""
+    """The rows of a tool's output, complete or so far."""
     if not block.over:
         return _tail(list(block.live_output), block.live_count, TAIL_ROWS, room, block)
     if block.tool == "Shell":
@@ -268,7 +268,7 @@ def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 
 def _answers(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """What was asked and answered, whole: what was chosen stands at the end of its line."""
+    """The rows of questions and answers, each answer at the end of its line."""
     lead = Span(" " * HANGING)
     width = prose_width(room.width)
     asked = [one_line(question) for question in iter_arguments(block.arguments, "question")]
@@ -387,7 +387,7 @@ def _todo(todo: TodoBlock, room: LayoutRoom) -> list[Line]:
 
 
 def presented(block: ToolBlock) -> str:
-    """What a call puts before the user in its arguments: a D-Mail, or a plan, which they may have changed; else nothing."""
+    """The text that a call presents to the user: of a D-Mail, or of a plan, as the user may have changed it; else empty."""
     if block.tool == "SendDMail":
         return argument(block.arguments, "message")
     if block.tool != "ExitPlanMode":
@@ -405,7 +405,7 @@ def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
 
 
 def _plan_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The plan as it was presented, or as the user changed it; folded only its beginning."""
+    """The rows of a plan; of a folded card the first ones."""
     lines = clean(presented(block)).strip().split("\n")
     lead = Span(" " * HANGING)
     shown = lines if block.unfolded else lines[:DIFF_ROWS]

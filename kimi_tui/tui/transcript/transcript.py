@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -425,18 +425,15 @@ class Transcript(ScrollView, can_focus=True):
         if self.load_image is None or not draws_cells(self):
             return ()
         if self._thumbnails is None:
-
-            def start(work: Callable[[], Coroutine[None, None, None]]) -> None:
-                self.run_worker(reported(self, work), group="thumbnails")
-
-            self._thumbnails = Thumbnails(self.load_image, start, self._picture_came)
+            self._thumbnails = Thumbnails(self, self.load_image)
         return self._thumbnails.rows(image, columns, rows)
 
-    def _picture_came(self, image: ImageBlock) -> None:
+    def on_thumbnails_ready(self, event: Thumbnails.Ready) -> None:
+        """Draw the blocks with an image that can be drawn now. The class is imported with the first image."""
         from kimi_tui.tui.pictures import images_of
 
         for index, block in enumerate(self.blocks):
-            if image in images_of(block):
+            if event.image in images_of(block):
                 block.touch()
                 self._mark_changed(index)
         self._draw()

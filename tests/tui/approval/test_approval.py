@@ -39,7 +39,7 @@ from kimi_tui.wire.events import ApprovalRequest, DiffBlock, DiffLine, RequestKi
 @pytest.fixture(autouse=True)
 def settle_s(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Letters answer at once, but where it is said how long they wait."""
-    monkeypatch.setattr(LetterRun, "SETTLE_S", getattr(request, "param", 0.0))
+    monkeypatch.setattr(LetterRun, "DEBOUNCE_S", getattr(request, "param", 0.0))
 
 
 def request(detail: str = "python -m build", **more: object) -> ApprovalRequest:
@@ -170,7 +170,7 @@ def test_what_was_typed_before_it_appeared_counts_too() -> None:
 class QuietAlready(QuietKeyboard):
     """A keyboard that was quiet for long."""
 
-    def begin_anew(self, now: float) -> None:
+    def restart(self, now: float) -> None:
         """It stays so."""
 
 
@@ -197,7 +197,7 @@ class Desk(App[None]):
             isinstance(event, events.Key)
             and not event.is_forwarded
             and self.focused in (None, self.panel)
-            and await self.panel.takes(event)
+            and await self.panel.intercept(event)
         ):
             await super().on_event(event)
 
@@ -317,11 +317,11 @@ async def test_a_letter_answers_when_it_has_settled() -> None:
         await pilot.pause()
         time.sleep(0.6)  # noqa: ASYNC251
         await asyncio.sleep(0.05)
-        desk.panel.wait_anew()
+        desk.panel.restart_wait()
         await pilot.pause(0.6)
         assert desk.answers[2:] == []
         # What goes on with what was written before there was a question is prose at once.
-        desk.panel._letters.go_on(time.monotonic())  # pyright: ignore[reportPrivateUsage]
+        desk.panel._letters.continue_prose(time.monotonic())  # pyright: ignore[reportPrivateUsage]
         typed(desk, "n")
         await until(pilot, lambda: desk.written == ["n"])
         # What is typed right behind the key that opens the field goes into it.

@@ -27,6 +27,7 @@ from kimi_tui.soul.rebuilt_history import end_of_context
 from kimi_tui.soul.record import end_of_record, read_records
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tui.app import KimiApp
+from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.wire.events import EventRecord
@@ -41,20 +42,22 @@ async def server() -> AsyncIterator[ChatServer]:
         yield running
 
 
+_history = Feed.history
+
+
 class Glance:
     """An app that has shown how the session ended, and whose engine waits to be let on."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.open = asyncio.Event()
-        self._feed = desk.screen.conversation._feed  # pyright: ignore[reportPrivateUsage]
-        self._schedule = self._feed._schedule  # pyright: ignore[reportPrivateUsage]
-        self._is_told = False
+        self._is_told = asyncio.Event()
 
-    def schedule(self, delay_s: float) -> None:
+    async def history(self, feed: Feed) -> AsyncGenerator[Sequence[EventRecord]]:
         """In place of the feed's: nothing is told before it may be."""
-        if self._is_told:
-            self._schedule(delay_s)
+        await self._is_told.wait()
+        async for records in _history(feed):
+            yield records
 
     @property
     def chat(self) -> Any:
@@ -69,9 +72,7 @@ class Glance:
     async def whole(self) -> None:
         """Let the engine open and all of it be shown."""
         self.open.set()
-        self._is_told = True
-        if self.desk.screen.conversation.soul is not None:
-            self._schedule(0.0)
+        self._is_told.set()
         await self.desk.ready()
         await self.desk.pilot.pause()
 
@@ -116,7 +117,7 @@ async def _held(
             return await open_soul(**parts)
 
         monkeypatch.setattr(kimisoul, "open_soul", opened)
-        monkeypatch.setattr(shown._feed, "_schedule", shown.schedule)  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr(Feed, "history", lambda feed: shown.history(feed))
         yield shown
         for screen in app.screen_stack:
             if isinstance(screen, MainScreen):

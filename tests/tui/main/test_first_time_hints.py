@@ -14,6 +14,7 @@ from support.screens import Desk, desk
 from textual import events
 
 from kimi_tui.app_paths import hints_file
+from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.first_time_hints import WORDS, keep_seen, read_seen
 
@@ -60,7 +61,7 @@ async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
         assert panel is not None
         height = panel.size.height
         while not panel.hint:
-            panel.wait_anew()
+            panel.restart_wait()
             await one.pilot.press("y")
         await one.sees("Too early: answers wait")
         assert "takes it back" not in one.text()
@@ -87,7 +88,8 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
         await one.pilot.press("a")
         assert not one.screen.prompt.hint
         config = one.app.launch.config
-        one.app.configuration_changed("hints", config._replace(hints=False))
+        saved = SettingsScreen.SettingSaved("hints", config._replace(hints=False))
+        one.app.on_settings_screen_setting_saved(saved)
         hints_file(home).unlink()
         assert one.screen.first_time_hints is not None
         await one.screen.first_time_hints.learn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -63,6 +64,7 @@ async def test_other_colours_are_styled_a_widget_at_a_time_and_drawn_behind_the_
         run, style = asyncio.events.Handle._run, Stylesheet.update_nodes
         draw = RowCompositor.render_update
         happened: list[str] = []
+        nodes_styled: Counter[DOMNode] = Counter()
 
         def counted(handle: Any) -> None:
             happened.append("callback")
@@ -71,6 +73,7 @@ async def test_other_colours_are_styled_a_widget_at_a_time_and_drawn_behind_the_
         def styled(self: Stylesheet, nodes: Iterable[DOMNode], animate: bool = False) -> None:
             nodes = list(nodes)
             happened.extend(["styled"] * len(nodes))
+            nodes_styled.update(nodes)
             style(self, nodes, animate)
 
         def drawn(self: RowCompositor, *args: Any, **named: Any) -> Any:
@@ -92,3 +95,4 @@ async def test_other_colours_are_styled_a_widget_at_a_time_and_drawn_behind_the_
         assert all("callback" in happened[at:next_at] for at, next_at in pairwise(styles))
         assert "drawn" not in happened[styles[0] : styles[-1]]
         assert "drawn" in happened[styles[-1] :]
+        assert set(nodes_styled.values()) == {1}

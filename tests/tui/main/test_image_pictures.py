@@ -8,6 +8,7 @@ import pytest
 from PIL import ImageDraw
 from support.made_images import flat, saved
 from support.pictures import still
+from support.still_screen import show_records
 from support.story import Teller
 from syrupy.assertion import SnapshotAssertion
 from textual.pilot import Pilot
@@ -77,13 +78,8 @@ async def show(home: Path, pilot: Pilot[None], theme: str) -> MainScreen:
         return shot.data if facts.sha256 == shot.sha256 else saved(flat(64, 64))
 
     screen.transcript.load_image = load
-    screen.conversation._show(told((ImageBlock.of(shot),)).records)  # pyright: ignore[reportPrivateUsage]
-    screen.bench.views.history_told()
-    screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
-        screen.conversation.state._replace(
-            title="What is wrong", running=False, ready=True, approvals=()
-        )
-    )
+    records = told((ImageBlock.of(shot),)).records
+    await show_records(running, pilot, records, "What is wrong")
     screen.prompt.area.put(f"And here? {running.images.add(shot)} ")
     await pilot.pause()
     thumbnails = screen.transcript._thumbnails  # pyright: ignore[reportPrivateUsage]

@@ -56,7 +56,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
     await one.say("Tell me of plums")
     await one.sees("Plums are blue.")
     await one.idle()
-    one.screen.bench.chat_pane.solve()
+    one.screen.bench.chat_pane.dismiss()
 
 
 def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:

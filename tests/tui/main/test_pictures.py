@@ -6,7 +6,6 @@ All pictures are of the dark theme; that the others differ in nothing but their 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +13,9 @@ import pytest
 from support.chat_app import show_history
 from support.conversation import quoted_fields
 from support.pictures import darken, still
+from support.still_screen import show_records
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
-from textual.pilot import Pilot
 
 from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.config.settings import Config
@@ -27,7 +26,6 @@ from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_screen import figures_screen
 from kimi_tui.tui.main.commands.session import JOBS_USE
-from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 from kimi_tui.tui.notices import Notices
 from kimi_tui.tui.theme import KIMI_LIGHT
@@ -62,28 +60,13 @@ def app(home: Path, **config: object) -> KimiApp:
     )
 
 
-async def show(running: KimiApp, pilot: Pilot[None], records: Sequence[EventRecord]) -> MainScreen:
-    """Let the main screen show these events."""
-    screen = running.screen
-    assert isinstance(screen, MainScreen)
-    screen.conversation._show(records)  # pyright: ignore[reportPrivateUsage]
-    screen.bench.views.history_told()
-    screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
-        screen.conversation.state._replace(
-            title="Fix quoted fields", running=False, ready=True, approvals=()
-        )
-    )
-    await pilot.pause()
-    return screen
-
-
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_conversation(
     picture: SnapshotAssertion, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        screen = await show(running, pilot, whole_story().records)
+        screen = await show_records(running, pilot, whole_story().records)
         show_history(screen.transcript, quoted_fields().records)
         await pilot.pause()
         assert running.export_screenshot() == picture
@@ -95,7 +78,7 @@ async def test_the_timeline_over_the_chat(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        screen = await show(running, pilot, whole_story().records)
+        screen = await show_records(running, pilot, whole_story().records)
         show_history(screen.transcript, quoted_fields().records)
         await pilot.press("ctrl+t")
         await pilot.pause()
@@ -109,7 +92,7 @@ async def test_what_a_rewind_would_take(
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
         running.theme = KIMI_LIGHT.name
-        await show(running, pilot, whole_story().records)
+        await show_records(running, pilot, whole_story().records)
         await pilot.press("ctrl+t", "left_square_bracket", "up")
         await darken(running, pilot)
         assert running.export_screenshot() == picture
@@ -121,7 +104,7 @@ async def test_nothing_said_yet(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        screen = await show(running, pilot, ())
+        screen = await show_records(running, pilot, ())
         screen.transcript.facts = FolderFacts(184, notes=("AGENTS.md",))
         await pilot.pause()
         assert running.export_screenshot() == picture
@@ -200,7 +183,7 @@ async def test_an_approval(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        screen = await show(running, pilot, whole_story().records)
+        screen = await show_records(running, pilot, whole_story().records)
         show_history(screen.transcript, quoted_fields().records)
         state = screen.conversation.state
         screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
@@ -229,7 +212,7 @@ async def test_files_behind_an_at(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        screen = await show(running, pilot, whole_story().records)
+        screen = await show_records(running, pilot, whole_story().records)
         files = ["importer/quoting.py", "importer/", "tests/data/a name with blanks.csv"]
         files.append("importer/formats/delimited/readers/quoted_fields/field_scanner.py")
         monkeypatch.setattr(screen.completion.files, "matching", lambda query, count: files)
@@ -248,7 +231,7 @@ async def test_long_work(
     monkeypatch.setattr(time, "time", lambda: now)
     running = app(tmp_path)
     async with running.run_test(size=(80, 24)) as pilot:
-        screen = await show(running, pilot, whole_story().records)
+        screen = await show_records(running, pilot, whole_story().records)
         reason = "api.moonshot.ai 503: The engine is currently overloaded, please try again later"
         retry = StepRetry(1, 2, 3, 12.0, reason, 503, 540.0)
         show_history(screen.transcript, [EventRecord(1, now, retry)])
@@ -270,7 +253,7 @@ async def test_long_work(
 async def test_the_menu_of_commands(picture: SnapshotAssertion, tmp_path: Path) -> None:
     running = app(tmp_path)
     async with running.run_test(size=(120, 40)) as pilot:
-        await show(running, pilot, whole_story().records)
+        await show_records(running, pilot, whole_story().records)
         await pilot.press(*"/")
         await pilot.pause()
         assert running.export_screenshot() == picture
@@ -279,7 +262,7 @@ async def test_the_menu_of_commands(picture: SnapshotAssertion, tmp_path: Path) 
 async def test_a_notice(picture: SnapshotAssertion, tmp_path: Path) -> None:
     running = app(tmp_path)
     async with running.run_test(size=(120, 40)) as pilot:
-        screen = await show(running, pilot, whole_story().records)
+        screen = await show_records(running, pilot, whole_story().records)
         screen.tell(
             "The session could not be copied",
             level="error",
@@ -301,7 +284,7 @@ async def test_help_and_palette(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        await show(running, pilot, whole_story().records)
+        await show_records(running, pilot, whole_story().records)
         await pilot.press(key)
         await pilot.pause()
         assert running.export_screenshot() == picture
@@ -310,7 +293,7 @@ async def test_help_and_palette(
 async def test_signs_that_every_terminal_has(picture: SnapshotAssertion, tmp_path: Path) -> None:
     running = app(tmp_path, glyphs="ascii")
     async with running.run_test(size=(80, 24)) as pilot:
-        screen = await show(running, pilot, whole_story().records)
+        screen = await show_records(running, pilot, whole_story().records)
         show_history(screen.transcript, quoted_fields().records)
         await pilot.press("ctrl+t")
         await pilot.pause()

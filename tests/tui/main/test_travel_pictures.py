@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from support.pictures import darken, still
-from support.story import whole_story
+from support.still_screen import show_records
+from support.story import STORY_PREVIEW, whole_story
 from syrupy.assertion import SnapshotAssertion
-from textual.pilot import Pilot
 from textual.screen import Screen
 
 from kimi_tui.config.model_choice import Choice
@@ -37,7 +37,6 @@ from kimi_tui.soul.world_line_reader import (
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame import Heading
-from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, consequence_rows
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
@@ -79,7 +78,7 @@ async def over_the_page(
     """The picture of a screen over the main one."""
     running = app(home)
     async with running.run_test(size=size) as pilot:
-        main = await shown(running, pilot)
+        main = await show_records(running, pilot, whole_story().records)
         assert main is running.screen
         running.push_screen(page)
         await pilot.pause()
@@ -87,39 +86,11 @@ async def over_the_page(
         assert running.export_screenshot() == picture
 
 
-async def shown(running: KimiApp, pilot: Pilot[None]) -> MainScreen:
-    """The main screen with a conversation."""
-    screen = running.screen
-    assert isinstance(screen, MainScreen)
-    screen.conversation._show(whole_story().records)  # pyright: ignore[reportPrivateUsage]
-    screen.bench.views.history_told()
-    screen.conversation._change(  # pyright: ignore[reportPrivateUsage]
-        screen.conversation.state._replace(
-            title="Fix quoted fields", running=False, ready=True, approvals=()
-        )
-    )
-    await pilot.pause()
-    return screen
-
-
 async def test_all_actions(tmp_path: Path, picture: SnapshotAssertion) -> None:
-    preview = RewindPreview(
-        target=Target(11),
-        label='Fields with "" inside break the importer. Fix it, with a test.',
-        steps=5,
-        turns=1,
-        messages=11,
-        tokens_before=58_300,
-        tokens_after=53_700,
-        estimated=False,
-        dropped=(
-            DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
-        ),
-        prompt="",
-        files=FilesPreview(
-            (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True
-        ),
+    files = FilesPreview(
+        (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True
     )
+    preview = replace(STORY_PREVIEW, dropped=STORY_PREVIEW.dropped[:1], prompt="", files=files)
     page = RewindScreen(preview, actions=actions_at(11, 0))
     await over_the_page(tmp_path, SIZES[0], page, picture)
 
@@ -167,7 +138,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
 ) -> None:
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        main = await shown(running, pilot)
+        main = await show_records(running, pilot, whole_story().records)
         toll = RewindScreen(UNDONE, actions=(UNDO,), title="Undo the rewind to #5")
         running.theme = KIMI_LIGHT.name
         running.push_screen(toll)
@@ -223,7 +194,7 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     )
     running = app(tmp_path)
     async with running.run_test(size=size) as pilot:
-        await shown(running, pilot)
+        await show_records(running, pilot, whole_story().records)
         for name, page in (("fork", fork), ("goes-on", goes_on)):
             running.theme = KIMI_LIGHT.name
             running.push_screen(page)
@@ -294,7 +265,7 @@ async def test_a_comparison(
 async def test_bookmarks_and_pins(tmp_path: Path, picture: SnapshotAssertion) -> None:
     running = app(tmp_path)
     async with running.run_test(size=SIZES[0]) as pilot:
-        main = await shown(running, pilot)
+        main = await show_records(running, pilot, whole_story().records)
         model = main.bench.views.timeline.model
         assert model is not None
         newest, before = model.tree.live[-1], model.tree.live[-3]

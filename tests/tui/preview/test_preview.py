@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.screens import keys_count
+from support.story import STORY_PREVIEW
 from syrupy.assertion import SnapshotAssertion
 from textual.app import App
 from textual.geometry import Offset
@@ -38,24 +39,7 @@ from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
 from kimi_tui.wire.events import DiffLine
 
-GOES = (
-    DroppedMessage("tool", "pytest -q tests/csv", "Shell", failed=True, tokens=1_200),
-    DroppedMessage("tool", "src/csv/tokenizer.py", "Edit", tokens=900),
-    DroppedMessage("tool", "src/csv/tokenizer.py", "Read", tokens=2_100),
-    DroppedMessage("tool", "1 of 3 done", "Todo", tokens=400),
-)
-STORY = RewindPreview(
-    target=Target(11),
-    label='Fields with "" inside break the importer. Fix it, with a test.',
-    steps=5,
-    turns=1,
-    messages=11,
-    tokens_before=58_300,
-    tokens_after=53_700,
-    estimated=False,
-    dropped=GOES,
-    prompt="Fields",
-)
+GOES = tuple(STORY_PREVIEW.dropped)
 LONG = RewindPreview(
     target=Target(1),
     label="Add a CSV importer",
@@ -83,7 +67,7 @@ class PreviewApp(App[None]):
 
     def __init__(
         self,
-        preview: RewindPreview = STORY,
+        preview: RewindPreview = STORY_PREVIEW,
         *,
         running: bool = False,
         glyphs: Glyphs = UNICODE,
@@ -213,7 +197,7 @@ def test_more_actions_are_data() -> None:
         PreviewAction("c", "compact_from", "Compact from here on", group=1),
         PreviewAction("p", "compact_to", "Compact up to here", group=1),
     )
-    state = layout.PreviewState(STORY, actions)
+    state = layout.PreviewState(STORY_PREVIEW, actions)
     for width, height in ((102, 28), (72, 20), (56, 16)):
         sheet = layout.preview_rows(state, width, height, UNICODE)
         assert len(sheet.rows) <= height
@@ -303,7 +287,7 @@ FILES = FilesPreview(
     not_covered=((".venv/", "ignored"),),
     ran_commands=True,
 )
-WITH_FILES = replace(STORY, files=FILES)
+WITH_FILES = replace(STORY_PREVIEW, files=FILES)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +346,7 @@ FOREIGN = replace(
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]) -> None:
-    app = PreviewApp(replace(STORY, files=FOREIGN))
+    app = PreviewApp(replace(STORY_PREVIEW, files=FOREIGN))
     async with app.run_test(size=size) as pilot:
         await pilot.press("f")
         await pilot.pause()
@@ -376,7 +360,7 @@ async def test_what_someone_else_changed_is_asked_for_once(size: tuple[int, int]
 @pytest.mark.parametrize("key", ["enter", "f"])
 async def test_a_key_right_behind_the_one_that_asked_for_a_word_is_no_word(key: str) -> None:
     with keys_count(QUIET_S):
-        await _press_twice(PreviewApp(replace(STORY, files=FOREIGN)), key)
+        await _press_twice(PreviewApp(replace(STORY_PREVIEW, files=FOREIGN)), key)
 
 
 async def _press_twice(app: PreviewApp, key: str) -> None:
@@ -400,7 +384,7 @@ async def _press_twice(app: PreviewApp, key: str) -> None:
 
 async def test_an_enter_close_behind_a_digit_is_about_its_row() -> None:
     with keys_count(QUIET_S):
-        app = PreviewApp(STORY)
+        app = PreviewApp(STORY_PREVIEW)
         async with app.run_test(size=(120, 40)) as pilot:
             while not app.shown.accepts_keys:
                 await pilot.pause(0.01)
@@ -421,7 +405,7 @@ async def test_what_a_job_changed_is_not_said_to_be_changed_outside(
 ) -> None:
     built = FilePreview("built", "restore", "also changed while a job ran")
     listed = [one for one in (built, *FOREIGN.files) if one.path in files]
-    app = PreviewApp(replace(STORY, files=replace(FOREIGN, files=tuple(listed))))
+    app = PreviewApp(replace(STORY_PREVIEW, files=replace(FOREIGN, files=tuple(listed))))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("f")
         await pilot.pause()
@@ -460,7 +444,7 @@ async def test_what_needs_a_word_is_in_sight_among_many_files(size: tuple[int, i
     mine = tuple(
         FilePreview(f"mine{n}", "conflict", "changed outside", "restore") for n in range(4)
     )
-    app = PreviewApp(replace(STORY, files=FilesPreview((*many, *mine))))
+    app = PreviewApp(replace(STORY_PREVIEW, files=FilesPreview((*many, *mine))))
     async with app.run_test(size=size) as pilot:
         assert any("restores 40; 4 stay" in row for row in app.rows)
         await pilot.press("tab")
@@ -469,7 +453,7 @@ async def test_what_needs_a_word_is_in_sight_among_many_files(size: tuple[int, i
 
 
 async def test_what_the_user_has_said_is_not_asked_again() -> None:
-    app = PreviewApp(replace(STORY, files=FOREIGN))
+    app = PreviewApp(replace(STORY_PREVIEW, files=FOREIGN))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("f", "tab", "down", "space", "tab", "tab", "f")
         await pilot.pause()
@@ -478,7 +462,7 @@ async def test_what_the_user_has_said_is_not_asked_again() -> None:
 
 
 async def test_all_that_is_not_covered_can_be_read() -> None:
-    app = PreviewApp(replace(STORY, files=FOREIGN))
+    app = PreviewApp(replace(STORY_PREVIEW, files=FOREIGN))
     async with app.run_test(size=(80, 24)) as pilot:
         assert any("Not covered (30): folder0/" in row for row in app.rows)
         await pilot.press("tab", *["down"] * 9, "enter", *["pagedown"] * 5)
@@ -489,7 +473,7 @@ async def test_all_that_is_not_covered_can_be_read() -> None:
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
 async def test_files_that_are_not_seen_are_counted(size: tuple[int, int]) -> None:
     many = tuple(FilePreview(f"file{n:02}", "restore", added=1) for n in range(40))
-    app = PreviewApp(replace(STORY, files=FilesPreview(many)))
+    app = PreviewApp(replace(STORY_PREVIEW, files=FilesPreview(many)))
     async with app.run_test(size=size) as pilot:
 
         def counted() -> int:
@@ -511,7 +495,7 @@ async def test_a_change_that_no_line_shows_has_a_word() -> None:
         FilePreview("picture", "restore", is_text=False),
         FilePreview("script", "restore", only_rights=True),
     )
-    app = PreviewApp(replace(STORY, files=FilesPreview(some)))
+    app = PreviewApp(replace(STORY_PREVIEW, files=FilesPreview(some)))
     async with app.run_test(size=(120, 40)) as pilot:
         assert any("picture" in row and "no text" in row for row in app.rows)
         await pilot.press("tab", "down", "enter")
@@ -526,7 +510,7 @@ async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:
         FilePreview("one.py", "restore", added=1),
         FilePreview("b.py", "restore", rows=rows),
     )
-    app = PreviewApp(replace(STORY, files=FilesPreview((one, other))))
+    app = PreviewApp(replace(STORY_PREVIEW, files=FilesPreview((one, other))))
     async with app.run_test(size=(120, 40)) as pilot:
 
         async def click(text: str, shift: int = 0) -> None:
@@ -553,7 +537,7 @@ async def test_the_mouse_chooses_files_and_scrolls_their_diff() -> None:
 
 
 async def test_no_number_is_cut_where_there_is_little_room() -> None:
-    much = replace(STORY, turns=12, steps=1_234, messages=45_678, tokens_before=211_000)
+    much = replace(STORY_PREVIEW, turns=12, steps=1_234, messages=45_678, tokens_before=211_000)
     app = PreviewApp(much)
     async with app.run_test(size=(60, 20)):
         assert any("; frees 157k" in row for row in app.rows)
@@ -562,7 +546,7 @@ async def test_no_number_is_cut_where_there_is_little_room() -> None:
 async def test_enter_shows_the_whole_diff_of_a_file() -> None:
     rows = tuple(DiffLine("+", n, f"line {n}") for n in range(1, 101))
     files = FilesPreview((FilePreview("long.py", "delete", added=100, rows=rows, is_new=True),))
-    app = PreviewApp(replace(STORY, files=files))
+    app = PreviewApp(replace(STORY_PREVIEW, files=files))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("tab", "enter")
         await pilot.press(*["pagedown"] * 20)
@@ -576,7 +560,7 @@ async def test_enter_shows_the_whole_diff_of_a_file() -> None:
 
 async def test_files_that_cannot_come_back_say_why_and_offer_the_rest() -> None:
     files = FilesPreview(reason="The work folder is a home folder, so its files are not followed.")
-    app = PreviewApp(replace(STORY, files=files))
+    app = PreviewApp(replace(STORY_PREVIEW, files=files))
     async with app.run_test(size=(120, 40)) as pilot:
         assert any("The work folder is a home folder" in row for row in app.rows)
         assert not any("Files only" in row for row in app.rows)
@@ -633,7 +617,7 @@ async def test_looks_among_the_files(picture: SnapshotAssertion) -> None:
 
 
 THERE = replace(
-    STORY, target=Target(6, 3), steps=1, messages=2, tokens_before=4_300, tokens_after=4_800
+    STORY_PREVIEW, target=Target(6, 3), steps=1, messages=2, tokens_before=4_300, tokens_after=4_800
 )
 
 
@@ -673,7 +657,7 @@ def test_the_files_go_along_with_a_jump() -> None:
 async def test_the_frame_keeps_still_while_files_are_chosen(
     size: tuple[int, int], files: FilesPreview
 ) -> None:
-    app = PreviewApp(replace(STORY, files=files))
+    app = PreviewApp(replace(STORY_PREVIEW, files=files))
     async with app.run_test(size=size) as pilot:
 
         def frame() -> list[int]:
@@ -690,7 +674,7 @@ async def test_the_frame_keeps_still_while_files_are_chosen(
 
 
 def test_at_sixty_cells_the_files_can_be_left_with_esc() -> None:
-    state = layout.PreviewState(replace(STORY, files=FILES), CONVERSATION_ACTIONS)
+    state = layout.PreviewState(replace(STORY_PREVIEW, files=FILES), CONVERSATION_ACTIONS)
     assert state.files is not None
     state.files.focused = True
     keys = layout.preview_rows(state, 58, 16, UNICODE).rows[-1]
@@ -725,7 +709,7 @@ def test_a_call_that_waits_is_not_called_done() -> None:
 
 
 def test_a_message_that_alone_goes_is_said_to_come_back() -> None:
-    preview = replace(STORY, dropped=(), steps=2, messages=1)
+    preview = replace(STORY_PREVIEW, dropped=(), steps=2, messages=1)
     state = layout.PreviewState(preview, CONVERSATION_ACTIONS)
     rows = layout.preview_rows(state, 104, 28, UNICODE).rows
     shown = "\n".join(row.text for row in rows)

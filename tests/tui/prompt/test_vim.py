@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.vim_oracle import VIM, Case, a_case, ours, theirs
-
-from kimi_tui.tui.prompt.vim import Vim
+from support.vim_oracle import VIM, Case, a_case, ours, theirs, vim_at
 
 # The bar is the cursor and ⎋ is Esc: before, keys, after, and what was deleted or copied last. Made by vim 9.0.
 CASES = [
@@ -239,7 +237,7 @@ KEYS = st.sampled_from(
 def test_whatever_is_pressed_the_cursor_stays_in_the_text(
     text: str, at: int, keys: list[str]
 ) -> None:
-    vim = Vim(text, min(at, len(text)), "normal")
+    vim = vim_at(text, min(at, len(text)))
     for key in keys:
         vim.press(key)
         assert 0 <= vim.at <= len(vim.text)
@@ -256,21 +254,21 @@ def test_whatever_is_pressed_the_cursor_stays_in_the_text(
 
 @pytest.mark.parametrize("keys", ['"ayw', "q(", "ma'a", "@a", "zz", "gz", "gi", "gJ"])
 def test_the_name_of_what_is_not_kept_here_is_no_command(keys: str) -> None:
-    vim = Vim("one two", 0, "normal")
+    vim = vim_at("one two", 0)
     for key in keys:
         vim.press(key)
     assert (vim.text, vim.mode, vim.is_pending) == ("one two", "normal", False)
 
 
 def test_a_count_without_end_makes_no_text_without_end() -> None:
-    vim = Vim("word", 0, "normal")
+    vim = vim_at("word", 0)
     for key in ("y", "y", *"99999999", "p", *"99999999", "i", "x", "escape", *"99999999", "."):
         vim.press(key)
     assert len(vim.text) < 4 << 20
 
 
 def test_k_and_j_ask_for_what_was_sent_and_esc_for_what_it_does_elsewhere() -> None:
-    vim = Vim("one\ntwo", 0, "normal")
+    vim = vim_at("one\ntwo", 0)
     assert [vim.press(key) for key in ("k", "j", "j", "escape", "d", "escape")] == [
         "earlier",
         "",
@@ -303,7 +301,7 @@ def keys_of(words: str) -> tuple[str, ...]:
     ],
 )
 def test_macros_are_recorded_and_what_is_written_over(before: str, keys: str, after: str) -> None:
-    vim = Vim(before.replace("|", ""), before.index("|"), "normal")
+    vim = vim_at(before.replace("|", ""), before.index("|"))
     for key in keys_of(keys):
         vim.press(key)
     assert f"{vim.text[: vim.at]}|{vim.text[vim.at :]}" == after
@@ -311,7 +309,7 @@ def test_macros_are_recorded_and_what_is_written_over(before: str, keys: str, af
 
 
 def test_a_macro_without_end_ends() -> None:
-    vim = Vim("word " * 200, 0, "normal")
+    vim = vim_at("word " * 200, 0)
     for key in (*"qa", *"ll@a", "q", *"99999999@a"):
         vim.press(key)
     assert vim.mode == "normal"

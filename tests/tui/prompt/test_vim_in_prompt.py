@@ -86,7 +86,7 @@ async def test_esc_twice_stops_the_agent_and_prose_from_elsewhere_is_written(hom
         area.text = "some words"
         await press("escape")
         await one.until(lambda: area.mode == "normal")
-        one.screen.keystrokes.write_on("more ")
+        one.screen.keystrokes.write_to_prompt("more ")
         assert area.mode == "insert"
         await press(*"and")
         assert "more and" in area.text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -159,10 +161,10 @@ async def test_renamed_put_away_and_thrown_away(
         await one.until(lambda: screen.seen.is_open)
         # Nor is a word that begins with the letter.
         with monkeypatch.context() as slow:
-            slow.setattr(LetterRun, "SETTLE_S", 60.0)
+            slow.setattr(LetterRun, "DEBOUNCE_S", 60.0)
             await one.pilot.press("y", "e", "s")
         assert row.folder.exists()
-        monkeypatch.setattr(LetterRun, "SETTLE_S", 0.0)
+        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 0.0)
         await one.pilot.press("y")
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()
@@ -229,6 +231,28 @@ async def test_over_a_running_session(home: Path) -> None:
         )
         await one.ready()
         assert folder_of(home, "Greeting").name == own
+
+
+async def test_the_open_session_keeps_its_title_where_the_disk_refuses_another_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with ChatServer() as server, desk(home, server.base_url, work=home / "importer") as one:
+        server.script(say("Hello."))
+        await one.ready()
+        await one.say("Say hello, please")
+        await one.idle()
+        await one.say("/sessions")
+        await one.sees("● Say hello, please")
+        with monkeypatch.context() as full:
+            full.setattr("kimi_tui.session.session.write_state", refuse)
+            await one.pilot.press("n", "ctrl+u", *"Greeting", "enter")
+            await one.sees("Could not save the session's title")
+        assert "It is now called" not in one.text()
+        await one.sees("● Say hello, please")
+        assert one.screen.conversation.state.title == "Say hello, please"
 
 
 @pytest.mark.parametrize(

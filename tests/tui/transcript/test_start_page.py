@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from rich.cells import cell_len
 
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.main.demo_player import demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words
 
@@ -59,6 +61,27 @@ def test_nothing_moves_when_the_facts_come() -> None:
         after = empty_rows(width, height, UNICODE, first_hints({}), "2 files in x.")
         moved = [row for row, other in zip(before, after, strict=True) if row != other]
         assert len(moved) == 1
+
+
+def _texts(width: int, height: int, hints: Sequence[tuple[str, str]]) -> list[str]:
+    rows = empty_rows(width, height, UNICODE, hints)
+    return ["".join(span.text for span in row.spans) for row in rows]
+
+
+@pytest.mark.parametrize("plays", [False, True])
+@pytest.mark.parametrize("keys", [{}, {"timeline": "ctrl+shift+alt+f12"}])
+def test_what_a_key_does_wraps_where_it_has_no_room(plays: bool, keys: dict[str, str]) -> None:
+    hints = demo_hints(keys, plays=plays)
+    for width in (120, 60, 40):
+        rows = _texts(width, 30, hints)
+        assert max(map(cell_len, rows)) <= width - 2
+        shown = " ".join(" ".join(rows).split())
+        assert all(f"{key} {meaning}" in shown for key, meaning in hints)
+
+
+def test_the_hints_of_the_demo_take_a_row_each_in_the_smallest_usual_terminal() -> None:
+    rows = _texts(60, 14, demo_hints({}, plays=False))
+    assert rows[-2].endswith("Ctrl+T   goes back to any step, in real sessions too")
 
 
 def test_the_keys_are_those_of_the_configuration() -> None:

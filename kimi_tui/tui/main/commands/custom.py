@@ -99,7 +99,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         answer = {"y": self._send, "n": self._refuse, "q": self._refuse}.get(event.key)
         if answer is not None:
             event.stop()
-        if not await self.seen.takes(event, answer) and answer is not None:
+        if not await self.seen.answer_with(event, answer) and answer is not None:
             self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}  Esc not")
 
     def compose(self) -> ComposeResult:

@@ -210,7 +210,7 @@ async def choose(
             ),
             line_name=main.bench.views.timeline.model.line_name(target.world_line),
             pending=pending,
-            write=main.keystrokes.write_on,
+            write=main.keystrokes.write_to_prompt,
             typed_at=main.keystrokes.written_at,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
@@ -253,7 +253,7 @@ async def offer_files(main: MainParts) -> None:
         replace(found, label="Some files are not what they were at this moment."),
         actions=(LEAVE, BRING),
         title="Files of this moment",
-        write=main.keystrokes.write_on,
+        write=main.keystrokes.write_to_prompt,
         typed_at=main.keystrokes.written_at,
         is_asked_for=False,
     )

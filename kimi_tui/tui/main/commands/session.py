@@ -91,7 +91,7 @@ async def replay(main: MainParts, argument: str) -> None:
     from kimi_tui.tui.replay.screen import ReplayScreen
 
     launch, size = main.conversation.launch, app_of(main.bench.screen).size
-    page = ReplayScreen(launch, size, soul.session, write=main.keystrokes.write_on)
+    page = ReplayScreen(launch, size, soul.session, write=main.keystrokes.write_to_prompt)
     forked = await main.bench.ask(page)
     if forked is not None:
         main.bench.leave_for(forked._replace(in_demo=main.conversation.demo, plays=False))
@@ -320,7 +320,7 @@ async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
         actions=(UNDO,),
         title=title,
         line_name=name,
-        write=main.keystrokes.write_on,
+        write=main.keystrokes.write_to_prompt,
         typed_at=main.keystrokes.written_at,
     )
     return await main.bench.ask_of_line(question) is not None
@@ -338,9 +338,7 @@ async def redo(main: MainParts, argument: str) -> None:
 
 async def rename(main: MainParts, argument: str) -> None:
     """Set the session's title; without one, use the beginning of its first message."""
-    soul = await main.conversation.opened()
-    title = await soul.rename(argument)
-    main.conversation.set_title(title)
+    title = await main.conversation.rename(argument)
     main.bench.tell(f"This session is now called {title}." if title else "It has no title yet.")
 
 
@@ -424,7 +422,7 @@ async def sessions(main: MainParts, argument: str) -> None:
             main.conversation.new_launch()._replace(in_demo=main.conversation.demo, plays=False),
             soul.session.dir.parents[2],
             soul.session.id,
-            lambda title: main.bench.start(rename(main, title)),
+            main.conversation.rename,
             argument,
         )
     )

@@ -105,7 +105,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         gauge=gauge,
         comparison=comparison,
         load_image=main.bench.transcript.load_image,
-        write=main.keystrokes.write_on,
+        write=main.keystrokes.write_to_prompt,
     )
     answer = await main.bench.ask(page)
     if answer is None:

@@ -126,7 +126,7 @@ async def test_a_command_of_the_folder_is_shown_first(home: Path) -> None:
         await one.sees("This folder brings this command.")
         await one.until(lambda: asks(one))
         # Words that begin with the letter, and whoever comes back to the window, answer nothing.
-        with patch.object(LetterRun, "SETTLE_S", 60.0):
+        with patch.object(LetterRun, "DEBOUNCE_S", 60.0):
             await one.pilot.press("y", "e", "s")
         with patch.object(SeenQuestion, "QUIET_S", 60.0):
             one.app.post_message(events.AppFocus())
