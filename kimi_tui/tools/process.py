@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from kimi_tui.app_paths import home_of
+from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervised
 
@@ -66,11 +66,13 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a child gets of `environ`, with pagers, editors and prompts switched off."""
+    """What a child gets of `environ`, with pagers, editors and prompts switched off.
+
+    A relative folder of configurations, which some programs go by, would be one in the work folder: it is left out."""
     passed = {
         name: value
         for name, value in environ.items()
-        if name in _PASSED
+        if (name in _PASSED and (os.path.isabs(value) or name not in XDG_FOLDERS.values()))
         or name.startswith("LC_")
         # A proxy's address may carry a password.
         or (name in _PROXIES and "@" not in value)
