@@ -74,9 +74,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
             return doctor.run(arguments)
         case "checkpoints" | "worldlines":
-            from kimi_tui.commands import sessions
+            from kimi_tui.commands import session_details
 
-            return sessions.list_in_session(name, arguments)
+            return session_details.list_in_session(name, arguments)
         case _:
             from kimi_tui.commands import time_travel
 

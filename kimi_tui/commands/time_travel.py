@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 
+from kimi_tui.app_paths import log_file
 from kimi_tui.commands.console import (
     CONFLICTS,
     DONE,
@@ -25,9 +27,10 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
-from kimi_tui.commands.sessions import chosen_session, engine
+from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.logging_setup import start_logging
 from kimi_tui.soul.checkpoint_table import shown_lines, shown_timeline
-from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.kimisoul import KimiSoul, open_soul
 from kimi_tui.soul.rewind_values import (
     END,
     FileOutcome,
@@ -104,7 +107,11 @@ async def _travel(options: Namespace) -> int:
     if options.name == "dmail" and not options.text.strip():
         complain("The D-Mail is empty.")
         return USAGE
-    async with engine(chosen_session(options.session)) as soul:
+    session = chosen_session(options.session)
+    start_logging(log_file())
+    # With no model: operations only. What they do is recorded as in the app.
+    soul = await open_soul(session=session, provider=None, follow_files=False)
+    async with aclosing(soul):
         match options.name:
             case "rewind":
                 return await _rewind(soul, options)
