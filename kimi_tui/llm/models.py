@@ -327,15 +327,13 @@ async def _with_program_facts(
     ]
 
 
-async def local_servers(
-    ports: Mapping[str, int] = _USUAL_PORTS, *, timeout_s: float = _LOOPBACK_TIMEOUT_S
-) -> list[LocalServer]:
+async def local_servers(ports: Mapping[str, int] = _USUAL_PORTS) -> list[LocalServer]:
     """The servers that answer on their usual ports, asked all at once."""
 
     async def look(name: str, port: int) -> LocalServer | None:
         base_url = f"http://127.0.0.1:{port}/v1"
         try:
-            found = await chat_models(base_url, "", timeout_s=timeout_s)
+            found = await chat_models(base_url, "", timeout_s=_LOOPBACK_TIMEOUT_S)
         except LLMError as error:
             return LocalServer(name, base_url, (), loading=True) if _is_loading(error) else None
         return LocalServer(name, base_url, found.models)
