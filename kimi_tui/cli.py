@@ -101,11 +101,11 @@ def start(launch: Launch) -> int:
         # Textual draws on standard error as it was at the start.
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
-    from kimi_tui.own_process import harden, keep_large_apart
+    from kimi_tui.own_process import harden, tune_malloc
 
     _forget_odd_sizes()
     harden()
-    keep_large_apart()
+    tune_malloc()
     # Read by Textual when it is imported. A frame is drawn only when something changed; behind another one a key could wait
     # 34 ms for its own at 60, and 9 at 240.
     os.environ.setdefault("TEXTUAL_FPS", "1000")

@@ -345,9 +345,9 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> CheckResult:
 
 
 def _programs(environ: Mapping[str, str], work: Path) -> Iterator[CheckResult]:
-    from kimi_tui.tools.grep import wheel_rg
+    from kimi_tui.tools.grep import bundled_rg
 
-    if rg := wheel_rg() or find_program("rg", environ, work):
+    if rg := bundled_rg() or find_program("rg", environ, work):
         yield CheckResult("rg", "ok", short(Path(rg)))
     else:
         yield CheckResult("rg", "bad", "missing: no file can be searched", "Install ripgrep.")

@@ -631,7 +631,7 @@ class Context:
             self.storage.close(fd)
         self._live.adopt(index.size, index.torn)
         if refused is not None and refused.errno not in READ_ONLY:
-            self._live.distrust(refused, "save the conversation")
+            self._live.mark_unsafe(refused, "save the conversation")
         self._live.salvage_tail()
         self._set_index(index, MessageCache())
         self._held_by = (0, 0)
