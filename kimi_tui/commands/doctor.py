@@ -226,7 +226,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         return CheckResult("model", "bad", words, "Start kimi-tui to paste it.")
     if not isinstance(choice, Choice):
         return CheckResult("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
-    from kimi_tui.llm.base_url import shown_url
+    from kimi_tui.base_url import shown_url
 
     name = f"{choice.model or 'the only one'} at {shown_url(choice.base_url)}"
     if offline:

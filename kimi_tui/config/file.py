@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
-from kimi_tui.config.model_choice import BEFORE_NAME, Choice, clean_url, is_url, provider_type
+from kimi_tui.base_url import clean_url, is_url
+from kimi_tui.config.model_choice import BEFORE_NAME, Choice, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
     Config,
