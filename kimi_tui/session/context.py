@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
 from kimi_tui.llm.tokens import message_tokens
@@ -51,9 +51,6 @@ from kimi_tui.session.schema import (
     SystemPrompt,
     added_lines,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _COMPARED_BYTES = 1 << 20
 _PRELOAD_BYTES = 4 << 20

@@ -83,8 +83,8 @@ _NOT_READY = "The first look at the files has not ended yet; a notice tells when
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """A running tool. `paths` are all files that it can change, None where that is unknown (a command)."""
+class ChangingTool:
+    """A running tool that changes files. `paths` are all files that it can change, None where that is unknown (a command)."""
 
     paths: frozenset[str] | None
 
@@ -116,10 +116,10 @@ class FileHistory:
         self._first_scan: asyncio.Future[_FirstScan] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Future[None]] = set()
-        self._under_way: list[Change] = []
+        self._under_way: list[ChangingTool] = []
         self._n_jobs = 0
         # Those and the ones that have ended, until a scan has seen them.
-        self._unseen: list[Change] = []
+        self._unseen: list[ChangingTool] = []
         self._wire = wire
         self._events = _FileEvents(wire)
         self._trouble = ""
@@ -175,7 +175,7 @@ class FileHistory:
             self._marks.add(marked)
             marked.add_done_callback(self._marked)
 
-    async def before_change(self, paths: Sequence[str] | None) -> Change:
+    async def before_change(self, paths: Sequence[str] | None) -> ChangingTool:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
@@ -184,13 +184,13 @@ class FileHistory:
         Returns:
             the running tool, to be passed to `after_change`.
         """
-        change = Change(None if paths is None else frozenset(paths))
+        change = ChangingTool(None if paths is None else frozenset(paths))
         await self._scan_before(change.paths)
         self._under_way.append(change)
         self._unseen.append(change)
         return change
 
-    def after_change(self, change: Change, uid: str, key: str) -> None:
+    def after_change(self, change: ChangingTool, uid: str, key: str) -> None:
         """Scan in the background after a tool has changed files, and publish what it changed.
 
         Args:
@@ -497,7 +497,7 @@ class FileHistory:
             return await self._run(self._tracker.is_as_seen, paths)
         return False
 
-    async def _scan_after(self, change: Change, uid: str, key: str) -> None:
+    async def _scan_after(self, change: ChangingTool, uid: str, key: str) -> None:
         try:
             await self._scan("agent", uid, key)
         finally:
@@ -563,7 +563,7 @@ class FileHistory:
             self._events.fault(error)
 
 
-def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
+def _touched(changes: Iterable[ChangingTool]) -> frozenset[str] | None:
     """What these tools can have changed; None where that is not known."""
     paths: set[str] = set()
     for change in tuple(changes):

@@ -22,7 +22,7 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.file_history import Change
+from kimi_tui.soul.file_history import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
 from kimi_tui.soul.tasks import TimeSlices, clear_in_slices
 from kimi_tui.soul.tool_results import (
@@ -225,7 +225,7 @@ class _RunningCall:
         self._asking = False
         self._waited_s = 0.0
         self._is_published = False
-        self._changes: list[Change] = []
+        self._changes: list[ChangingTool] = []
 
     @property
     def may_have_acted(self) -> bool:

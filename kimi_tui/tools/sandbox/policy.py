@@ -1132,7 +1132,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
         work: the work folder; what holds all of it is left out, so that the program can be developed in it.
     """
     found: set[str] = set()
-    for place in {*_own_places(), *_linked_places(roots)}:
+    for place in {*_code_places(), *_linked_places(roots)}:
         links, end = links_to(place)
         if not os.path.lexists(end):
             # It could be made.
@@ -1148,7 +1148,7 @@ def _package_folder() -> str:
 
 
 @functools.cache
-def _own_places() -> frozenset[str]:
+def _code_places() -> frozenset[str]:
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     # Where the folder of an environment is the work folder, what counts in it does.
     settings = {os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes}
