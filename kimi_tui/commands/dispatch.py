@@ -74,9 +74,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
             return doctor.run(arguments)
         case "checkpoints" | "worldlines":
-            from kimi_tui.commands import session_details
+            from kimi_tui.commands import sessions
 
-            return session_details.list_in_session(name, arguments)
+            return sessions.list_in_session(name, arguments)
         case _:
             from kimi_tui.commands import time_travel
 

@@ -16,14 +16,12 @@ from typing import Any
 from kimi_tui.app_paths import config_file, short
 from kimi_tui.commands.console import (
     DONE,
-    command,
-    line_number,
     print_json,
     print_pairs,
     print_table,
     say,
 )
-from kimi_tui.commands.sessions import chosen_session, opened
+from kimi_tui.commands.sessions import opened
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.foreign_text import clean_source
@@ -67,8 +65,8 @@ class _Findings:
     figures: Statistics
 
 
-async def show(session: Session, *, as_json: bool) -> int:
-    """Print it, also of a session that another process has open; returns the exit code.
+async def print_session(session: Session, *, as_json: bool) -> int:
+    """Print everything about a session, also of one that another process has open; returns the exit code.
 
     Raises:
         StorageTrouble: it cannot be opened at all.
@@ -87,7 +85,7 @@ def _readable(session: Session) -> contextlib.AbstractAsyncContextManager[Sessio
     return read_only_copy(session) if holder_of(session.dir) is not None else opened(session)
 
 
-async def export(session: Session) -> int:
+async def print_markdown(session: Session) -> int:
     """Print the conversation as Markdown; returns the exit code."""
     async with _readable(session) as read:
         messages = read.context.world_line.messages
@@ -282,28 +280,11 @@ def _age_of(iso: str, now: datetime) -> str:
     return age(then, now) if then else ""
 
 
-# -- what is in one session --------------------------------------------------------------------------
+# --- what `checkpoints` and `worldlines` list
 
 
-def list_in_session(name: str, arguments: Sequence[str]) -> int:
-    """Carry out `kimi-tui NAME ARGUMENTS`; returns the exit code."""
-    if name == "worldlines":
-        options = command(name, "List the lines that were left.").parse_args(arguments)
-        return asyncio.run(_worldlines(chosen_session(options.session), as_json=options.json))
-    parser = command(name, "List the checkpoints of a session, oldest first.")
-    parser.add_argument(
-        "--world-line",
-        metavar="K",
-        type=line_number,
-        default=0,
-        help="those of a line that was left (default: the live line)",
-    )
-    options = parser.parse_args(arguments)
-    session = chosen_session(options.session)
-    return asyncio.run(_checkpoints(session, options.world_line, as_json=options.json))
-
-
-async def _checkpoints(session: Session, world_line: int, *, as_json: bool) -> int:
+async def print_checkpoints(session: Session, world_line: int, *, as_json: bool) -> int:
+    """Print the checkpoints of a world line (0: the live one), oldest first; returns the exit code."""
     async with opened(session):
         rows = await asyncio.to_thread(list_checkpoints, session, world_line)
     if as_json:
@@ -352,7 +333,8 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
     )
 
 
-async def _worldlines(session: Session, *, as_json: bool) -> int:
+async def print_world_lines(session: Session, *, as_json: bool) -> int:
+    """Print the world lines that were left; returns the exit code."""
     async with opened(session):
         lines = await asyncio.to_thread(session.world_lines.list, session.context.world_line)
         shown = await asyncio.to_thread(shown_lines, session) if lines else {}

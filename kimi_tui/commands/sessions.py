@@ -1,7 +1,7 @@
 """`kimi-tui sessions`: lists, renames, archives, forks, deletes and prunes sessions; how commands find and open one.
 
 Nothing is ever deleted without the user's yes, what is lies in the trash first, and the live line is never pruned. What is in
-a session, which takes the engine to read, is shown by `session_details`.
+a session (`sessions show` and `export`, `checkpoints`, `worldlines`), which takes the engine to read, `session_details` prints.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kimi_tui.commands.console import (
     DONE,
     FAILED,
     Parser,
+    command,
     complain,
     confirmed,
     line_number,
@@ -138,8 +139,32 @@ def _print_content(session: Session, options: Namespace) -> int:
     from kimi_tui.commands import session_details as details
 
     if options.verb == "export":
-        return asyncio.run(details.export(session))
-    return asyncio.run(details.show(session, as_json=options.json))
+        return asyncio.run(details.print_markdown(session))
+    return asyncio.run(details.print_session(session, as_json=options.json))
+
+
+def list_in_session(name: str, arguments: Sequence[str]) -> int:
+    """Carry out `kimi-tui checkpoints ARGUMENTS`, or `worldlines`; returns the exit code."""
+    is_of_lines = name == "worldlines"
+    about = (
+        "the lines that were left" if is_of_lines else "the checkpoints of a session, oldest first"
+    )
+    parser = command(name, f"List {about}.")
+    if not is_of_lines:
+        parser.add_argument(
+            "--world-line",
+            metavar="K",
+            type=line_number,
+            default=0,
+            help="those of a line that was left (default: the live line)",
+        )
+    options = parser.parse_args(arguments)
+    session = chosen_session(options.session)
+    from kimi_tui.commands import session_details as details
+
+    if is_of_lines:
+        return asyncio.run(details.print_world_lines(session, as_json=options.json))
+    return asyncio.run(details.print_checkpoints(session, options.world_line, as_json=options.json))
 
 
 def _list(store: SessionStore, options: Namespace) -> int:
