@@ -54,7 +54,7 @@ _DRESSED = frozenset({"Ll", "Lu", "Lt", "Nd", "Nl", "Pc", "Pd", "Po", "Sc", "Sk"
 _OTHER_DRESS = ("SUPER", "SUBSCRIPT", "ORDINAL", "MODIFIER")
 
 
-def without_doubles(text: str) -> str:
+def mark_confusables(text: str) -> str:
     """The text with a mark in the place of each character that passes for one of ASCII, and crowds of marks counted."""
     chars = set(text)
     doubles = "".join(char for char in chars if char in _SIGNS or _is_double(char))

@@ -490,7 +490,7 @@ class Storage:
             raise
 
     def replace_file(self, path: Path, data: bytes, *, shared: bool = False) -> None:
-        """Replace a small file whole, or leave it as it was.
+        """Write a small file atomically: replace it whole, or leave it as it was.
 
         Args:
             path: Which.

@@ -434,9 +434,9 @@ def visible(text: str) -> str:
         text = _odd().sub(lambda found: _mark(found.group()), text)
     if not text.isascii():
         # Here, since hardly any decision is about such a text.
-        from kimi_tui.confusables import without_doubles
+        from kimi_tui.confusables import mark_confusables
 
-        text = without_doubles(text)
+        text = mark_confusables(text)
         if _many_marks().search(text) is not None:
             text = _without_crowds(text)
     if "   " in text:

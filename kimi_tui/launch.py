@@ -16,7 +16,7 @@ from kimi_tui.config.model_choice import (
     FolderModel,
     NeedsChoice,
     Overrides,
-    choose,
+    choose_model,
     folder_model_trouble,
     in_folder,
     read_folder_model,
@@ -104,7 +104,7 @@ def launch_of(options: Options) -> Launch:
     config = _config(path)
     work_dir = _work_dir(options.work_dir)
     here = read_folder_model(work_dir)
-    choice = choose(
+    choice = choose_model(
         in_folder(config, here),
         Overrides(options.model, options.base_url, options.thinking),
         os.environ,

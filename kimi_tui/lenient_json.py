@@ -1,4 +1,4 @@
-"""Reading JSON of unknown shape: accessors that return an empty value of their type where the value does not fit."""
+"""Lenient reading of JSON of unknown shape: accessors that return an empty value of their type where the value does not fit."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from textual import _wait, constants
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadGroupScheduling
+    from xdist.workermanage import WorkerController
 
 # Textual's pilot takes the program to be busy as long as it uses more than 5 % of a core. On a machine that is
 # shared, waking up alone can cost that much: every key would wait for a second. What a test needs is waited for
@@ -50,7 +51,7 @@ SLOW = (
     # The program in a terminal.
     "e2e/",
     # Whole screens with a model behind them.
-    "tui/first_run/",
+    "tui/model_setup/",
     "tui/main/",
     "tui/replay/",
     "tui/compare/",
@@ -103,6 +104,10 @@ TOGETHER = {
     "tui/main/commands/test_time_travel.py": "what was told",
 }
 """The files whose tests share what takes long to make, and what that is."""
+WAITING = ("tests/e2e/", "tests/tools/test_shell.py", "tests/soul/test_loop_model_faults.py")
+"""Tests that wait far longer than they work."""
+WAITERS = frozenset({"gw0", "gw1"})
+"""The workers that run these first: among those that work they take no core, all at once they would leave the cores idle."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -151,12 +156,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupSch
             file = nodeid.partition("::")[0].rpartition("tests/")[2]
             return TOGETHER.get(file, nodeid)
 
+        def _assign_work_unit(self, node: WorkerController) -> None:
+            is_waiter = node.gateway.id in WAITERS
+            for scope in self.workqueue:
+                if scope.startswith(WAITING) is is_waiter:
+                    self.workqueue.move_to_end(scope, last=False)
+                    break
+            super()._assign_work_unit(node)
+
     return Together(config, log)
 
 
 def pytest_collection_finish() -> None:
-    """Spare every later collection of garbage what stays until the end: the tests themselves."""
-    gc.collect()
+    """Spare every later collection of garbage what stays until the end: the tests themselves, and what little their collection left."""
     gc.freeze()
     gc.enable()
     # And let what few tests leave be looked for less often than Python does: without a pause that anybody would feel.

@@ -17,7 +17,7 @@ DONE = 0
 FAILED = 1
 USAGE = 2
 CONFLICTS = 3
-HELD = 4
+LOCKED = 4
 """Exit codes: done, failed, wrong use, done but conflicts were left alone, someone has the session open."""
 
 _MAX_DIGITS = 9

@@ -85,10 +85,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 def _failed(error: Exception) -> int:
     """Say what went wrong; returns the exit code."""
-    from kimi_tui.commands.console import FAILED, HELD, USAGE, complain
+    from kimi_tui.commands.console import FAILED, LOCKED, USAGE, complain
     from kimi_tui.session.errors import (
         SessionError,
-        SessionHeld,
+        SessionLocked,
         SessionNotFound,
         StorageTrouble,
         UnknownCheckpoint,
@@ -97,9 +97,9 @@ def _failed(error: Exception) -> int:
     from kimi_tui.soul.errors import SoulBusy, SoulError
 
     match error:
-        case SessionHeld():
+        case SessionLocked():
             complain(str(error))
-            return HELD
+            return LOCKED
         case SessionNotFound() | UnknownCheckpoint() | UnknownWorldLine():
             complain(str(error))
             return USAGE

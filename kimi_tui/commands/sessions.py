@@ -27,7 +27,7 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
-from kimi_tui.session.errors import SessionHeld, SessionNotFound, UnknownWorldLine
+from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.rotation import stored_world_lines
@@ -59,7 +59,7 @@ async def opened(session: Session) -> AsyncGenerator[Session]:
     """The session, open.
 
     Raises:
-        SessionHeld: another process has it open.
+        SessionLocked: another process has it open.
         StorageTrouble: it cannot be opened at all.
     """
     await session.open()
@@ -231,7 +231,7 @@ def _delete(store: SessionStore, options: Namespace) -> int:
     session = store.find(options.session, Path.cwd())
     holder = holder_of(session.dir)
     if holder is not None:
-        raise SessionHeld(holder)
+        raise SessionLocked(holder)
     size = size_words(disk_use(session.dir).total)
     info = describe(session.dir)
     title = cut(info.title if info else "Untitled", 40)

@@ -17,7 +17,8 @@ from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
 from kimi_tui.base_url import clean_url, is_url
-from kimi_tui.config.model_choice import BEFORE_NAME, Choice, provider_type
+from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
+from kimi_tui.config.model_choice import Choice, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
     Config,
@@ -266,7 +267,7 @@ def read_config(path: Path) -> Config:
 
 def _holds_key(config: Config) -> bool:
     return any(
-        one.headers or (one.api_key and not one.api_key.startswith(BEFORE_NAME))
+        one.headers or (one.api_key and not one.api_key.startswith(KEYRING_PREFIX))
         for one in config.providers.values()
     )
 

@@ -2,26 +2,21 @@
 
 A key is sent only to its own server: a stored one to its provider's origin, `KIMI_API_KEY` and `OPENAI_API_KEY` to the
 servers of their families. For a server without a key the user is asked, unless it runs on this machine. A model may be
-chosen for one work folder alone (`FolderModel`), and a key may be in the system's keyring (`real_key`).
+chosen for one work folder alone (`FolderModel`). A key in the system's keyring is read when it is needed: `config.keyring`.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import data_dir, make_private, short
 from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, origin_of
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.foreign_text import one_line
-from kimi_tui.helper_programs import desktop_environment, run_helper
 
 MOONSHOT_URL = "https://api.moonshot.ai/v1"
 MOONSHOT_CHINA_URL = "https://api.moonshot.cn/v1"
@@ -94,7 +89,7 @@ class NeedsChoice(NamedTuple):
     model: str = ""
 
 
-def choose(
+def choose_model(
     config: Config, overrides: Overrides, environ: Mapping[str, str]
 ) -> Choice | NeedsChoice:
     """The model that file, environment and command line agree on.
@@ -348,82 +343,3 @@ def _file(folder: Path, work_dir: Path) -> Path:
 
     name = hashlib.md5(str(work_dir).encode("utf-8", "surrogateescape"), usedforsecurity=False)
     return folder / f"{name.hexdigest()}.json"
-
-
-# -- a key in the keyring of the system: `api_key = "keyring:NAME"` in the configuration. It is put there with
-# `keyring set kimi-tui NAME`. The package `keyring` is an option of this program, and asked by a process of its own when such a
-# key is needed.
-
-BEFORE_NAME = "keyring:"
-WAIT_S = 60.0
-"""For so long the user may be asked by the system to open it."""
-_SERVICE = "kimi-tui"
-_MAX_TOLD_BYTES = 65_536
-_SHOWN_CHARS = 40
-_ASK = """
-import json, os, sys
-out = os.dup(1)
-os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-try:
-    from keyring import get_password
-except ImportError:
-    told = {"missing": True}
-else:
-    try:
-        told = {"key": get_password(sys.argv[1], sys.argv[2])}
-    except BaseException as error:
-        told = {"error": type(error).__name__}
-os.write(out, json.dumps(told).encode()[:65536])
-os._exit(0)
-"""
-"""In a process of its own, without this terminal: backends ask there, print, hang and end the program."""
-
-
-def real_key(api_key: str) -> str:
-    """The key that the configuration means. Blocks, also on a keyring that asks for a password: for a thread.
-
-    Raises:
-        ConfigError: it is in the keyring, and that does not give it.
-    """
-    if not api_key.startswith(BEFORE_NAME):
-        return api_key
-    name = api_key.removeprefix(BEFORE_NAME)
-    shown = one_line(name[:_SHOWN_CHARS])
-    where = f'api_key = "{BEFORE_NAME}{shown}"'
-    told = _told(name)
-    if "missing" in told:
-        raise ConfigError(
-            f"{where}: the package keyring is not installed; pip install 'kimi-tui[keyring]' does it"
-        )
-    if "key" not in told:
-        why = f": {one_line(str(told['error'])[:_SHOWN_CHARS])}" if "error" in told else ""
-        raise ConfigError(f"{where}: the keyring does not answer{why}")
-    key = told["key"]
-    if not isinstance(key, str) or not key.strip():
-        raise ConfigError(
-            f"{where}: nothing is there; keyring set {_SERVICE} {shown} puts it there"
-        )
-    return key.strip()
-
-
-def _environment() -> dict[str, str]:
-    """What a backend finds the keyring and itself by, and none of the keys that other programs are given."""
-    return desktop_environment(os.environ) | {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("KEYRING_", "PYTHON_KEYRING_")) or name in ("PYTHONPATH", "PYTHONHOME")
-    }
-
-
-def _told(name: str) -> dict[str, Any]:
-    """What the process says of a key; nothing where it does not end in time, or says anything else."""
-    with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
-        said = run_helper(
-            [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
-            folder=Path("/"),
-            env=_environment(),
-            timeout_s=WAIT_S,
-            most=_MAX_TOLD_BYTES,
-        )
-        return lenient_json.mapping(json.loads(said.data))
-    return {}

@@ -243,7 +243,7 @@ class RetryNotice:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a call is repeated, and the waits: from `initial_s` growing to `max_s`, plus at random up to `jitter_s`.
+    """How often a call is repeated, and the exponential backoff: from `initial_s` doubling to `max_s`, plus jitter to `jitter_s`.
 
     An overload is waited out for `patience_s` instead, with waits that grow to `longest_wait_s`. Where the server asks for a
     longer wait than that, or than what is left of `patience_s`, the call fails.

@@ -1,6 +1,6 @@
 """Dialects: the differences of servers that call themselves compatible, as data, and rules for families of models.
 
-A dialect is chosen by name, by host, or by what a local server says of itself (`models.probe`). What a server shows
+`dialect_for` detects a dialect by name or host; `models.probe` by what a local server says of itself. What a server shows
 only by refusing a request is learned: `LearnedQuirks`, kept for provider and model while the program runs, make the
 next request smaller, or add what was missing. At most `MAX_LEARNED_PER_REQUEST` are learned of one request, each field
 once. Only the beginning of a refusal is looked at: the rest may be the request, repeated.
@@ -409,8 +409,8 @@ def for_model(dialect: Dialect, model: str) -> Dialect:
     return dialect
 
 
-def choose(base_url: str, model: str, override: str | None = None) -> Dialect:
-    """The dialect for a server and a model; `override` (config, environment) wins over the host.
+def dialect_for(base_url: str, model: str, override: str | None = None) -> Dialect:
+    """Detect the dialect of a server and a model; `override` (config, environment) wins over the host.
 
     Raises:
         LLMError: `override` names no dialect.

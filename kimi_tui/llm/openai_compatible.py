@@ -22,7 +22,7 @@ from kimi_tui.llm.dialects import (
     ON,
     UNSET,
     Dialect,
-    choose,
+    dialect_for,
     for_model,
     quirks_of,
 )
@@ -105,7 +105,7 @@ class OpenAICompatible(ChatProvider):
         self._secrets = (api_key, *headers.values())
         self._session_id = session_id
         self._stream_timeout_s = stream_timeout_s
-        self._dialect = choose(self._base_url, model, dialect)
+        self._dialect = dialect_for(self._base_url, model, dialect)
         self._dialect_is_set = dialect is not None
         self._window_is_set = window is not None
         self._dialect_name = dialect or ""

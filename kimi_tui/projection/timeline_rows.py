@@ -26,7 +26,7 @@ SHORT = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimelineRow:
-    """A row of the timeline.
+    """A row of the timeline: a checkpoint, a message of the user, or the name of a branch (an abandoned world line).
 
     `lanes` has a character for every lane left of the row's own: `l` a line that continues, `b` the line before a
     compaction. `is_tip` is true for the newest row of an unfolded world line, `hidden` is the number of folded checkpoints. A

@@ -326,7 +326,7 @@ class Tree:
         return key
 
     def name_of(self, line: WorldLine) -> str:
-        """The user's name of a line, else its default name; empty where it has neither."""
+        """The name of a world line: the user's, else its own first words; empty where it has neither."""
         return self._marks.get(line.mark) or line.own_words
 
     def forks(self, key: int) -> list[WorldLine]:

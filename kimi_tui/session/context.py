@@ -38,8 +38,8 @@ from kimi_tui.session.rotation import (
     live_path,
     next_number,
     recover,
+    rotate,
     stored_world_lines,
-    switch,
     world_line_path,
 )
 from kimi_tui.session.schema import (
@@ -477,7 +477,7 @@ class Context:
                 async with self._prefix.taken(wanted, plan.keep) as prefix:
                     holder = self._holder(prefix)
                     entry = await asyncio.to_thread(
-                        switch, live, self.journal, plan, holder, prefix
+                        rotate, live, self.journal, plan, holder, prefix
                     )
             except ChangedByOthers as error:
                 # In the moment since it was looked at; the next one finds it set aside.

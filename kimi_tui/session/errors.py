@@ -60,7 +60,7 @@ class StorageTrouble(SessionError, OSError):
         return cls(f"Could not {doing}: {reason}.", number=error.errno, advice=advice)
 
 
-class SessionHeld(SessionError):
+class SessionLocked(SessionError):
     """Another process has this session open.
 
     Args:

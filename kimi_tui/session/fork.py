@@ -34,7 +34,7 @@ _FORK = re.compile(r"^Fork( \d+)?( (?:at|after) #\d+)?( of world line \d+)?: ")
 _CUTS = frozenset({"ContextReverted", "CompactionBegin"})
 
 
-def copy_session(
+def fork_session(
     storage: Storage,
     folder: Path,
     checkpoint_id: int | None,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kimi_tui.app_paths import short
 from kimi_tui.filesystem import READ_ONLY, open_regular
-from kimi_tui.session.errors import SessionHeld, StorageTrouble
+from kimi_tui.session.errors import SessionLocked, StorageTrouble
 
 LOCK_NAME = "lock"
 _UNSUPPORTED = frozenset(
@@ -61,7 +61,7 @@ class SessionLock:
         """Take the lock without waiting.
 
         Raises:
-            SessionHeld: Another process (or another part of this one) has it.
+            SessionLocked: Another process (or another part of this one) has it.
             StorageTrouble: The lock file cannot be opened.
         """
         if self._fd is not None:
@@ -84,7 +84,7 @@ class SessionLock:
                 self.supported = False
                 return
             if error.errno in _HELD:
-                raise SessionHeld(holder) from error
+                raise SessionLocked(holder) from error
             raise StorageTrouble.of("lock the session", error) from error
         self._fd = fd
         # Only for people to read; a full disk does not make the lock any weaker.
@@ -112,13 +112,13 @@ class SessionLock:
         old, self._fd = self._fd, None
         try:
             self.acquire()
-        except (SessionHeld, StorageTrouble) as error:
+        except (SessionLocked, StorageTrouble) as error:
             # The old one says nothing to others any more, but that we hold the session is still true for us.
             self._fd = old
             if self._warned:
                 return ""
             self._warned = True
-            who = f" {error}" if isinstance(error, SessionHeld) else ""
+            who = f" {error}" if isinstance(error, SessionLocked) else ""
             return f"The session's lock file was deleted; another program may write to it.{who}"
         with contextlib.suppress(OSError):
             os.close(old)

@@ -1,8 +1,8 @@
-"""Rotation: `switch` replaces `context.jsonl` by another line and keeps the old one as `context_N.jsonl`; `recover` repairs.
+"""Rotation: `rotate` replaces `context.jsonl` by another one and keeps the old one as `context_N.jsonl`; `recover` repairs.
 
 `context.jsonl` is the live file, `context_N.jsonl` are the world lines. Nothing here parses them. Everything blocks.
 
-The order of `switch` is what makes it atomic: (1) the live file is synced, (2) the new one is written to a temporary file and
+The order of `rotate` is what makes it atomic: (1) the live file is synced, (2) the new one is written to a temporary file and
 synced, (3) the intent is journaled and synced, (4) the live file gets its second name as a world line, (5) the temporary file
 is renamed over the live one, (6) the folder is synced, (7) the journal is told. Killed before (5) the session opens as before:
 a second name, or a copy, of what still is the live file is dropped by `recover`. Killed after (5) it opens as after. The live
@@ -351,14 +351,14 @@ class RotationPlan:
         return self.keep + len(self.extra)
 
 
-def switch(
+def rotate(
     live: ContextFile,
     journal: Journal,
     plan: RotationPlan,
     held_by: int | None,
     prefix: PrefixFile | None,
 ) -> JournalEntry:
-    """Carry an operation out. Returns it as journaled.
+    """Replace the live file as planned, and keep the old one as `context_N.jsonl`. Returns the journal entry.
 
     Args:
         live: The live file, with all of it written.

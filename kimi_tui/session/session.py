@@ -112,7 +112,7 @@ class Session:
         """Take the lock and read the context.
 
         Raises:
-            SessionHeld: Another process has it open; the text says who.
+            SessionLocked: Another process has it open; the text says who.
             StorageTrouble: It cannot be opened at all.
         """
         try:
@@ -184,12 +184,12 @@ class Session:
             UnknownWorldLine: There is no such line.
             StorageTrouble: The disk refused; nothing was made.
         """
-        from kimi_tui.session.fork import copy_session
+        from kimi_tui.session.fork import fork_session
 
         if self.lock.held:
             await self.sync()
         folder = await asyncio.to_thread(
-            copy_session, self.storage, self.dir, checkpoint_id, world_line, after
+            fork_session, self.storage, self.dir, checkpoint_id, world_line, after
         )
         return Session(folder, self.work_dir, self.storage)
 

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from kimi_tui.filesystem import Storage, open_regular
-from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble, UnknownWorldLine
+from kimi_tui.session.errors import SessionLocked, SessionNotFound, StorageTrouble, UnknownWorldLine
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
@@ -148,7 +148,7 @@ class SessionStore:
             if folder == session.dir or describe(folder) is not None:
                 continue
             other = self._session(folder, session.work_dir)
-            with contextlib.suppress(SessionHeld, OSError), _held(other):
+            with contextlib.suppress(SessionLocked, OSError), _held(other):
                 self.storage.replace(folder / name, session.dir / name)
                 for one in more:
                     with contextlib.suppress(OSError):
@@ -163,7 +163,7 @@ class SessionStore:
         """Rename a session, or put it away or back, without reading it.
 
         Raises:
-            SessionHeld: It is open somewhere.
+            SessionLocked: It is open somewhere.
             StorageTrouble: It could not be written.
         """
         lock = SessionLock(session.dir)
@@ -189,7 +189,7 @@ class SessionStore:
         """Move a session to the trash, and delete what has been there for longer than `TRASH_DAYS`; returns its new folder.
 
         Raises:
-            SessionHeld: It is open somewhere.
+            SessionLocked: It is open somewhere.
             StorageTrouble: It could not be moved; it is where it was.
         """
         today = datetime.now(UTC).date()
@@ -237,7 +237,7 @@ class SessionStore:
         """Delete a session for good.
 
         Raises:
-            SessionHeld: It is open somewhere.
+            SessionLocked: It is open somewhere.
             StorageTrouble: Some of it could not be deleted.
         """
         with _taking_away(session, "delete the session"):
@@ -285,7 +285,7 @@ def _taking_away(session: Session, doing: str) -> Generator[None]:
     """Hold a session's lock while its folder is taken away, and take the folder above it away where that is empty then.
 
     Raises:
-        SessionHeld: It is open somewhere.
+        SessionLocked: It is open somewhere.
         StorageTrouble: The disk refused to do this.
     """
     lock = SessionLock(session.dir)

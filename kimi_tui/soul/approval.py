@@ -1,4 +1,4 @@
-"""Approvals: asks the user before something is changed, in each mode, and remembers permissions for the session.
+"""Approvals: decides by mode and permissions whether an action needs one (`_needs_approval`), and asks the user.
 
 Requests are published on the wire one after another: the next when the one before has been answered, and not at all where
 that answer covers it.
@@ -143,7 +143,7 @@ class Approval:
         """
         if self._mode == "plan" and ask.action in _EDITS:
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
-        if self._is_covered(ask):
+        if not self._needs_approval(ask):
             return ""
         async with self._turns:
             decision = await self._put(_Waiting(ask, key, tool))
@@ -181,17 +181,18 @@ class Approval:
         if self._shown is not None:
             self._shown.decision.cancel()
 
-    def _is_covered(self, ask: ApprovalQuestion) -> bool:
+    def _needs_approval(self, ask: ApprovalQuestion) -> bool:
+        """Whether the user must be asked: neither the mode nor a permission for the session allows it already."""
         if ask.protected:
-            return False
+            return True
         if ask.sandboxed and self._mode in ("sandboxed", "plan"):
-            return True
-        if ask.session_key and ask.session_key in self._allowed:
-            return True
-        if ask.action in ("read outside", "leave sandbox", "send keys"):
             return False
+        if ask.session_key and ask.session_key in self._allowed:
+            return False
+        if ask.action in ("read outside", "leave sandbox", "send keys"):
+            return True
         accepts_edits = self._mode in ("edits", "sandboxed")
-        return self._mode == "all" or (accepts_edits and ask.action == "edit file")
+        return self._mode != "all" and not (accepts_edits and ask.action == "edit file")
 
     def _changed_first(self, ask: ApprovalQuestion) -> str:
         """The words that a yes to a plan which the user changed comes to.
@@ -204,15 +205,15 @@ class Approval:
         return max(allowed, key=lambda words: modes.index(MODE_AFTER[words]))
 
     async def _put(self, waiting: _Waiting) -> _Decision:
-        """Show one question until it is answered; not at all where an answer or the mode covers it by now."""
+        """Show one question until it is answered; not at all where it needs no approval any more."""
         ask, where = waiting.ask, waiting.ask.where
         try:
             display: tuple[DisplayBlock, ...] = ()
-            if not self._is_covered(ask):
+            if self._needs_approval(ask):
                 if await change_more_than(ask.edits, MOST_LINES):
                     raise ToolProblem(_TOO_LONG, brief="too long")
                 display = await diffs_of(ask.edits)
-            if self._is_covered(ask):
+            if not self._needs_approval(ask):
                 return _Decision("session")
             if self._closed:
                 raise asyncio.CancelledError

@@ -25,7 +25,7 @@ from kimi_tui.soul.messages import quoted, user_words
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.soul.tool_results import with_versions
 from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
-from kimi_tui.tools.credentials import count_in_words, find_keys, with_count, without_keys
+from kimi_tui.tools.credentials import count_in_words, find_keys, redact_keys, with_count
 from kimi_tui.tools.files import open_for_reading
 from kimi_tui.tools.glob import Glob, GlobParams
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
@@ -210,7 +210,7 @@ class Attachments:
             label = with_count(label, keys)
             if self._runtime.asks_for_keys:
                 facts = f"{facts} The user has {count_in_words(keys)} left out of it."
-                output, label = without_keys(output, keys), f"{label}, left out"
+                output, label = redact_keys(output, keys), f"{label}, left out"
         return _part(mention.path, facts, output, label)
 
 

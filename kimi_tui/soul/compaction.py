@@ -345,7 +345,10 @@ class _Replacement:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpan:
-    """The part of the live world line from before `start` (None: its beginning) to before `until` (None: its end)."""
+    """What a compaction summarises: the live world line from before `start` to before `until`.
+
+    None is its beginning or end. With one of them the compaction is partial: of what precedes or follows a checkpoint.
+    """
 
     start: Checkpoint | None = None
     until: Checkpoint | None = None
@@ -532,7 +535,7 @@ class Compactor:
             )
         if (
             window
-            and after >= self._conversation.limits.trigger(window)
+            and after >= self._conversation.limits.compaction_trigger(window)
             and after > _WORTH_IT * before
         ):
             raise CompactionFailed(

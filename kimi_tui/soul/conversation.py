@@ -219,7 +219,7 @@ class Conversation:
         """
         first = 1 if self.begins_with_summary else 0
         targets = range(first, self.context.n_checkpoints)
-        self.denwa.put(DMail(message, checkpoint_id, restore_files), targets)
+        self.denwa.send_dmail(DMail(message, checkpoint_id, restore_files), targets)
 
     def use_tools(self, on: bool) -> None:
         """Switch the tools on or off for the model, from the next call on."""

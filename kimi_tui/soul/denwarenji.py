@@ -1,4 +1,4 @@
-"""DenwaRenji: the mailbox in which the D-Mails of the running step wait until its tools have ended.
+"""DenwaRenji: the mailbox in which the D-Mails of the running step wait (`send_dmail`) until its tools have ended.
 
 It counts the D-Mails to each checkpoint in a turn, and refuses those to unknown checkpoints and those beyond the limit, with
 a sentence for the model.
@@ -70,7 +70,7 @@ class DenwaRenji:
         self._delivered.clear()
         self._flooded.clear()
 
-    def put(self, mail: DMail, targets: range) -> None:
+    def send_dmail(self, mail: DMail, targets: range) -> None:
         """Queue a D-Mail for the end of this step.
 
         Args:

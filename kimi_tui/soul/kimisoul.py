@@ -15,17 +15,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
-from kimi_tui.llm.completion import RetryPolicy, complete
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
-from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider
-from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
-from kimi_tui.session.metadata import short_title
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
@@ -36,7 +32,7 @@ from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
-from kimi_tui.soul.messages import Author, is_user_words
+from kimi_tui.soul.messages import Author
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
@@ -87,6 +83,7 @@ from kimi_tui.soul.file_history import FILES_NAME, FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words
+from kimi_tui.soul.session_title import propose_title
 from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import find_sandbox
@@ -99,8 +96,6 @@ T = TypeVar("T")
 
 # Stopped tools end what they started within a few seconds.
 _ORPHANS_S = 10.0
-_TITLE_S = 60.0
-_TITLE_CHARS = 2_000
 
 
 class KimiSoul:
@@ -791,7 +786,7 @@ class KimiSoul:
 
     async def name_session(self) -> str:
         """Have the model name the session; returns the title, empty where there is none or the user has set one."""
-        title = await _proposed_title(self._conversation)
+        title = await propose_title(self._conversation)
         if not title or self._closed or self.session.state.title:
             return ""
         with contextlib.suppress(StorageTrouble):
@@ -923,47 +918,6 @@ def _failure_kind(error: Exception) -> FailureKind:
     return "model" if isinstance(error, LLMError) and not isinstance(error, LLMNotSet) else ""
 
 
-async def _proposed_title(conversation: Conversation) -> str:
-    """A title by the model for the beginning of the conversation; empty where the model gives none.
-
-    The tokens of the call count in the session's totals.
-    """
-    # It reads as far as there is a second message of the user.
-    user, agent = await asyncio.to_thread(_beginning, conversation.context.messages)
-    if not user:
-        return ""
-    question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))
-    try:
-        async with asyncio.timeout(_TITLE_S), conversation.model.call() as provider:
-            completion = await complete(
-                provider,
-                prompt("title_system"),
-                (),
-                (question,),
-                on_item=lambda item: None,
-                policy=RetryPolicy(max_attempts=1),
-            )
-    except (LLMError, TimeoutError) as error:
-        log.info("the session was not named: %s", type(error).__name__)
-        return ""
-    conversation.meter.add_usage(completion.usage)
-    lines = completion.message.text.strip().splitlines()
-    return short_title(one_line(lines[0]).strip(" .\"'`*#“”«»")) if lines else ""
-
-
-def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
-    """What the user said first, and the last words of the agent about it."""
-    user = agent = ""
-    for message in messages:
-        if is_user_words(message) and not message.text.startswith("!"):  # no command of their own
-            if user:
-                break
-            user = titled(message.text[:_TITLE_CHARS])
-        elif message.role == "assistant" and message.text.strip():
-            agent = message.text[:_TITLE_CHARS]
-    return user, agent
-
-
 # -- opening -----------------------------------------------------------------------------------------
 
 
@@ -1004,7 +958,7 @@ async def open_soul(
         seeing: the names of configured models that take images.
 
     Raises:
-        SessionHeld: another process has the session open.
+        SessionLocked: another process has the session open.
         StorageTrouble: it cannot be opened at all.
     """
     limits = limits or LoopLimits()

@@ -51,7 +51,7 @@ from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
 from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
-from kimi_tui.tools.credentials import find_keys, without_keys
+from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import (
@@ -277,7 +277,7 @@ class Reminders:
         for job in self._runtime.jobs.take_ended():
             how = job.how_it_ended
             if self._runtime.asks_for_keys:
-                how = without_keys(how, find_keys(how))
+                how = redact_keys(how, find_keys(how))
             yield prompt("job_ended", ID=str(job.id), COMMAND=_command(job), HOW=quoted(how))
         conversation = self._conversation
         n_changes, told = self._told_jobs
@@ -461,7 +461,7 @@ class AgentLoop:
             asyncio.CancelledError: stopped; what is complete is in the context, and every call has its result there.
         """
         async with self._conversation.model.call() as provider:
-            await self._make_room(provider, n)
+            await self._compact_if_needed(provider, n)
             try:
                 point, calls = await self._call_model(n, provider)
             except ContextOverflowError as error:
@@ -470,9 +470,9 @@ class AgentLoop:
         # The model has answered, and may be replaced while its tools run.
         return await self._run_tools(point, calls)
 
-    async def _make_room(self, provider: ChatProvider, n: int) -> None:
+    async def _compact_if_needed(self, provider: ChatProvider, n: int) -> None:
         meter, window = self._conversation.meter, provider.info.window
-        trigger = self._conversation.limits.trigger(window)
+        trigger = self._conversation.limits.compaction_trigger(window)
         if meter.used < trigger:
             return
         if meter.fixed >= trigger:

@@ -1,4 +1,4 @@
-"""The model in use: which one it is now, how it is asked, and the limits of the loop for its window.
+"""The model in use: which one it is now, how it is asked, and `LoopLimits`, when the context is compacted for its window.
 
 The user may exchange the model while a turn runs, so everyone asks `ModelSlot` at the time of a call.
 """
@@ -42,8 +42,8 @@ class LoopLimits(NamedTuple):
         """Tokens kept free in a window of this size."""
         return min(self.control.reserved_context_size, window // 4)
 
-    def trigger(self, window: int) -> int:
-        """From how many tokens on the context is compacted."""
+    def compaction_trigger(self, window: int) -> int:
+        """The tokens from which on the context is compacted automatically (`Loop._compact_if_needed`)."""
         by_ratio = int(self.control.compaction_trigger_ratio * window)
         return max(1, min(by_ratio, window - self.reserve(window)))
 

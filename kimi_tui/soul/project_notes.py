@@ -23,7 +23,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.messages import quoted as in_reminder
-from kimi_tui.tools.credentials import LEFT_OUT, find_keys, without_keys
+from kimi_tui.tools.credentials import LEFT_OUT, find_keys, redact_keys
 
 NAMES = ("AGENTS.md", "agents.md", "CLAUDE.md")
 """The first that says anything is the one of its folder."""
@@ -208,7 +208,7 @@ def _text_of(file: Path, folder: int | None = None, *, links: bool = False) -> s
 def _bounded(notes: list[Notes], *, no_keys: bool) -> list[Notes]:
     """Notes within `MAX_CHARS` characters in all; those beyond have no text and are only named. With `no_keys` without keys."""
     if no_keys:
-        notes = [Notes(one.path, without_keys(one.text, find_keys(one.text))) for one in notes]
+        notes = [Notes(one.path, redact_keys(one.text, find_keys(one.text))) for one in notes]
     sizes = accumulate(len(one.text) for one in notes)
     return [
         one if size <= MAX_CHARS else Notes(one.path, "")

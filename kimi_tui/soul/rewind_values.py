@@ -90,8 +90,8 @@ class FilePreview:
 class FilesPreview:
     """The files that changed since a checkpoint, and what bringing them back would do.
 
-    `reason` says why nothing can be brought back, empty where it can. `not_covered` are paths in which nobody looked,
-    `remarks` further sentences; `ran_commands` is true where commands ran since, whose effects elsewhere stay.
+    `reason` says why nothing can be brought back, empty where it can. What cannot come back: `not_covered` are paths in which
+    nobody looked, `remarks` further sentences; `ran_commands` is true where commands ran since, whose effects elsewhere stay.
     `goes_along` is true where the files come back with the operation, and there is nothing to choose.
     """
 

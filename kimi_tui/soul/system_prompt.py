@@ -22,7 +22,7 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.helper_programs import run_helper
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
-from kimi_tui.tools.credentials import find_keys, without_keys
+from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.process import child_environment, find_program, own_git_settings
 from kimi_tui.tools.sandbox.policy import is_own_repository
 
@@ -69,8 +69,8 @@ def build_system_prompt(
     """
     listing, repository = _listing(work_dir), repository_facts(work_dir, environ)
     if no_keys:
-        listing = without_keys(listing, find_keys(listing))
-        repository = without_keys(repository, find_keys(repository))
+        listing = redact_keys(listing, find_keys(listing))
+        repository = redact_keys(repository, find_keys(repository))
     return prompt(
         "system",
         WORK_DIR=str(work_dir),

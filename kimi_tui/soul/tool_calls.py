@@ -1,4 +1,4 @@
-"""Runs the tool calls of one step: those that only read side by side, those that change something one after another.
+"""Runs the tool calls of one step: those that only read in parallel, those that change something one after another.
 
 Calls keep their order where it matters: a reading call after a changing one waits for it, so that it sees the change.
 Whatever happens, every call ends up with a result. The output of a running tool goes to the wire, cleaned and at a
@@ -36,8 +36,8 @@ from kimi_tui.tools.credentials import (
     count_in_words,
     find_keys,
     key_lines,
+    redact_keys,
     with_count,
-    without_keys,
 )
 from kimi_tui.tools.jobs import Jobs
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected, failure
@@ -340,10 +340,10 @@ class _RunningCall:
             await self._runtime.approval.ask(question, key=call.key, tool=f"{call.name} result")
         except ToolRejected as no:
             why = f" They say: {no.feedback}" if no.feedback else ""
-            rest = without_keys(said, in_said)
+            rest = redact_keys(said, in_said)
             return replace(
                 outcome,
-                output=without_keys(output, in_output),
+                output=redact_keys(output, in_output),
                 message=f"{rest} The user left {told} out of the output.{why}".strip(),
                 brief=f"{brief}, left out",
             )
@@ -520,7 +520,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
     elif keys := await asyncio.to_thread(find_keys, sent):
         brief = with_count(brief, keys)
         if runtime.asks_for_keys:
-            sent, brief = without_keys(sent, keys), f"{brief}, left out"
+            sent, brief = redact_keys(sent, keys), f"{brief}, left out"
     conversation.wire.publish(
         ToolResult(
             key=key,

@@ -1,6 +1,8 @@
 """Finds credentials in a text: API keys of known forms, private keys, addresses with a password, and long values that are called
 a key, token, secret or password. All of them are named "key" below.
 
+Which files hold secrets is decided by their names, in `workspace.protected_names` and `tools.paths.holds_secrets`.
+
 Each form has letters that it cannot be without; a pattern is only tried where these stand, and takes a bounded stretch from there.
 """
 
@@ -213,7 +215,7 @@ def with_count(brief: str, keys: list[tuple[int, int]]) -> str:
     return f"{brief} · {count_in_words(keys)}" if brief else count_in_words(keys)
 
 
-def without_keys(text: str, keys: list[tuple[int, int]]) -> str:
+def redact_keys(text: str, keys: list[tuple[int, int]]) -> str:
     """The text with words in the place of each key."""
     pieces: list[str] = []
     at = 0

@@ -1,6 +1,6 @@
 """Glob: the files and folders whose paths match a pattern, without what `.gitignore` leaves out.
 
-A pattern has its braces spread out first, then each is split into folder parts, each part a regular expression; `**` is
+A pattern has its braces expanded first, then each is split into folder parts, each part a regular expression; `**` is
 any number of folders, those with a dot in front excepted.
 
 No program is run for that: names are read, and rules, in folders that are opened part by part from a descriptor, none of them by
@@ -99,10 +99,10 @@ def patterns_of(text: str) -> list[Pattern]:
     Raises:
         ToolProblem: the text is empty or has too many alternatives.
     """
-    return [_pattern(single) for single in spread(text)]
+    return [_pattern(single) for single in expand_braces(text)]
 
 
-def spread(text: str) -> list[str]:
+def expand_braces(text: str) -> list[str]:
     """The texts without braces that a text with `{a,b}` stands for.
 
     Raises:

@@ -30,7 +30,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from kimi_tui.filesystem import open_folder
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.files import missing, parent_of, searched, stat_regular
-from kimi_tui.tools.glob import spread
+from kimi_tui.tools.glob import expand_braces
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.paths import (
     ResolvedPath,
@@ -542,7 +542,7 @@ class GlobFilter:
         excludes = params.glob.startswith("!")
         globs = [
             f"{glob}**" if glob.endswith("/") else glob
-            for glob in spread(params.glob.removeprefix("!"))
+            for glob in expand_braces(params.glob.removeprefix("!"))
             if glob.strip("/")
         ]
         if below:
@@ -679,7 +679,7 @@ def _outcome(
             facts.append(
                 "No match so far." if found.out_of_time or found.broke_off else "No match."
             )
-            if any(secrets().rule_in(glob.split("/")) for glob in spread(params.glob)):
+            if any(secrets().rule_in(glob.split("/")) for glob in expand_braces(params.glob)):
                 # Said whether there are any or not: else a pattern could be tried on what they hold.
                 facts.append("Files that hold secrets are searched only where `path` names one.")
     elif not shown:

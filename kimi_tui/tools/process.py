@@ -721,7 +721,7 @@ _BINARY_SHARE = 0.05
 
 
 class Capture:
-    """Collects the output of one command. Used by one thread."""
+    """Collects the output of one command, truncated in the middle where it is long. Used by one thread."""
 
     def __init__(self) -> None:
         self.n_bytes = 0
@@ -744,7 +744,7 @@ class Capture:
             self._tail_bytes -= len(self._tail.popleft())
 
     def text(self) -> CapturedText:
-        """All of it as text for the model, shortened in the middle where it is long."""
+        """All of it as text for the model, truncated to its first `HEAD_CHARS` and last `TAIL_CHARS`."""
         tail = b"".join(self._tail)
         omitted = self.n_bytes - len(self._head) - len(tail)
         if omitted <= 0:

@@ -41,7 +41,7 @@ from kimi_tui.tui.compositor import draw_all
 from kimi_tui.tui.desktop import (
     FEW,
     TRUE_COLOUR,
-    Attention,
+    WindowStatus,
     asks_tmux,
     clipboard_advice,
     clipboard_part,
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from kimi_tui.demo import Demo
-    from kimi_tui.tui.first_run.models import ModelPick
+    from kimi_tui.tui.model_setup.models import ModelPick
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.command import CommandTable
@@ -136,7 +136,7 @@ class KimiApp(App[None], inherit_bindings=False):
     Attributes:
         launch: what the command line asked for, and what the first run made of it.
         glyphs: the set of signs in use, Unicode or ASCII.
-        attention: window title, progress and notifications of the terminal.
+        window_status: window title, progress and notifications of the terminal.
         images: the images behind the chips in prompts. They belong to the app: a message may move to another session.
         exit_message: one line to print once the terminal is restored; empty for none. So are the next three.
         demo_notice: which files of the demo are kept.
@@ -183,7 +183,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self.demo_notice = ""
         self.unsent_text = ""
         self.resume_hint = ""
-        self.attention = Attention(self._write, launch.config.notify)
+        self.window_status = WindowStatus(self._write, launch.config.notify)
         self._open_screens: list[MainScreen] = []
         self._n_sessions = 0
         self._key_at = 0.0
@@ -241,7 +241,7 @@ class KimiApp(App[None], inherit_bindings=False):
             return ReplayScreen.SHEETS
         if not self._is_first_run():
             return self._picking_sheets() if self.launch.picks else MainScreen.SHEETS
-        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+        from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         return WelcomeScreen.SHEETS
 
@@ -272,13 +272,13 @@ class KimiApp(App[None], inherit_bindings=False):
             return SessionsScreen(self.launch)
         if not self._is_first_run():
             return self._main_screen()
-        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+        from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         return WelcomeScreen(self.launch)
 
     def _main_screen(self) -> MainScreen:
         screen = MainScreen(
-            self.launch, self.size, self.images, self.attention, lambda: self._key_at
+            self.launch, self.size, self.images, self.window_status, lambda: self._key_at
         )
         self._open_screens.append(screen)
         return screen
@@ -380,7 +380,7 @@ class KimiApp(App[None], inherit_bindings=False):
     @on(ModelMissing)
     def _model_missing(self, event: ModelMissing) -> None:
         """Go on with the first run at the choice of a model: there is a server but no model."""
-        from kimi_tui.tui.first_run.welcome import WelcomeScreen
+        from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         self.push_screen(WelcomeScreen(self.launch, event.words))
 
@@ -391,12 +391,12 @@ class KimiApp(App[None], inherit_bindings=False):
             work = partial(self._use_by_name, event.name)
             self.run_worker(reported(self, work), group="model", exclusive=True)
             return
-        from kimi_tui.tui.first_run.screens import ModelScreen
+        from kimi_tui.tui.model_setup.screens import ModelScreen
 
         self.push_screen(ModelScreen(self.launch, event.thinking, event.taken), self._use)
 
     async def _use_by_name(self, name: str) -> None:
-        from kimi_tui.tui.first_run.models import model_by_name
+        from kimi_tui.tui.model_setup.models import model_by_name
 
         launch = await model_by_name(self.launch, name)
         if not isinstance(launch, str):
@@ -413,7 +413,7 @@ class KimiApp(App[None], inherit_bindings=False):
         self, launch: Launch, thinking: str | None = None, here: bool = False
     ) -> None:
         """Go on with another model, which is the default from now on where the one before was."""
-        from kimi_tui.tui.first_run.models import ModelPick, remember_model
+        from kimi_tui.tui.model_setup.models import ModelPick, remember_model
 
         pick = ModelPick(launch, thinking, here)
         chosen = await remember_model(self.launch, pick, os.environ)
@@ -715,7 +715,7 @@ class KimiApp(App[None], inherit_bindings=False):
         """Whatever ended the app, commands that still run are stopped and sessions are saved and released."""
         for screen in self._open_screens:
             await self._end(screen, clean=self._exception is None)
-        self.attention.end()
+        self.window_status.end()
         if not self.is_headless:
             self._ending.begin()
 
@@ -730,7 +730,7 @@ class KimiApp(App[None], inherit_bindings=False):
             with suppress(Exception):
                 # The driver does this too, but only in the main thread.
                 driver.write(MOUSE_OFF)
-                self.attention.end()
+                self.window_status.end()
                 driver.stop_application_mode()
                 driver.close()
         if not self._has_said_goodbye:
@@ -774,7 +774,7 @@ class KimiApp(App[None], inherit_bindings=False):
         return True
 
     def print_exit_messages(self) -> None:
-        """Print the exit messages, once. The terminal must have been restored."""
+        """Print the exit messages, such as how to resume the session, once. The terminal must have been restored."""
         if self._has_said_goodbye:
             return
         self._has_said_goodbye = True

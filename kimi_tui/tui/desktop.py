@@ -475,7 +475,7 @@ def notification(way: NotificationMethod, words: str, environ: Mapping[str, str]
             return ""
 
 
-class Attention:
+class WindowStatus:
     """Writes window title, progress and notifications to the terminal, each only when it changes.
 
     Args:
@@ -498,7 +498,7 @@ class Attention:
         self._title: str | None = None
         self._works = False
 
-    def follow(self, *, folder: str, title: str, working: bool, asking: bool) -> None:
+    def update(self, *, folder: str, title: str, working: bool, asking: bool) -> None:
         """Update title and progress of the window.
 
         Args:
@@ -519,7 +519,7 @@ class Attention:
             self._works = works
             self._write(_WORKS if works else _RESTS)
 
-    def tell(self, words: str, *, asking: bool) -> None:
+    def notify(self, words: str, *, asking: bool) -> None:
         """Notify the user, whose window is in the background, where the settings want that.
 
         Args:

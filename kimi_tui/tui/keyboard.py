@@ -5,9 +5,9 @@ before it could have the focus was meant for nothing else (`TypeAhead`). In a `L
 were pressed.
 
 Where nothing is written letters are keys, and are told from prose that is typed there and meant for the prompt. One that does
-something waits a moment whether another one follows: those that come close behind one another are prose, but for one that is
-held. What only moves about is done at once. Times are those at which keys were read, so that a busy program takes neither for
-the other.
+something waits a quarter of a second (`SETTLE_S`) whether another one follows: those that come close behind one another are
+prose, but for one that is held. What only moves about is done at once. Times are those at which keys were read, so that a busy
+program takes neither for the other.
 
 | where | a letter that does something | any other letter | prose |
 |---|---|---|---|

@@ -79,7 +79,7 @@ class BackgroundTold(Message):
 
 
 def is_light(colour: str) -> bool | None:
-    """Whether a background of that colour is light, as a terminal writes it; None where it cannot be read."""
+    """Whether the terminal's background colour, as it tells it, is light (theme `auto`); None where it cannot be read."""
     found = _COLOUR.match(colour)
     if found is None:
         return None

@@ -1,7 +1,8 @@
 """The themes: a dark and a light palette and one of sixteen colours, as Textual themes.
 
 The names are used in `css/*.tcss` with a `$` before them and by line-API widgets through `COMPONENT_CLASSES`; no other
-module holds a colour. Every text colour has a contrast of at least 4.5 on every background it may stand on.
+module holds a colour. Textual filters all colours where `NO_COLOR` is set (`App.no_color`); `terminal_input` finds out whether
+the terminal is light or dark. Every text colour has a contrast of at least 4.5 on every background it may stand on.
 """
 
 from __future__ import annotations

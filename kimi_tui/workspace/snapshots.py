@@ -3,7 +3,7 @@
 An `Entry` says what stands under one path; a `Manifest` holds all of one scan, of which there may be fifty thousand. In the
 log the first record is complete, every other one has only the changes. A record says who made the change: the agent's tools,
 or others in between. Marks between the records say which checkpoint was made after which snapshot. The contents are in the
-store. Everything blocks and belongs in one thread.
+store. `Tracker.take_snapshot` takes one. Everything blocks and belongs in one thread.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.config.file import THEMES, parse_config, read_config, save_choice, save_setting
-from kimi_tui.config.model_choice import Choice, Overrides, choose
+from kimi_tui.config.model_choice import Choice, Overrides, choose_model
 from kimi_tui.config.settings import (
     Config,
     ConfigError,
@@ -106,12 +106,12 @@ headers = "X-Org: 1"
     path = tmp_path / "config.toml"
     path.write_text('[providers.p]\nbase_url = "https://h/v1"\nheaders = { X-Org = "a-secret" }\n')
     after = save_choice(path, Choice("p", "https://h/v1", "m", "sk-1"))
-    choice = choose(after, Overrides(), {})
+    choice = choose_model(after, Overrides(), {})
     assert isinstance(choice, Choice)
     assert choice.headers == {"X-Org": "a-secret"}
     assert "a-secret" in choice.secrets
     assert "a-secret" not in repr((after, choice))
-    elsewhere = choose(after, Overrides(base_url="http://127.0.0.1:1/v1"), {})
+    elsewhere = choose_model(after, Overrides(base_url="http://127.0.0.1:1/v1"), {})
     assert isinstance(elsewhere, Choice)
     assert not elsewhere.headers
 
@@ -322,7 +322,7 @@ def test_what_was_chosen_is_what_is_used_next_time(tmp_path: Path) -> None:
     saved = save_choice(path, CHOICE)
     assert saved.notices == ()
     assert read_config(path) == saved
-    assert choose(saved, Overrides(), {}) == CHOICE
+    assert choose_model(saved, Overrides(), {}) == CHOICE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["config.toml"]
 
@@ -356,7 +356,7 @@ def test_another_server_of_the_same_name_gets_a_name_of_its_own(tmp_path: Path) 
     config = save_choice(path, other)
     assert config.providers["moonshot"].api_key == CHOICE.api_key
     assert config.providers["moonshot-2"].api_key == "sk-two"
-    found = choose(config, Overrides(), {})
+    found = choose_model(config, Overrides(), {})
     assert isinstance(found, Choice)
     assert (found.base_url, found.api_key) == (other.base_url, "sk-two")
 

@@ -17,7 +17,7 @@ from kimi_tui.config.model_choice import (
     Choice,
     NeedsChoice,
     Overrides,
-    choose,
+    choose_model,
 )
 from kimi_tui.config.settings import Config, ConfigError
 
@@ -68,7 +68,7 @@ def chosen(
     config: Config = STORED, overrides: Overrides = NOTHING_SAID, **environ: str
 ) -> Choice | NeedsChoice:
     """The choice in an environment."""
-    return choose(config, overrides, environ)
+    return choose_model(config, overrides, environ)
 
 
 def used(
@@ -136,7 +136,7 @@ def test_the_families_are_never_mixed() -> None:
 def test_a_server_of_the_environment_bears_its_own_name(family: str, url: str, name: str) -> None:
     """It stands in the list of models, and in "... has no model x"."""
     environ = {f"{family}_BASE_URL": url, f"{family}_API_KEY": "k", "KIMI_MODEL_NAME": "m"}
-    choice = choose(Config(), NOTHING_SAID, environ)
+    choice = choose_model(Config(), NOTHING_SAID, environ)
     assert isinstance(choice, Choice)
     assert choice.provider == name
 
@@ -215,7 +215,7 @@ def test_values_that_cannot_be_used_are_one_line(
     overrides: Overrides, environ: dict[str, str]
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        choose(STORED, overrides, environ)
+        choose_model(STORED, overrides, environ)
     assert "\n" not in str(caught.value)
 
 
@@ -232,7 +232,7 @@ def test_a_base_url_is_put_right_wherever_it_is_given(typed: str) -> None:
         (NOTHING_SAID, {"KIMI_BASE_URL": written}, "KIMI_BASE_URL"),
         (NOTHING_SAID, {"OPENAI_BASE_URL": written}, "OPENAI_BASE_URL"),
     ):
-        choice = choose(Config(), overrides, environ)
+        choice = choose_model(Config(), overrides, environ)
         assert isinstance(choice, Choice)
         assert choice.base_url == meant
         is_user_words = "chat" in typed or "models" in typed

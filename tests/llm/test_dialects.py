@@ -25,7 +25,7 @@ from kimi_tui.llm.dialects import (
     DIALECTS,
     MAX_LEARNED_PER_REQUEST,
     LearnedQuirks,
-    choose,
+    dialect_for,
     dialect_named,
     dialect_of_host,
     quirks_of,
@@ -297,7 +297,7 @@ def test_a_dialect_is_found_by_its_host(host: str, name: str) -> None:
 
 
 def test_a_configured_dialect_wins_and_a_wrong_one_names_the_right_ones() -> None:
-    assert choose("https://api.openai.com/v1", "m", "Mistral").name == "mistral"
+    assert dialect_for("https://api.openai.com/v1", "m", "Mistral").name == "mistral"
     with pytest.raises(LLMError) as caught:
         dialect_named("klingon")
     assert "moonshot" in caught.value.advice

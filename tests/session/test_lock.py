@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.llm.message import user_message
-from kimi_tui.session.errors import SessionHeld
+from kimi_tui.session.errors import SessionLocked
 from kimi_tui.session.lock import SessionLock, holder_of
 from kimi_tui.session.session import Session
 
@@ -50,7 +50,7 @@ async def test_the_second_is_told_who_holds_it_and_may_fork(
 ) -> None:
     (tmp_path / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
     session = Session(tmp_path, Path("/w"))
-    with pytest.raises(SessionHeld, match=f"process {other.pid} on .*[Ff]ork"):
+    with pytest.raises(SessionLocked, match=f"process {other.pid} on .*[Ff]ork"):
         await session.open()
     assert holder_of(tmp_path) == f"process {other.pid} on {os.uname().nodename}"
     copy = await session.fork()
@@ -97,10 +97,10 @@ async def test_a_child_left_in_the_background_does_not_keep_it(tmp_path: Path) -
 async def test_twice_in_one_process_is_refused_too(tmp_path: Path) -> None:
     session = Session(tmp_path, Path("/w"))
     await session.open()
-    with pytest.raises(SessionHeld, match=str(os.getpid())):
+    with pytest.raises(SessionLocked, match=str(os.getpid())):
         await Session(tmp_path, Path("/w")).open()
     # Closing the other one must not have let go of this one's lock.
-    with pytest.raises(SessionHeld):
+    with pytest.raises(SessionLocked):
         await Session(tmp_path, Path("/w")).open()
     await session.aclose()
 
@@ -160,7 +160,7 @@ def test_somebody_who_only_looks_does_not_get_in_the_way(tmp_path: Path) -> None
     lock.release()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)
-    with pytest.raises(SessionHeld, match="another process"):
+    with pytest.raises(SessionLocked, match="another process"):
         lock.acquire()
     os.close(looking)
     lock.acquire()
@@ -178,7 +178,7 @@ async def test_a_lock_that_was_deleted_is_made_again(tmp_path: Path) -> None:
     await session.sync()
     await session.sync()
     assert said == ["The session's lock file was deleted; it was made again."]
-    with pytest.raises(SessionHeld):
+    with pytest.raises(SessionLocked):
         await Session(tmp_path / "s", tmp_path).open()
     await session.aclose()
     await Session(tmp_path / "s", tmp_path).open()

@@ -13,7 +13,12 @@ from support.effort import n_calls
 
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import user_message
-from kimi_tui.session.errors import SessionHeld, SessionNotFound, StorageTrouble, UnknownCheckpoint
+from kimi_tui.session.errors import (
+    SessionLocked,
+    SessionNotFound,
+    StorageTrouble,
+    UnknownCheckpoint,
+)
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.listing import SessionInfo
 from kimi_tui.session.metadata import read_marks, read_state
@@ -293,7 +298,7 @@ async def test_what_is_thrown_away_lies_in_the_trash_for_a_while(store: SessionS
     held = await made(store, HERE, "held")
     await held.open()
     for refused in (store.move_to_trash, store.note):
-        with pytest.raises(SessionHeld):
+        with pytest.raises(SessionLocked):
             refused(Session(held.dir, HERE))
     await held.aclose()
     thrown = store.move_to_trash(session)
@@ -311,7 +316,7 @@ async def test_delete(store: SessionStore) -> None:
     session = await made(store, HERE, "hi")
     other = await made(store, HERE, "ho")
     await session.open()
-    with pytest.raises(SessionHeld):
+    with pytest.raises(SessionLocked):
         store.delete(Session(session.dir, HERE))
     await session.aclose()
     store.delete(session)

@@ -14,8 +14,8 @@ ALL = range(9)
 
 def test_mails_wait_in_order_and_are_fetched_once() -> None:
     box = DenwaRenji(Wire())
-    box.put(DMail("b", 3), ALL)
-    box.put(DMail("a", 0, True), ALL)
+    box.send_dmail(DMail("b", 3), ALL)
+    box.send_dmail(DMail("a", 0, True), ALL)
     assert box.fetch_pending() == (DMail("b", 3), DMail("a", 0, True))
     assert box.fetch_pending() == ()
 
@@ -27,15 +27,15 @@ def test_mails_wait_in_order_and_are_fetched_once() -> None:
 def test_what_cannot_be_delivered(message: str, target: int, words: str) -> None:
     box = DenwaRenji(Wire())
     with pytest.raises(ValueError, match=words):
-        box.put(DMail(message, target), range(4))
+        box.send_dmail(DMail(message, target), range(4))
     assert box.fetch_pending() == ()
 
 
 def test_a_summary_is_no_target() -> None:
     box = DenwaRenji(Wire())
     with pytest.raises(ValueError, match="summary"):
-        box.put(DMail("x", 0), range(1, 3))
-    box.put(DMail("x", 1), range(1, 3))
+        box.send_dmail(DMail("x", 0), range(1, 3))
+    box.send_dmail(DMail("x", 1), range(1, 3))
 
 
 def test_five_to_one_checkpoint_in_one_turn_are_enough() -> None:
@@ -44,15 +44,15 @@ def test_five_to_one_checkpoint_in_one_turn_are_enough() -> None:
     box = DenwaRenji(wire, 5)
     box.begin_turn()
     for _ in range(5):
-        box.put(DMail("x", 2), ALL)
+        box.send_dmail(DMail("x", 2), ALL)
         box.fetch_pending()
         box.delivered(2)
     for _ in range(2):
         with pytest.raises(ValueError, match="Stop sending"):
-            box.put(DMail("x", 2), ALL)
+            box.send_dmail(DMail("x", 2), ALL)
     (notice,) = ear.of(Notice)
     assert "#2" in notice.text
-    box.put(DMail("x", 3), ALL)
+    box.send_dmail(DMail("x", 3), ALL)
     box.begin_turn()
     assert box.fetch_pending() == ()
-    box.put(DMail("x", 2), ALL)
+    box.send_dmail(DMail("x", 2), ALL)

@@ -128,7 +128,7 @@ async def test_what_was_taken_back_does_not_count_as_growth(tmp_path: Path) -> N
     [(262_144, 212_144), (1_048_576, 891_289), (8_000, 6_000), (100_000, 75_000), (4_096, 3_072)],
 )
 def test_where_compaction_starts(window: int, trigger: int) -> None:
-    assert LoopLimits().trigger(window) == trigger
+    assert LoopLimits().compaction_trigger(window) == trigger
 
 
 LARGE = Image("image/png", b"", 2_000, 1_500, "large.png")

@@ -11,7 +11,7 @@ from kimi_tui.tools.credentials import (
     find_keys,
     is_key,
     key_lines,
-    without_keys,
+    redact_keys,
     words_of_keys,
 )
 
@@ -58,7 +58,7 @@ def test_keys_are_found_whole(key: str) -> None:
         text = "x " * (before // 2) + f"\nvalue {key}\nrest"
         (found,) = find_keys(text)
         assert text[slice(*found)] == key
-    assert without_keys(text, [found]).endswith(f"\nvalue {LEFT_OUT}\nrest")
+    assert redact_keys(text, [found]).endswith(f"\nvalue {LEFT_OUT}\nrest")
     (line,) = key_lines(text, [found])
     assert line == f"line 2: {key[:4]}… ({len(key)} characters)"
 

@@ -19,8 +19,8 @@ from kimi_tui.tools.process import find_program
 from kimi_tui.tui import desktop
 from kimi_tui.tui.desktop import (
     CLIPBOARD_BYTES,
-    Attention,
     ClipboardContent,
+    WindowStatus,
     asks_tmux,
     browser_command,
     browser_environment,
@@ -509,14 +509,14 @@ def test_notifications_hold_nothing_that_a_terminal_obeys() -> None:
 
 def test_the_title_follows_and_is_given_back() -> None:
     out: list[str] = []
-    one = Attention(out.append, NotifyConfig(), {"WT_SESSION": "1"})
+    one = WindowStatus(out.append, NotifyConfig(), {"WT_SESSION": "1"})
     one.end()
-    one.follow(folder="app", title="", working=False, asking=False)
-    one.follow(folder="app", title="Fix\x07 it", working=True, asking=False)
-    one.follow(folder="app", title="Fix\x07 it", working=True, asking=False)
-    one.follow(folder="app", title="Fix it", working=True, asking=True)
-    one.tell("asks", asking=True)
-    one.tell("done", asking=False)
+    one.update(folder="app", title="", working=False, asking=False)
+    one.update(folder="app", title="Fix\x07 it", working=True, asking=False)
+    one.update(folder="app", title="Fix\x07 it", working=True, asking=False)
+    one.update(folder="app", title="Fix it", working=True, asking=True)
+    one.notify("asks", asking=True)
+    one.notify("done", asking=False)
     one.end()
     one.end()
     titles = ["app", "* app: Fix it", "? app: Fix it", ""]

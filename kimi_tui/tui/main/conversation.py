@@ -348,7 +348,7 @@ class Conversation:
     async def _learn_models(self, choice: Choice) -> None:
         # Half a second of importing that no key should wait for.
         await asyncio.to_thread(import_module, "kimi_tui.llm.models")
-        from kimi_tui.config.model_choice import real_key
+        from kimi_tui.config.keyring import real_key
         from kimi_tui.config.settings import ConfigError
         from kimi_tui.foreign_text import one_line
         from kimi_tui.llm.errors import LLMError

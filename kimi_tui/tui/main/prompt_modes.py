@@ -163,8 +163,8 @@ class PromptModes:
 
     # --- the editor
 
-    async def edit(self) -> None:
-        """Edit the text of the prompt in the user's editor."""
+    async def open_editor(self) -> None:
+        """Edit the text of the prompt in the user's own editor (`$VISUAL`, `$EDITOR`)."""
         bench = self._bench
         if self._edits:
             return  # its keys were pressed twice; two editors cannot share a terminal

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.demo import Demo
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.desktop import Attention
+    from kimi_tui.tui.desktop import WindowStatus
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.timeline.timeline import Timeline
@@ -80,7 +80,7 @@ class MainScreen(Screen[None]):
         launch: how to start the session.
         size: the size of the terminal in cells.
         images: the images behind the chips in prompts.
-        attention: window title, progress and notifications of the terminal.
+        window_status: window title, progress and notifications of the terminal.
         last_key_at: returns the monotonic time at which a key was last pressed.
 
     Attributes:
@@ -116,7 +116,7 @@ class MainScreen(Screen[None]):
         launch: Launch,
         size: Size,
         images: ImageChips,
-        attention: Attention,
+        window_status: WindowStatus,
         last_key_at: Callable[[], float],
     ) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class MainScreen(Screen[None]):
             hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
         self._launch = launch
-        self._attention = attention
+        self._window_status = window_status
         self.commands = CommandTable(*COMMANDS)
         self._learned = asyncio.Event()
         """Set once the custom commands are in the table."""
@@ -347,7 +347,7 @@ class MainScreen(Screen[None]):
             self._show_marks()
         self.viewer.tell_news()
         self.bench.update_footer()
-        self._attract(old, new)
+        self._update_window_status(old, new)
 
     @on(Conversation.FollowUpDue)
     def _follow_up_due(self, event: Conversation.FollowUpDue) -> None:
@@ -359,11 +359,11 @@ class MainScreen(Screen[None]):
         if not self._demo.takes(event.text) and event.text and not self.prompt.area.text:
             self.prompt.area.put(event.text)
 
-    def _attract(self, old: MainState, new: MainState) -> None:
+    def _update_window_status(self, old: MainState, new: MainState) -> None:
         """Update the window title, and notify a user whose window is in the background that the agent asks or is done."""
-        attention, app = self._attention, app_of(self)
+        window_status, app = self._window_status, app_of(self)
         folder = Path(self.transcript.work_dir).name
-        attention.follow(
+        window_status.update(
             folder=folder,
             title=new.title,
             working=new.running or new.compacting,
@@ -371,10 +371,10 @@ class MainScreen(Screen[None]):
         )
         if not app.app_focus and old.ready:
             if len(new.approvals) > len(old.approvals):
-                attention.tell(f"{folder}: the agent asks", asking=True)
+                window_status.notify(f"{folder}: the agent asks", asking=True)
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
-                attention.tell(f"{folder}: {new.title} {how}", asking=False)
+                window_status.notify(f"{folder}: {new.title} {how}", asking=False)
 
     def _follow_branch(self) -> None:
         """Read the branch again: the agent's commands, or another program, may have changed it."""

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.app_paths import data_dir, log_file, short
-from kimi_tui.config.model_choice import Choice, real_key
+from kimi_tui.config.keyring import real_key
+from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
-from kimi_tui.session.errors import SessionError, SessionHeld, SessionNotFound
+from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 
 USAGE = 2
 FAILED = 1
-HELD = 4
+LOCKED = 4
 _MAY_PASS = frozenset(
     {
         errno.EACCES,
@@ -82,7 +83,7 @@ class Opened(NamedTuple):
 
 
 class EarlierSession(NamedTuple):
-    """A stored session while it is still being read: the part of it that is known.
+    """A stored session while it is still being read: what its last page on the screen is made of.
 
     `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read.
     """
@@ -150,8 +151,8 @@ async def open_session(
             prices=config.prices,
             seeing=_seeing(config),
         )
-    except SessionHeld as error:
-        raise CannotOpen(f"{error} Add --fork to do so.", HELD) from error
+    except SessionLocked as error:
+        raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
     except SessionNotFound as error:
         raise CannotOpen(str(error), USAGE) from error
     except LLMError as error:

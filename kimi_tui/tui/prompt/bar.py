@@ -1,4 +1,4 @@
-"""The row of the prompt: its sign, the text field, and at the right what the agent is doing since when."""
+"""The row of the prompt: its sign, the text field, and at the right a spinner, a clock and the step while the agent works."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class PromptBar(Widget):
             return Content("")
         glyphs = glyphs_of(self)
         now = time.time()
-        parts: list[tuple[str, str] | str] = [(self._dot(), "$accent"), " "]
+        parts: list[tuple[str, str] | str] = [(self._spinner(), "$accent"), " "]
         waits = state.retry_until > now
         if waits:
             parts.append((f"again in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
@@ -221,7 +221,7 @@ class PromptBar(Widget):
             parts.append((f"  step {state.step}", "$ink-quiet"))
         return Content.assemble(*parts)
 
-    def _dot(self) -> str:
+    def _spinner(self) -> str:
         glyphs = glyphs_of(self)
         if app_of(self).animation_level == "none":
             return glyphs.running

@@ -1,4 +1,7 @@
-"""`Command` and `CommandTable`: matching commands to what is typed, and parsing a line into a command and its argument."""
+"""`Command` and `CommandTable`: matching commands to what is typed, and parsing a line into a command and its argument.
+
+Matches are ranked by use, recently used commands first; fuzzy matches follow.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator

@@ -7,8 +7,8 @@
 | Up, Down | choose | choose | choose, as Ctrl+R |
 | Esc | closes the menu, until other words stand there | as with commands | brings back what stood there |
 
-Where nothing is offered these keys belong to the field, `PromptArea`, and to the screen. The field passes its text as a
-`Written`, and inserts what is chosen.
+`CommandTable` matches the commands (fuzzy, recently used first). Where nothing is offered these keys belong to the field,
+`PromptArea`, and to the screen. The field passes its text as a `Written`, and inserts what is chosen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`Player`: seeks in a recorded session and plays it, updating chat, timeline, gauge and the list of files."""
+"""`Player`: seeks in a recorded session and plays it, updating chat, timeline, gauge and the list of files.
+
+Speeds and the clock are `PlaybackClock` in `projection.replay`.
+"""
 
 from __future__ import annotations
 

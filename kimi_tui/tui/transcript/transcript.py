@@ -1313,7 +1313,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def action_copy(self) -> None:
         """Copy the selected text, else the block that the keys act on, else the newest answer."""
-        from kimi_tui.tui.transcript.clipboard import kind_of, source_of
+        from kimi_tui.tui.transcript.copied_text import kind_of, source_of
 
         if self.copy_selection():
             return
@@ -1330,7 +1330,7 @@ class Transcript(ScrollView, can_focus=True):
 
         A long text is collected in slices, while keys and frames are handled.
         """
-        from kimi_tui.tui.transcript.clipboard import selected_text
+        from kimi_tui.tui.transcript.copied_text import selected_text
 
         if self.flow is None or self.selected_positions is None:
             return False
@@ -1360,7 +1360,7 @@ class Transcript(ScrollView, can_focus=True):
     def copy_answer(self) -> None:
         """Copy the newest answer."""
         from kimi_tui.projection.blocks import AgentBlock
-        from kimi_tui.tui.transcript.clipboard import source_of
+        from kimi_tui.tui.transcript.copied_text import source_of
 
         block = next((one for one in reversed(self.blocks) if isinstance(one, AgentBlock)), None)
         if block is not None and (text := source_of(block)):
@@ -1387,7 +1387,7 @@ class Transcript(ScrollView, can_focus=True):
         self._copy_code_of(answers, -1, number)
 
     def _copy_code_of(self, blocks: Iterable[Block], first: int, number: int = 0) -> None:
-        from kimi_tui.tui.transcript.clipboard import code_of
+        from kimi_tui.tui.transcript.copied_text import code_of
 
         found = next(((one.key, code) for one in blocks if (code := code_of(one))), None)
         if found is None:
@@ -1464,7 +1464,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The source of the selected text, for Textual; it blocks, unlike `copy_selection`."""
-        from kimi_tui.tui.transcript.clipboard import selected_text
+        from kimi_tui.tui.transcript.copied_text import selected_text
 
         del selection
         if self.flow is None or self.selected_positions is None:

@@ -20,12 +20,12 @@ from kimi_tui.tui.approval.model import choices
 from kimi_tui.tui.dialogs.help import PLACES, HelpScreen, sections
 from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
-from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen, ModelScreen
 from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.keyboard import key_name
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.hints import HELP_TITLES, hints
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.model_setup.screens import KeyScreen, LocalScreen, ModelScreen
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.menu import PaletteScreen
 from kimi_tui.tui.state import MainState

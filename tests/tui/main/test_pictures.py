@@ -26,9 +26,9 @@ from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_screen import figures_screen
-from kimi_tui.tui.first_run.welcome import WelcomeScreen
 from kimi_tui.tui.main.commands.session import JOBS_USE
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 from kimi_tui.tui.notices import Notices
 from kimi_tui.tui.theme import KIMI_LIGHT
 from kimi_tui.wire.events import ApprovalRequest, DiffBlock, DiffLine, EventRecord, StepRetry

@@ -374,7 +374,7 @@ async def test_a_key_is_taken_from_the_keyring(
     home: Path, monkeypatch: pytest.MonkeyPatch, does: str, said: str
 ) -> None:
     wait_s = 1.0 if "sleep(99)" in does and "fork" not in does else 30.0
-    monkeypatch.setattr("kimi_tui.config.model_choice.WAIT_S", wait_s)
+    monkeypatch.setattr("kimi_tui.config.keyring.WAIT_S", wait_s)
     began = monotonic()
     (home / "keyring.py").write_text(does)
     monkeypatch.setenv("PYTHONPATH", str(home))

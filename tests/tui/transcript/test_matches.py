@@ -20,7 +20,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui.rows import LayoutRoom, Line
-from kimi_tui.tui.transcript import clipboard
+from kimi_tui.tui.transcript import copied_text
 from kimi_tui.tui.transcript.search import (
     CHARS_AT_ONCE,
     ROWS_AT_ONCE,
@@ -96,8 +96,8 @@ def test_across_the_end_of_a_row() -> None:
 def whole(block: Block) -> str:
     """What is copied of all rows of an unfolded block."""
     rows = drained(unfolded_rows(block, ROOM))
-    end = clipboard.RowPosition(len(rows) - 1, len(rows[-1].text))
-    return clipboard.part_of(block, rows, clipboard.RowPosition(0, 0), end)
+    end = copied_text.RowPosition(len(rows) - 1, len(rows[-1].text))
+    return copied_text.part_of(block, rows, copied_text.RowPosition(0, 0), end)
 
 
 def test_a_line_that_was_cut_anywhere() -> None:
@@ -158,7 +158,7 @@ def test_all_that_a_card_shows_is_found_and_copied(block: ToolBlock) -> None:
         shown = {
             word for row in drained(unfolded_rows(block, ROOM))[1:] for word in row.text.split()
         }
-        assert set(clipboard.source_of(block).split()) <= shown
+        assert set(copied_text.source_of(block).split()) <= shown
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ async def _search_others(main: MainParts) -> None:
 
 async def editor(main: MainParts, argument: str) -> None:
     """Write what stands in the prompt in an editor."""
-    await main.prompt_modes.edit()
+    await main.prompt_modes.open_editor()
 
 
 def suspend(main: MainParts, argument: str) -> None:

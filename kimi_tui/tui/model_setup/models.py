@@ -23,7 +23,7 @@ from kimi_tui.config.model_choice import (
     Choice,
     FolderModel,
     Overrides,
-    choose,
+    choose_model,
     in_folder,
     keep_folder_model,
     read_folder_model,
@@ -186,7 +186,7 @@ def _option(
     from kimi_tui.llm.errors import LLMError
 
     try:
-        how = dialects.choose(asked.base_url, asked.model, asked.dialect).thinking
+        how = dialects.dialect_for(asked.base_url, asked.model, asked.dialect).thinking
     except LLMError:
         how = dialects.Thinking()  # its dialect has no such name, which is said when it is used
     taken = () if how.not_with_tools else how.choices
@@ -261,7 +261,7 @@ class ModelChange(NamedTuple):
 def _configured_model(launch: Launch, name: str) -> Launch | None:
     """The launch with a model of the configuration; None where that name cannot be used."""
     try:
-        choice = choose(launch.config, Overrides(model=name), os.environ)
+        choice = choose_model(launch.config, Overrides(model=name), os.environ)
     except ConfigError:
         return None
     if not isinstance(choice, Choice):
@@ -291,7 +291,7 @@ async def listed_models(
         LLMError: it cannot be asked, or has no list.
     """
     await _import_discovery()
-    from kimi_tui.config.model_choice import real_key
+    from kimi_tui.config.keyring import real_key
     from kimi_tui.llm.errors import LLMError
     from kimi_tui.llm.models import chat_models
 
@@ -388,7 +388,7 @@ async def remember_model(
 def _plain(config: Config) -> Choice | None:
     """What the configuration alone says."""
     try:
-        choice = choose(config, Overrides(), {})
+        choice = choose_model(config, Overrides(), {})
     except ConfigError:
         return None
     return choice if isinstance(choice, Choice) else None

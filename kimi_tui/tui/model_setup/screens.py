@@ -19,7 +19,11 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.first_run.models import (
+from kimi_tui.tui.formatting import counted
+from kimi_tui.tui.frame import Footer
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, LineField
+from kimi_tui.tui.model_setup.models import (
     SERVERS,
     ModelEntry,
     ModelPick,
@@ -35,10 +39,6 @@ from kimi_tui.tui.first_run.models import (
     stored_key,
     where,
 )
-from kimi_tui.tui.formatting import counted
-from kimi_tui.tui.frame import Footer
-from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, LineField
 from kimi_tui.tui.painter import is_web_address
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
 from kimi_tui.tui.screens import app_of, push_once, sheets
@@ -100,7 +100,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     HELP_TITLE = "Lists: settings, models, servers"
     IS_EXPECTED = True
-    CSS_PATH = sheets("first_run")
+    CSS_PATH = sheets("model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
 
     def __init__(self, launch: Launch, base_url: str = "", typed: KeyForm | None = None) -> None:
@@ -435,7 +435,7 @@ class LocalScreen(AskingScreen[Launch | None]):
 
     HELP_TITLE = "Local servers"
     IS_EXPECTED = True
-    CSS_PATH = sheets("first_run")
+    CSS_PATH = sheets("model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", SERVER_KEYS["escape"], show=False),
         # Not a letter: with many models those narrow the list.
@@ -539,7 +539,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
 
     HELP_TITLE = "Models"
     IS_EXPECTED = True
-    CSS_PATH = sheets("first_run")
+    CSS_PATH = sheets("model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", MODEL_KEYS["escape"], show=False),
         Binding("ctrl+s", "use_here", MODEL_KEYS["ctrl+s"], show=False),

@@ -21,15 +21,15 @@ from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.foreign_text import clean
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.first_run.models import local_servers, where
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.model_setup.models import local_servers, where
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, sheets
 
 if TYPE_CHECKING:
     from kimi_tui.llm.models import LocalServer
-    from kimi_tui.tui.first_run.screens import KeyForm
+    from kimi_tui.tui.model_setup.screens import KeyForm
 
 LOOK_DELAY_S = 0.15
 MOST_NOTICES = 3
@@ -185,7 +185,7 @@ class WelcomeScreen(Screen[None]):
     Without `words` it says what of the configuration could not be used, which may be why it asks.
     """
 
-    SHEETS = sheets("first_run")
+    SHEETS = sheets("model_setup")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Quit", show=False),
@@ -278,7 +278,7 @@ class WelcomeScreen(Screen[None]):
             )
 
     def _paste_a_key(self, base_url: str) -> None:
-        from kimi_tui.tui.first_run.screens import KeyScreen
+        from kimi_tui.tui.model_setup.screens import KeyScreen
 
         push_once(self, KeyScreen(self._launch, base_url, self._typed), self._key_answered)
 
@@ -289,7 +289,7 @@ class WelcomeScreen(Screen[None]):
             self._typed = answer
 
     def _use_local(self) -> None:
-        from kimi_tui.tui.first_run.screens import LocalScreen
+        from kimi_tui.tui.model_setup.screens import LocalScreen
 
         push_once(self, LocalScreen(self._launch, self._servers or ()), self._begin)
 

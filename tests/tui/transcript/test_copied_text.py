@@ -21,7 +21,7 @@ from kimi_tui.projection.blocks import (
 )
 from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.rows import LayoutRoom, Line
-from kimi_tui.tui.transcript.clipboard import RowPosition, code_of, part_of, source_of
+from kimi_tui.tui.transcript.copied_text import RowPosition, code_of, part_of, source_of
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.selection import extent_of
 from kimi_tui.tui.transcript.transcript import Transcript

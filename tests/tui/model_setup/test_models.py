@@ -9,12 +9,18 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 
 from kimi_tui.config.file import read_config
-from kimi_tui.config.model_choice import Choice, FolderModel, Overrides, choose, keep_folder_model
+from kimi_tui.config.model_choice import (
+    Choice,
+    FolderModel,
+    Overrides,
+    choose_model,
+    keep_folder_model,
+)
 from kimi_tui.config.settings import Config, ModelPrices
 from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.llm.models import FoundModel, LocalServer
-from kimi_tui.tui.first_run import models
-from kimi_tui.tui.first_run.models import (
+from kimi_tui.tui.model_setup import models
+from kimi_tui.tui.model_setup.models import (
     SERVERS,
     ModelPick,
     choice_of,
@@ -22,8 +28,8 @@ from kimi_tui.tui.first_run.models import (
     remember_model,
     server_of,
 )
-from kimi_tui.tui.first_run.screens import ModelScreen
-from kimi_tui.tui.first_run.welcome import ways
+from kimi_tui.tui.model_setup.screens import ModelScreen
+from kimi_tui.tui.model_setup.welcome import ways
 
 MODELS = ("kimi-test", {"id": "kimi-large", "context_length": 64_000}, "text-embedding-3")
 
@@ -54,7 +60,7 @@ model = "kimi-test"  # the quick one
 """
     )
     config = read_config(path)
-    choice = choose(config, Overrides(), {})
+    choice = choose_model(config, Overrides(), {})
     assert isinstance(choice, Choice)
     return Launch(work_dir=home / "app", config_path=path, config=config, choice=choice)
 
@@ -83,7 +89,7 @@ async def test_the_list_has_the_servers_chat_models_and_narrows_by_typing(home: 
         text = (home / "config.toml").read_text()
         assert "# my own words" in text
         assert "# the quick one" in text
-        again = choose(read_config(home / "config.toml"), Overrides(), {})
+        again = choose_model(read_config(home / "config.toml"), Overrides(), {})
         assert isinstance(again, Choice)
         assert (again.model, again.window, again.api_key) == ("kimi-large", 64_000, "sk-1")
         server.script(say("Large words."))
@@ -168,7 +174,7 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         text = path.read_text().replace("api_key", 'dialect = "deepseek"\napi_key')
         path.write_text(text)
         config = read_config(path)
-        choice = choose(config, Overrides(), {})
+        choice = choose_model(config, Overrides(), {})
         assert isinstance(choice, Choice)
         (home / "app").mkdir(exist_ok=True)
         await started(one, launch._replace(config=config, choice=choice))

@@ -13,17 +13,17 @@ from textual import events
 from textual.widgets import Input
 
 from kimi_tui.config.file import parse_config, read_config
-from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose
+from kimi_tui.config.model_choice import Choice, NeedsChoice, Overrides, choose_model
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.llm import models as discovery
 from kimi_tui.llm.models import FoundModel, LocalServer
 from kimi_tui.tui.app import KimiApp
-from kimi_tui.tui.first_run.models import SERVERS
-from kimi_tui.tui.first_run.screens import KeyScreen, LocalScreen
-from kimi_tui.tui.first_run.welcome import StartOptions, WelcomeScreen
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.screen import MainScreen
+from kimi_tui.tui.model_setup.models import SERVERS
+from kimi_tui.tui.model_setup.screens import KeyScreen, LocalScreen
+from kimi_tui.tui.model_setup.welcome import StartOptions, WelcomeScreen
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ async def test_many_models_are_narrowed_by_letters_and_looked_for_again(
 def begun_with(home: Path, base_url: str, key: str) -> KimiApp:
     """The program as the environment's key and server alone start it."""
     environ = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": base_url}
-    chosen = choose(Config(), Overrides(), environ)
+    chosen = choose_model(Config(), Overrides(), environ)
     assert isinstance(chosen, Choice)
     assert not chosen.model
     return app(home, chosen)
@@ -343,7 +343,7 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
         assert config.models[config.default_model].model == "large"
         assert "sk-of-environment" not in (home / "config.toml").read_text()
         environ = {"OPENAI_API_KEY": "sk-of-environment", "OPENAI_BASE_URL": server.base_url}
-        again = choose(config, Overrides(), environ)
+        again = choose_model(config, Overrides(), environ)
         assert isinstance(again, Choice)
         assert (again.model, again.api_key) == ("large", "sk-of-environment")
 
@@ -514,7 +514,7 @@ async def test_a_fault_while_saving_is_told_and_another_model_can_be_chosen(
             await paste_key(one, server.base_url, "sk-secret-key")
             await one.sees("accepted, 1 model")
             with monkeypatch.context() as patched:
-                patched.setattr("kimi_tui.tui.first_run.screens.save", faulty)
+                patched.setattr("kimi_tui.tui.model_setup.screens.save", faulty)
                 await pilot.press("enter")
                 await one.sees("Something went wrong in the program")
             await pilot.press("enter")

@@ -1,0 +1,92 @@
+"""The system's keyring: reads the API key that `api_key = "keyring:NAME"` in the configuration names.
+
+`keyring set kimi-tui NAME` puts it there. The package `keyring` is an option of this program; it is imported in a process of
+its own when such a key is needed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kimi_tui import lenient_json
+from kimi_tui.config.settings import ConfigError
+from kimi_tui.foreign_text import one_line
+from kimi_tui.helper_programs import desktop_environment, run_helper
+
+PREFIX = "keyring:"
+WAIT_S = 60.0
+"""How long the user may take to unlock the keyring."""
+_SERVICE = "kimi-tui"
+_MAX_TOLD_BYTES = 65_536
+_SHOWN_CHARS = 40
+_ASK = """
+import json, os, sys
+out = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+try:
+    from keyring import get_password
+except ImportError:
+    told = {"missing": True}
+else:
+    try:
+        told = {"key": get_password(sys.argv[1], sys.argv[2])}
+    except BaseException as error:
+        told = {"error": type(error).__name__}
+os.write(out, json.dumps(told).encode()[:65536])
+os._exit(0)
+"""
+"""In a process of its own, without this terminal: backends ask there, print, hang and end the program."""
+
+
+def real_key(api_key: str) -> str:
+    """The key that the configuration means. Blocks, also on a keyring that asks for a password: for a thread.
+
+    Raises:
+        ConfigError: it is in the keyring, and that does not give it.
+    """
+    if not api_key.startswith(PREFIX):
+        return api_key
+    name = api_key.removeprefix(PREFIX)
+    shown = one_line(name[:_SHOWN_CHARS])
+    where = f'api_key = "{PREFIX}{shown}"'
+    told = _told(name)
+    if "missing" in told:
+        raise ConfigError(
+            f"{where}: the package keyring is not installed; pip install 'kimi-tui[keyring]' does it"
+        )
+    if "key" not in told:
+        why = f": {one_line(str(told['error'])[:_SHOWN_CHARS])}" if "error" in told else ""
+        raise ConfigError(f"{where}: the keyring does not answer{why}")
+    key = told["key"]
+    if not isinstance(key, str) or not key.strip():
+        raise ConfigError(
+            f"{where}: nothing is there; keyring set {_SERVICE} {shown} puts it there"
+        )
+    return key.strip()
+
+
+def _environment() -> dict[str, str]:
+    """What a backend finds the keyring and itself by, and none of the keys that other programs are given."""
+    return desktop_environment(os.environ) | {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("KEYRING_", "PYTHON_KEYRING_")) or name in ("PYTHONPATH", "PYTHONHOME")
+    }
+
+
+def _told(name: str) -> dict[str, Any]:
+    """What the process says of a key; nothing where it does not end in time, or says anything else."""
+    with suppress(OSError, ValueError, RecursionError, subprocess.TimeoutExpired):
+        said = run_helper(
+            [sys.executable, "-P", "-c", _ASK, _SERVICE, name],
+            folder=Path("/"),
+            env=_environment(),
+            timeout_s=WAIT_S,
+            most=_MAX_TOLD_BYTES,
+        )
+        return lenient_json.mapping(json.loads(said.data))
+    return {}

@@ -1,0 +1,64 @@
+"""The title of a session: has the model name it after the beginning of the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from kimi_tui.display_names import titled
+from kimi_tui.foreign_text import one_line
+from kimi_tui.llm.completion import RetryPolicy, complete
+from kimi_tui.llm.errors import LLMError
+from kimi_tui.llm.message import Message
+from kimi_tui.prompts import prompt
+from kimi_tui.session.metadata import short_title
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.messages import is_user_words
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 60.0
+_MAX_CHARS = 2_000
+"""The most characters of either message that the model is shown."""
+
+
+async def propose_title(conversation: Conversation) -> str:
+    """Have the model propose a title for the conversation; empty where it gives none.
+
+    The tokens of the call count in the session's totals.
+    """
+    # It reads as far as there is a second message of the user.
+    user, agent = await asyncio.to_thread(_beginning, conversation.context.messages)
+    if not user:
+        return ""
+    question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))
+    try:
+        async with asyncio.timeout(_TIMEOUT_S), conversation.model.call() as provider:
+            completion = await complete(
+                provider,
+                prompt("title_system"),
+                (),
+                (question,),
+                on_item=lambda item: None,
+                policy=RetryPolicy(max_attempts=1),
+            )
+    except (LLMError, TimeoutError) as error:
+        log.info("the session was not named: %s", type(error).__name__)
+        return ""
+    conversation.meter.add_usage(completion.usage)
+    lines = completion.message.text.strip().splitlines()
+    return short_title(one_line(lines[0]).strip(" .\"'`*#“”«»")) if lines else ""
+
+
+def _beginning(messages: Sequence[Message]) -> tuple[str, str]:
+    """What the user said first, and the last words of the agent about it."""
+    user = agent = ""
+    for message in messages:
+        if is_user_words(message) and not message.text.startswith("!"):  # no command of their own
+            if user:
+                break
+            user = titled(message.text[:_MAX_CHARS])
+        elif message.role == "assistant" and message.text.strip():
+            agent = message.text[:_MAX_CHARS]
+    return user, agent

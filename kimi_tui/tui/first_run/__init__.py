@@ -1,1 +1,0 @@
-"""The screens for choosing a model: in the first run, and by /model."""

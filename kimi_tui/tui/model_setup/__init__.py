@@ -1,0 +1,1 @@
+"""Setting up a model: the screens of the first run (API key, local servers), and of `/model`."""
