@@ -189,7 +189,14 @@ def holds_secrets(
     *,
     is_folder: bool = False,
 ) -> bool:
-    """Whether keys and the like are kept in this file or folder. Lists folders: for a thread; `links` as above."""
+    """Whether keys and the like are kept in this file or folder. Lists folders: for a thread.
+
+    Args:
+        target: the file or folder.
+        environ: for our own places and those of secrets.
+        links: what `links_around` said, where that was asked already.
+        is_folder: it is a folder.
+    """
     if is_secret_by_name(target, environ, is_folder=is_folder):
         return True
     links = links_around(target) if links is None else links
