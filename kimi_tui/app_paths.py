@@ -14,6 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 APP = "kimi-tui"
+XDG_FOLDERS = {
+    ".config": "XDG_CONFIG_HOME",
+    ".cache": "XDG_CACHE_HOME",
+    ".local/share": "XDG_DATA_HOME",
+    ".local/state": "XDG_STATE_HOME",
+}
+"""Folders of the home folder, and the variable that names another folder in the place of each (XDG Base Directory)."""
 
 
 def config_file() -> Path:
@@ -83,6 +90,28 @@ def home_of(environ: Mapping[str, str]) -> str:
         return pwd.getpwuid(os.getuid()).pw_dir
     except (ImportError, KeyError):
         return ""
+
+
+def home_places(environ: Mapping[str, str], *names: str) -> list[str]:
+    """Where files and folders of the home folder may be: each below that, then where a variable of `XDG_FOLDERS` has it instead.
+
+    Programs that know the variables use the second place, others the first. Relative values do not count, as the
+    specification wants it.
+
+    Args:
+        environ: the environment.
+        names: paths from the home folder, such as `.config/git/config`; an empty one is the home folder itself.
+    """
+    home = os.path.realpath(home_of(environ) or "/")
+    moved = {f"{usual}/": environ.get(variable, "") for usual, variable in XDG_FOLDERS.items()}
+    moved = {usual: path for usual, path in moved.items() if os.path.isabs(path)}
+    places: dict[str, None] = {}
+    for name in names:
+        places[os.path.normpath(os.path.join(home, name))] = None
+        for usual, path in moved.items():
+            if f"{name}/".startswith(usual):
+                places[os.path.normpath(os.path.join(path, name[len(usual) :]))] = None
+    return list(places)
 
 
 def no_home_notice() -> str:

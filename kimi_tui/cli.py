@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -101,11 +101,11 @@ def start(launch: Launch) -> int:
         # Textual draws on standard error as it was at the start.
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
-    from kimi_tui.own_process import harden, keep_large_apart
+    from kimi_tui.own_process import harden, tune_malloc
 
     _forget_odd_sizes()
     harden()
-    keep_large_apart()
+    tune_malloc()
     # Read by Textual when it is imported. A frame is drawn only when something changed; behind another one a key could wait
     # 34 ms for its own at 60, and 9 at 240.
     os.environ.setdefault("TEXTUAL_FPS", "1000")
@@ -151,25 +151,24 @@ def _forget_odd_sizes() -> None:
 
 def parse(arguments: Sequence[str]) -> Options | int:
     """The options, or the exit code where the parser has already answered."""
-    from kimi_tui.launch import Options
-
-    if not arguments:
-        return Options()  # the usual start is spared the import of the parser
+    given: dict[str, Any] = {}
     try:
-        if arguments[0] == REPLAY:
-            return Options(**vars(_replay_parser().parse_args(arguments[1:])), replay=True)
-        given = vars(_parser().parse_args(arguments))
+        if arguments[:1] == [REPLAY]:
+            given = {**vars(_replay_parser().parse_args(arguments[1:])), "replay": True}
+        elif arguments:  # the usual start is spared the import of the parser
+            given = vars(_parser().parse_args(arguments))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
-    if given.pop("version"):
+    if given.pop("version", False):
         return _say_version()
-    words: list[str] = given.pop("message")
+    words: list[str] = given.pop("message", [])
     if len(words) == 1 and not any(map(str.isspace, words[0])):
         # Hardly a message: a command that is none, or that stands behind an option.
         meant = _command_like(words[0])
         advice = f"; did you mean kimi-tui {meant}?" if meant else "; see kimi-tui --help"
         return _say(f"unrecognized arguments: {words[0]}{advice}", USAGE)
     from kimi_tui.foreign_text import clean_pasted
+    from kimi_tui.launch import Options
 
     return Options(**given, message=clean_pasted(" ".join(words)).strip())
 

@@ -50,16 +50,17 @@ _SIGNS = frozenset(
 ) | frozenset(map(chr, range(0x1D00, 0x1D2C)))
 # Written in Chinese and Japanese text.
 _WIDE_PUNCTUATION = frozenset("！（），：；？［］｛｝～％＋＆＂＇")
-_DRESSED = frozenset({"Ll", "Lu", "Lt", "Nd", "Nl", "Pc", "Pd", "Po", "Sc", "Sk", "Sm"})
-_OTHER_DRESS = ("SUPER", "SUBSCRIPT", "ORDINAL", "MODIFIER")
+# Categories of such forms, and what the names of those have that look smaller or stand higher than what they mean.
+_PASSING_CATEGORIES = frozenset({"Ll", "Lu", "Lt", "Nd", "Nl", "Pc", "Pd", "Po", "Sc", "Sk", "Sm"})
+_HARMLESS_FORMS = ("SUPER", "SUBSCRIPT", "ORDINAL", "MODIFIER")
 
 
 def mark_confusables(text: str) -> str:
     """The text with a mark in the place of each character that passes for one of ASCII, and crowds of marks counted."""
     chars = set(text)
-    doubles = "".join(char for char in chars if char in _SIGNS or _is_double(char))
-    if doubles:
-        text = re.sub(f"[{re.escape(doubles)}]+", _marked, text)
+    forms = "".join(char for char in chars if char in _SIGNS or _is_compatibility_form(char))
+    if forms:
+        text = re.sub(f"[{re.escape(forms)}]+", _marked, text)
     if not chars.isdisjoint(_ANY_DASH):
         text = _DASHES.sub(_marked, text)
     if any(category(char) == "Mn" for char in chars):
@@ -71,19 +72,19 @@ def mark_confusables(text: str) -> str:
     return _FOREIGN.sub(_told, text)
 
 
-def _is_double(char: str) -> bool:
-    """Whether a character is one of ASCII in another dress, or several; or any letter of mathematics."""
+def _is_compatibility_form(char: str) -> bool:
+    """Whether NFKC makes printable ASCII of a character that looks like that: wide and mathematical letters, ligatures."""
     if "\U0001d400" <= char <= "\U0001d7ff":
         return True
     plain = normalize("NFKC", char) if char >= "\x80" else ""
     if not plain or not plain.isascii() or not plain.isprintable() or " " in plain:
         return False
-    if char in _WIDE_PUNCTUATION or category(char) not in _DRESSED:
+    if char in _WIDE_PUNCTUATION or category(char) not in _PASSING_CATEGORIES:
         return False
     if len(plain) > 1 and category(char) not in ("Ll", "Lu", "Lt", "Nl"):
         return False
-    said = name(char, "")
-    return not any(word in said for word in _OTHER_DRESS)
+    described = name(char, "")
+    return not any(word in described for word in _HARMLESS_FORMS)
 
 
 def _told(found: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kimi_tui.foreign_text import one_line
 
-BEGINS = "[image "
+CHIP_START = "[image "
 CHIP = re.compile(
     r"\[image (?:(?P<name>[^\[\]\n]{1,100}) )?\d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
 )
@@ -41,7 +41,7 @@ def titled(text: str, names: Sequence[str] = ()) -> str:
         text: what the user said.
         names: of the images that went with it, where they are known otherwise; empty for those without a name.
     """
-    if BEGINS not in text:
+    if CHIP_START not in text:
         return text if text.strip() or not names else _named(names)
     chips = [found["name"] or "" for found in CHIP.finditer(text)]
     words = _CUT.sub("", CHIP.sub("", text))

@@ -37,12 +37,12 @@ def harden() -> None:
         return
 
 
-def keep_large_apart() -> None:
-    """Have large pieces of memory given back as soon as they are freed, where the C library knows how.
+def tune_malloc() -> None:
+    """Have the C library map large allocations, so that these are unmapped when they are freed, and use one arena.
 
-    It takes longer and longer pieces for ordinary ones as they come and go, and keeps the room of the largest for each
-    thread: requests of some megabytes, made again in every step, would stay in memory several times. And what one thread
-    freed, the others would not use: all take from one room, as only one of them runs Python at a time.
+    It would raise the size from which on it maps as allocations come and go, and keep those below it in an arena for each
+    thread: requests of some megabytes, made again in every step, would stay in memory several times. One arena is enough, as
+    only one thread runs Python at a time. Does nothing where the library has no such settings.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None:
@@ -50,8 +50,8 @@ def keep_large_apart() -> None:
         choose(_M_ARENA_MAX, 1)
 
 
-def give_back() -> None:
-    """Give all freed memory back, where the C library knows how; takes some milliseconds, so call it in a thread."""
+def trim_heap() -> None:
+    """Return freed memory to the system, where the C library can; takes some milliseconds, so call it in a thread."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -105,3 +105,14 @@ def test_the_log_and_the_history_make_their_folders_private(tmp_path: Path) -> N
     append_history(tmp_path / "b" / "history" / "x.jsonl", "hello")
     for folder in ("a", "a/logs", "b", "b/history"):
         assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_place_of_the_home_folder_is_named_once_and_moved_by_absolute_paths_alone() -> None:
+    environ = {"HOME": "/home/u", "XDG_CONFIG_HOME": "/home/u/.config/", "XDG_DATA_HOME": "data"}
+    names = (".config/git/config", ".local/share/x", ".configs")
+    assert app_paths.home_places(environ, *names) == [f"/home/u/{name}" for name in names]
+    environ["XDG_DATA_HOME"] = "/data"
+    assert app_paths.home_places(environ, "", ".local/share", ".local/share/x") == [
+        *("/home/u", "/home/u/.local/share", "/data"),
+        *("/home/u/.local/share/x", "/data/x"),
+    ]

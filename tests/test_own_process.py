@@ -75,12 +75,12 @@ def _kept(first: str, then: str = "") -> int:
 
 @pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
 def test_large_pieces_are_given_back_as_soon_as_they_are_freed() -> None:
-    assert _kept("own_process.keep_large_apart()") < _PIECE_BYTES // 4
+    assert _kept("own_process.tune_malloc()") < _PIECE_BYTES // 4
 
 
 @pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")
 def test_what_was_kept_is_given_back_when_asked() -> None:
-    assert _kept("", "own_process.give_back()") < _PIECE_BYTES // 4
+    assert _kept("", "own_process.trim_heap()") < _PIECE_BYTES // 4
 
 
 @pytest.mark.skipif(not _GLIBC, reason="the C library has no such choice")

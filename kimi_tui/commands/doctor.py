@@ -226,7 +226,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         return CheckResult("model", "bad", words, "Start kimi-tui to paste it.")
     if not isinstance(choice, Choice):
         return CheckResult("model", "warn", "none is chosen", "Start kimi-tui once to choose one.")
-    from kimi_tui.llm.base_url import shown_url
+    from kimi_tui.base_url import shown_url
 
     name = f"{choice.model or 'the only one'} at {shown_url(choice.base_url)}"
     if offline:
@@ -345,9 +345,9 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> CheckResult:
 
 
 def _programs(environ: Mapping[str, str], work: Path) -> Iterator[CheckResult]:
-    from kimi_tui.tools.grep import wheel_rg
+    from kimi_tui.tools.grep import bundled_rg
 
-    if rg := wheel_rg() or find_program("rg", environ, work):
+    if rg := bundled_rg() or find_program("rg", environ, work):
         yield CheckResult("rg", "ok", short(Path(rg)))
     else:
         yield CheckResult("rg", "bad", "missing: no file can be searched", "Install ripgrep.")

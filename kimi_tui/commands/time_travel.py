@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from kimi_tui.app_paths import log_file
 from kimi_tui.commands.console import (
     CONFLICTS,
     DONE,
@@ -25,9 +28,8 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
-from kimi_tui.commands.sessions import chosen_session, engine
-from kimi_tui.soul.checkpoint_table import shown_lines, shown_timeline
-from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.logging_setup import start_logging
 from kimi_tui.soul.rewind_values import (
     END,
     FileOutcome,
@@ -38,7 +40,10 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.tui.formatting import NAME_WIDTH, counted, cut, line_words, tokens
-from kimi_tui.wire.events import Event, FilesRestored
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.wire.events import Event
 
 _LEFT_ALONE = "left alone: changed since, or no longer kept"
 
@@ -104,7 +109,14 @@ async def _travel(options: Namespace) -> int:
     if options.name == "dmail" and not options.text.strip():
         complain("The D-Mail is empty.")
         return USAGE
-    async with engine(chosen_session(options.session)) as soul:
+    session = chosen_session(options.session)
+    # All of the engine, which is not waited for to say how a command is used.
+    from kimi_tui.soul.kimisoul import open_soul
+
+    start_logging(log_file())
+    # With no model: operations only. What they do is recorded as in the app.
+    soul = await open_soul(session=session, provider=None, follow_files=False)
+    async with aclosing(soul):
         match options.name:
             case "rewind":
                 return await _rewind(soul, options)
@@ -122,6 +134,8 @@ async def _rewind(soul: KimiSoul, options: Namespace) -> int:
 
 
 async def _jump(soul: KimiSoul, options: Namespace) -> int:
+    from kimi_tui.soul.checkpoint_table import shown_lines
+
     line, point = options.place
     shown = (await asyncio.to_thread(shown_lines, soul.session)).get(line)
     where = line_words(line, shown.name if shown else "")
@@ -211,6 +225,8 @@ async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
 
 async def _undo(soul: KimiSoul) -> str:
     """Undo; what it takes along is called as on the timeline."""
+    from kimi_tui.soul.checkpoint_table import shown_timeline
+
     found = await soul.preview_undo()
     if found.left_from < 0:
         return await soul.undo()
@@ -301,6 +317,8 @@ def files_left_alone(files: FilesPreview | None) -> tuple[FileOutcome, ...]:
 
 def files_restored(events: Iterable[Event]) -> tuple[FileOutcome, ...]:
     """What became of files, by the events of the engine."""
+    from kimi_tui.wire.events import FilesRestored
+
     found: list[FileOutcome] = []
     for event in events:
         if isinstance(event, FilesRestored):

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui.app_paths import make_private, short
+from kimi_tui.base_url import clean_url, is_url
 from kimi_tui.config.keyring import PREFIX as KEYRING_PREFIX
-from kimi_tui.config.model_choice import Choice, clean_url, is_url, provider_type
+from kimi_tui.config.model_choice import Choice, provider_type
 from kimi_tui.config.settings import (
     LEAST_WINDOW,
     Config,

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import data_dir, make_private, short
+from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, origin_of
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
 from kimi_tui.filesystem import Storage, read_regular
 
@@ -27,7 +27,6 @@ MOONSHOT_MODEL = "kimi-k3"
 KIMI_CODE_MODEL = "kimi-for-coding"
 
 _LONGEST_NUMBER = 12
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Family(NamedTuple):
@@ -40,75 +39,15 @@ class Family(NamedTuple):
     origins: frozenset[str]
 
 
-def origin(url: str) -> str:
-    """Scheme, host and port of a URL, the port always written: what a key belongs to."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return ""
-    standing = 443 if parts.scheme == "https" else 80
-    return f"{parts.scheme}://{(parts.hostname or '').lower()}:{port or standing}"
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the URL names a server on this machine."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    return host.lower() in _LOOPBACK or host.startswith("127.")
-
-
-def is_url(url: str) -> bool:
-    """Whether this can be a server's base URL."""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-_ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/models")
-
-
-def clean_url(text: str) -> str:
-    """A base URL without what users copy along: blanks and quotes around it, a slash or an endpoint at its end."""
-    url = text.strip().strip("\"'`<>").strip().rstrip("/")
-    for ending in _ENDPOINTS:
-        if url.lower().endswith(ending):
-            return url[: -len(ending)].rstrip("/")
-    return url
-
-
-_HOST_SIGNS = dict.fromkeys(map(ord, ".-"))
-
-
-def with_scheme(url: str) -> str:
-    """A base URL that was typed without `https://` (`http://` on this machine) with it; anything else as it is.
-
-    What has neither a port nor a path is none: a key with a dot would be asked for as a host.
-    """
-    try:
-        parts = urlsplit(f"//{url}")
-        host = parts.hostname or ""
-        is_meant = "://" not in url and bool(parts.port or parts.path)
-    except ValueError:
-        return url
-    guess = f"http://{url}" if is_loopback(f"//{url}") else f"https://{url}"
-    is_host = is_loopback(guess) or ("." in host and host.translate(_HOST_SIGNS).isalnum())
-    return guess if is_meant and is_host and is_url(guess) else url
-
-
 KIMI = Family(
     "moonshot",
     "KIMI_API_KEY",
     "KIMI_BASE_URL",
     MOONSHOT_URL,
-    frozenset(map(origin, (MOONSHOT_URL, MOONSHOT_CHINA_URL, KIMI_CODE_URL))),
+    frozenset(map(origin_of, (MOONSHOT_URL, MOONSHOT_CHINA_URL, KIMI_CODE_URL))),
 )
 OPENAI = Family(
-    "openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_URL, frozenset({origin(OPENAI_URL)})
+    "openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_URL, frozenset({origin_of(OPENAI_URL)})
 )
 
 
@@ -169,10 +108,10 @@ def choose_model(
         provider = _elsewhere(overrides.base_url, config, provider, family, environ)
     if provider is None:
         return NeedsChoice(model=wanted)
-    if not provider.api_key and not is_loopback(provider.base_url):
+    if not provider.api_key and not is_loopback(host_of(provider.base_url)):
         return NeedsChoice(provider.base_url, wanted)
 
-    same_server = stored is not None and origin(stored.base_url) == origin(provider.base_url)
+    same_server = stored is not None and origin_of(stored.base_url) == origin_of(provider.base_url)
     model = named if named and (same_server or named.name == overrides.model) else None
     if wanted and not (model and wanted in (model.name, model.model)):
         model = None
@@ -208,7 +147,7 @@ def _remarks(
 
 def provider_type(base_url: str) -> str:
     """The `type` that kimi-cli would write for this server."""
-    return "kimi" if origin(base_url) in KIMI.origins else "openai_legacy"
+    return "kimi" if origin_of(base_url) in KIMI.origins else "openai_legacy"
 
 
 def _named(config: Config, name: str | None) -> ModelConfig | None:
@@ -235,7 +174,9 @@ def _family(
         return None
     if not configured or stored is None:
         return OPENAI
-    fits = origin(stored.base_url) in OPENAI.origins or (url and stored.type.startswith("openai"))
+    fits = origin_of(stored.base_url) in OPENAI.origins or (
+        url and stored.type.startswith("openai")
+    )
     return OPENAI if fits else None
 
 
@@ -248,14 +189,14 @@ def _provider(
     key = environ.get(family.key_variable, "").strip()
     url = _checked_url(environ.get(family.url_variable, ""), family.url_variable)
     if stored is not None:
-        there = origin(stored.base_url)
-        if url and origin(url) == there:
+        there = origin_of(stored.base_url)
+        if url and origin_of(url) == there:
             return stored._replace(base_url=url, api_key=key or stored.api_key)
         if not url and (there in family.origins or (family is KIMI and stored.type == "kimi")):
             return stored._replace(api_key=key or stored.api_key)
     used = url or family.default_url
     return ProviderConfig(
-        name=family.name if origin(used) in family.origins else _host(used),
+        name=family.name if origin_of(used) in family.origins else host_of(used) or "server",
         base_url=used,
         api_key=key,
         type="kimi" if family is KIMI else "openai_legacy",
@@ -271,26 +212,24 @@ def _elsewhere(
 ) -> ProviderConfig:
     """The provider that `--base-url` names, with the key that belongs there and no other."""
     url = _checked_url(base_url, "--base-url")
-    there = origin(url)
-    if provider is not None and origin(provider.base_url) == there:
+    there = origin_of(url)
+    if provider is not None and origin_of(provider.base_url) == there:
         return provider._replace(base_url=url)
     for stored in config.providers.values():
-        if origin(stored.base_url) == there:
+        if origin_of(stored.base_url) == there:
             return stored._replace(base_url=url)
     key = ""
-    if family is not None and (there in family.origins or is_loopback(url)):
+    if family is not None and (there in family.origins or is_loopback(host_of(url))):
         key = environ.get(family.key_variable, "").strip()
-    return ProviderConfig(name=_host(url), base_url=url, api_key=key, type=provider_type(url))
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or "server"
+    return ProviderConfig(
+        name=host_of(url) or "server", base_url=url, api_key=key, type=provider_type(url)
+    )
 
 
 def _default_model(provider: ProviderConfig) -> str:
-    if origin(provider.base_url) not in KIMI.origins:
+    if origin_of(provider.base_url) not in KIMI.origins:
         return ""
-    same_plan = origin(provider.base_url) == origin(KIMI_CODE_URL)
+    same_plan = origin_of(provider.base_url) == origin_of(KIMI_CODE_URL)
     return KIMI_CODE_MODEL if same_plan else MOONSHOT_MODEL
 
 

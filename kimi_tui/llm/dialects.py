@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kimi_tui import lenient_json
-from kimi_tui.llm.base_url import host_of
+from kimi_tui.base_url import host_of
 from kimi_tui.llm.errors import LLMError
 
 ReasoningBack = Literal[

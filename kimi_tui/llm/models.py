@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
 from kimi_tui import lenient_json
+from kimi_tui.base_url import host_of, is_loopback, root_of
 from kimi_tui.llm import errors
-from kimi_tui.llm.base_url import NO_HEADERS, check_origin, host_of, is_loopback, origin_of
 from kimi_tui.llm.dialects import DIALECTS, Dialect, dialect_of_host
 from kimi_tui.llm.errors import (
     APIConnectionError,
@@ -29,7 +29,7 @@ from kimi_tui.llm.errors import (
     LLMError,
     ResponseContext,
 )
-from kimi_tui.llm.provider import Capability
+from kimi_tui.llm.provider import NO_HEADERS, Capability, check_origin
 
 if TYPE_CHECKING:
     import httpx2
@@ -290,7 +290,7 @@ def base_urls(base_url: str) -> list[str]:
     path = [part for part in urlsplit(given).path.split("/") if part]
     if not any(part[:1] == "v" and part[1:2].isdigit() for part in path):
         if standing := dialect_of_host(host_of(given)).path:
-            places.append(origin_of(given) + standing)
+            places.append(root_of(given) + standing)
         places.append(f"{given}/v1")
         if not path:
             places.append(f"{given}/api/v1")
@@ -301,7 +301,7 @@ async def _with_program_facts(
     client: _JsonClient, base_url: str, models: list[FoundModel]
 ) -> list[FoundModel]:
     """The models with the windows and kinds that LM Studio and Ollama list at endpoints of their own."""
-    origin = origin_of(base_url)
+    origin = root_of(base_url)
     lmstudio, running = await asyncio.gather(
         client.request_or_none(f"{origin}/api/v0/models", timeout_s=_LOOPBACK_TIMEOUT_S),
         client.request_or_none(f"{origin}/api/ps", timeout_s=_LOOPBACK_TIMEOUT_S),
@@ -327,15 +327,13 @@ async def _with_program_facts(
     ]
 
 
-async def local_servers(
-    ports: Mapping[str, int] = _USUAL_PORTS, *, timeout_s: float = _LOOPBACK_TIMEOUT_S
-) -> list[LocalServer]:
+async def local_servers(ports: Mapping[str, int] = _USUAL_PORTS) -> list[LocalServer]:
     """The servers that answer on their usual ports, asked all at once."""
 
     async def look(name: str, port: int) -> LocalServer | None:
         base_url = f"http://127.0.0.1:{port}/v1"
         try:
-            found = await chat_models(base_url, "", timeout_s=timeout_s)
+            found = await chat_models(base_url, "", timeout_s=_LOOPBACK_TIMEOUT_S)
         except LLMError as error:
             return LocalServer(name, base_url, (), loading=True) if _is_loading(error) else None
         return LocalServer(name, base_url, found.models)
@@ -597,7 +595,7 @@ async def _probe_local(client: _JsonClient, base_url: str, model: str) -> Server
 def _roots(base_url: str) -> list[str]:
     """Where a local program's own endpoints can be: below the path before `/v1`, or at the server's root."""
     path = urlsplit(base_url).path.rstrip("/").removesuffix("/v1").rstrip("/")
-    return [*([origin_of(base_url) + path] if path else []), origin_of(base_url)]
+    return [*([root_of(base_url) + path] if path else []), root_of(base_url)]
 
 
 async def _program(client: _JsonClient, root: str, model: str) -> ServerFacts | None:

@@ -14,8 +14,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kimi_tui.base_url import is_loopback
 from kimi_tui.llm import errors
-from kimi_tui.llm.base_url import NO_HEADERS, check_origin, is_loopback
 from kimi_tui.llm.dialects import (
     MAX_LEARNED_PER_REQUEST,
     OFF,
@@ -43,7 +43,16 @@ from kimi_tui.llm.models import (
     larger_window,
     probe,
 )
-from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec, Usage
+from kimi_tui.llm.provider import (
+    NO_HEADERS,
+    Capability,
+    ChatProvider,
+    ModelInfo,
+    StreamItem,
+    ToolSpec,
+    Usage,
+    check_origin,
+)
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader
 

@@ -1,15 +1,18 @@
 """The protocol that every model implements, and the plain values of its stream.
 
 A provider turns (system prompt, tools, history) into a stream of items and raises only the errors of `llm.errors`.
-Retrying, collecting a message and counting are done by `completion`.
+Retrying, collecting a message and counting are done by `completion`. `check_origin` says where a key may be sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import urlsplit
 
+from kimi_tui.base_url import is_loopback, shown_url
 from kimi_tui.llm.errors import LLMError
 
 if TYPE_CHECKING:
@@ -160,3 +163,39 @@ class ChatProvider(Protocol):
     async def aclose(self) -> None:
         """Close connections."""
         ...
+
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS) -> str:
+    """The host of a base URL that a key and the user's own headers may be sent to.
+
+    Raises:
+        LLMError: this is no web address, one of them would cross a network unencrypted, or cannot stand in a header.
+    """
+    try:
+        parts = urlsplit(base_url)
+        host = (parts.hostname or "").lower()
+        _ = parts.port
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if parts.scheme not in {"http", "https"} or not host:
+        raise LLMError(
+            f"{shown_url(base_url)!r} is no base URL.",
+            advice="It looks like https://api.moonshot.ai/v1.",
+        )
+    if parts.scheme == "http" and (api_key or headers) and not is_loopback(host):
+        what = "key" if api_key else "configured headers"
+        raise LLMError(
+            f"The {what} would go to {host} unencrypted.",
+            advice=f"Use https, or no {what} for a server in your own network.",
+        )
+    for what, value in (("key", api_key), *((f"header {name}", headers[name]) for name in headers)):
+        if not (value.isascii() and value.isprintable()):
+            # Of those that send it, some name the text in their error, and some send what follows a line's end.
+            raise LLMError(
+                f"The {what} for {host} has characters that no header can hold.",
+                advice="Copy it again: it may hold a line's end, or a letter of another script.",
+            )
+    return host

@@ -33,13 +33,14 @@ from h11._readers import READERS, ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui import __version__
-from kimi_tui.llm.base_url import NO_HEADERS, check_origin, host_of, is_loopback
+from kimi_tui.base_url import host_of, is_loopback
 from kimi_tui.llm.errors import (
     APIConnectionError,
     APITimeoutError,
     APITLSError,
     cannot_be_reached,
 )
+from kimi_tui.llm.provider import NO_HEADERS, check_origin
 
 if TYPE_CHECKING:
     from openai import Omit

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kimi_tui.filesystem import READ_ONLY, Storage
 from kimi_tui.llm.tokens import message_tokens
@@ -51,9 +51,6 @@ from kimi_tui.session.schema import (
     SystemPrompt,
     added_lines,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _COMPARED_BYTES = 1 << 20
 _PRELOAD_BYTES = 4 << 20
@@ -631,7 +628,7 @@ class Context:
             self.storage.close(fd)
         self._live.adopt(index.size, index.torn)
         if refused is not None and refused.errno not in READ_ONLY:
-            self._live.distrust(refused, "save the conversation")
+            self._live.mark_unsafe(refused, "save the conversation")
         self._live.salvage_tail()
         self._set_index(index, MessageCache())
         self._held_by = (0, 0)

@@ -220,7 +220,7 @@ class ContextFile:
         self.torn = b""
         self.trouble = None
 
-    def distrust(self, error: OSError, doing: str) -> StorageTrouble:
+    def mark_unsafe(self, error: OSError, doing: str) -> StorageTrouble:
         """Treat the file as unsafe until it is rewritten; `doing` is what `error` refused. Returns the trouble."""
         self.must_rewrite = True
         return self._failed(doing, error)

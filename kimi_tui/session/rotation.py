@@ -423,7 +423,7 @@ def rotate(
         storage.sync_folder(folder)
     except OSError as error:
         # Which of the two files the name leads to after a power cut is not known: it is written anew at the next sync.
-        live.distrust(error, doing)
+        live.mark_unsafe(error, doing)
     journal.finish(intended)
     return intended
 

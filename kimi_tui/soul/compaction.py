@@ -64,7 +64,7 @@ from kimi_tui.soul.messages import (
     segment_at,
     summary_message,
 )
-from kimi_tui.soul.tasks import Pace, let_go, shielded
+from kimi_tui.soul.tasks import TimeSlices, clear_in_slices, shielded
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind, CompactionBegin, CompactionEnd
 
 log = logging.getLogger(__name__)
@@ -435,7 +435,7 @@ class Compactor:
             )
         finally:
             # Nobody else holds those that went: the variables of `_compact`, a function for that reason, have ended with it.
-            await let_go(messages)
+            await clear_in_slices(messages)
 
     async def _compact(
         self,
@@ -758,7 +758,7 @@ class Compactor:
             place = next(i for i, point in enumerate(points) if point.uid == first.uid)
             if points[place].id:
                 conversation.publish_reverted(reverted)
-            pace = Pace()
+            slices = TimeSlices()
             for start in range(place, len(points), _PUBLISHED_AT_ONCE):
                 some = points[start : start + _PUBLISHED_AT_ONCE]
                 # Reads everything behind the summary but the results of tools.
@@ -766,7 +766,7 @@ class Compactor:
                     _created, conversation, some, names, first.uid
                 ):
                     conversation.publish_checkpoint(created)
-                    await pace.rest()
+                    await slices.yield_if_over()
         finally:
             # It has happened, whatever kept it from being told: nobody waits for its end any longer.
             conversation.publish(

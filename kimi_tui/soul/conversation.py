@@ -27,7 +27,7 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import checkpoint_created, ends_open, kind_of, kinds_behind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.system_prompt import adapted_prompt
-from kimi_tui.soul.tasks import Pace, shielded
+from kimi_tui.soul.tasks import TimeSlices, shielded
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger
@@ -136,15 +136,15 @@ class Conversation:
         else:
             await self.refresh(0)
         self.meter.restore(last, self.meter.used, totals)
-        pace = Pace()
+        slices = TimeSlices()
         for record in shown:
             self.figures.apply(record.event)
             if record.seq % 256 == 0:
-                await pace.rest()
+                await slices.yield_if_over()
         for record in stored:
             self.ledger.follow(record.event)
             if record.seq % 256 == 0:
-                await pace.rest()
+                await slices.yield_if_over()
         self.ledger.begin(self.status)
 
     @property
@@ -249,17 +249,17 @@ class Conversation:
         figure = TokenFigure(self.meter.used, kind != "step" and not self.meter.is_estimated)
         self.meter.begin_step()
         point = await self.context.checkpoint(self.marks_checkpoints)
-        await self.meter.count_appended(Pace())
+        await self.meter.count_appended(TimeSlices())
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
 
     @shielded
     async def append(self, messages: Iterable[Message]) -> None:
         """Append messages. A cancel does not split it; thousands of results are taken and written in parts."""
-        pace, left = Pace(), iter(messages)
+        slices, left = TimeSlices(), iter(messages)
         while part := [*islice(left, _APPENDED_AT_ONCE)]:
             await self.context.append(part)
-            await self.meter.count_appended(pace)
+            await self.meter.count_appended(slices)
 
     @property
     def messages_since_checkpoint(self) -> int:
@@ -280,9 +280,9 @@ class Conversation:
         self.meter.add_step(usage, sent)
         total = sent + usage.output
         counts = [TokenCount(tokens, estimated=estimated) for tokens in (sent, total)]
-        pace = Pace()
+        slices = TimeSlices()
         await self.context.append([counts[0], message, counts[1]])
-        await self.meter.count_appended(pace)
+        await self.meter.count_appended(slices)
         self.meter.set_figure(total, estimated=estimated)
 
     # -- changing --------------------------------------------------------------------------------

@@ -37,7 +37,6 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import conversation_text, shortened
 from kimi_tui.soul.denwarenji import BackToTheFuture
 from kimi_tui.soul.errors import SoulError
-from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.messages import (
     Author,
     call_arguments,
@@ -111,7 +110,6 @@ class DMailDelivery:
     Args:
         conversation: the live conversation; its limits say whether D-Mails are reviewed.
         marks: the pins, whose messages are carried over like the user's own.
-        restorer: restores files.
         approval: asks the user.
         environ: the environment of the program; names the user's home.
     """
@@ -120,13 +118,11 @@ class DMailDelivery:
         self,
         conversation: Conversation,
         marks: UserMarks,
-        restorer: FileRestorer,
         approval: Approval,
         environ: Mapping[str, str],
     ) -> None:
         self._conversation = conversation
         self._marks = marks
-        self._restorer = restorer
         self._approval = approval
         self._environ = environ
 
@@ -166,7 +162,7 @@ class DMailDelivery:
         Raises:
             StorageTrouble: the disk refused; nothing changed.
         """
-        conversation, marks, restorer = self._conversation, self._marks, self._restorer
+        conversation, marks = self._conversation, self._marks
         context = conversation.context
         figure = conversation.figure_before(point)
         dmail = await self._compose(point, messages, files, author)
@@ -175,7 +171,7 @@ class DMailDelivery:
         await marks.pin_all((uid, place) for place in dmail.pinned)
         pinned = tuple(_name(context, point.message_index + place) for place in dmail.stay)
         marker = conversation.marks_checkpoints
-        async with restorer.journaled(files.prepared, "dmail") as entry:
+        async with conversation.files.journaled(files.prepared, "dmail") as entry:
             reverted = await context.revert_to(
                 point.id,
                 reason="dmail",
@@ -192,7 +188,7 @@ class DMailDelivery:
             pinned=pinned,
             author=author,
         )
-        outcome = await restorer.carry_out(files.prepared, reverted.entry.uid)
+        outcome = await conversation.files.carry_out(files.prepared, reverted.entry.uid)
         failed = [one for one in outcome if one.reason]
         label = (
             "Your D-Mail"
@@ -248,7 +244,7 @@ class DMailDelivery:
         author: Author = "agent",
     ) -> ComposedDMail:
         """What `deliver` would put there as the conversation is now; nothing changes."""
-        restorer = self._restorer
+        history = self._conversation.files
         undone, places = self._undone(point.message_index)
         return await asyncio.to_thread(
             compose_dmail,
@@ -257,8 +253,8 @@ class DMailDelivery:
             undone,
             files_note=files.note,
             restored=files.restored,
-            changed=await restorer.changed_since(point),
-            work_dir=str(restorer.work_dir),
+            changed=await history.changed_since(point),
+            work_dir=str(history.work_dir),
             pinned=places,
             author=author,
         )
@@ -318,8 +314,8 @@ class DMailDelivery:
 
     async def _files_of(self, point: Checkpoint) -> DMailRestore:
         """Plan, ask and prepare a restore. Where that fails the D-Mail says so, and goes without files."""
-        await self._restorer.history.settled()
-        plan = await self._restorer.plan(point)
+        await self._conversation.files.settled()
+        plan = await self._conversation.files.plan(point)
         if plan.reason:
             return DMailRestore(f"{_ASKED_FOR} They were not brought back: {plan.reason}")
         plan = _without_foreign_changes(plan)
@@ -336,7 +332,7 @@ class DMailDelivery:
             # In plan mode nobody is asked.
             return DMailRestore(f"{_ASKED_FOR} They were not brought back. {problem}")
         try:
-            prepared = await self._restorer.prepare(plan)
+            prepared = await self._conversation.files.prepare(plan)
         except OSError as error:
             return DMailRestore(f"{_ASKED_FOR} The disk refused: {error.strerror or error}.")
         return restore_with(plan, prepared)
@@ -352,7 +348,7 @@ class DMailDelivery:
             question=f"Bring back the files of #{point.id}?",
             detail="\n".join(lines),
             where="a D-Mail of the agent asks for it; it can be undone",
-            edits=await self._restorer.edits_of(plan),
+            edits=await self._conversation.files.edits_of(plan),
             protected=is_protected,
         )
 
@@ -360,7 +356,7 @@ class DMailDelivery:
         links: Sequence[GuardedLink] | None = None
         for one in wanted:
             try:
-                place = locate(one.path, self._restorer.work_dir, self._environ)
+                place = locate(one.path, self._conversation.files.work_dir, self._environ)
             except ToolProblem:
                 return True
             links = links_around(place) if links is None else links
@@ -608,7 +604,7 @@ class UserDMails:
         point = conversation.reachable(target.id)
         restore = NO_FILES
         if plan is not None:
-            restore = restore_with(plan, await self.operations.restorer.prepare(plan, chosen))
+            restore = restore_with(plan, await conversation.files.prepare(plan, chosen))
         sent = await self.delivery.deliver(point, [text], restore, author="person")
         return RewindOutcome(
             checkpoint_id=point.id,

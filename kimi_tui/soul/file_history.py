@@ -1,9 +1,9 @@
 """The file history of a session: when the work folder is scanned, who changed a file, and restores with an operation.
 
 `workspace.tracker` scans, stores and restores. Its work runs in one thread, in order of the calls, so that each change
-belongs to the interval between two scans. Changes, restores and errors are published on the wire (`FileHistory`).
+belongs to the interval between two scans. Changes, restores and errors are published on the wire.
 
-An operation on the conversation restores files by `FileRestorer`: preview, journal entry, carrying it out. The order makes it
+An operation on the conversation restores files in three steps: preview, journal entry, carrying it out. The order makes it
 safe: first the rescue snapshot and the intent are written to the disk, then the journal names both snapshots together with
 the change of the conversation, then the files are changed. Killed before the journal entry, no file was touched; killed
 after it, the next start finishes the restore (`FileHistory.start`).
@@ -32,7 +32,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from kimi_tui.session.context import Context
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
@@ -40,7 +39,7 @@ from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import DiffLine, FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.diff import Divergence, LineDiff
+from kimi_tui.workspace.diff import Divergence
 from kimi_tui.workspace.restore import (
     CHANGED_BESIDE_JOB,
     CHANGED_BESIDE_JOB_BEFORE,
@@ -70,18 +69,28 @@ _LONG_S = 2.0
 # How long the end waits for a scan that is under way, and again after it was told to stop: one on a dead network mount
 # never comes back. Both together are less than the program has for its end (`Ending`).
 _END_PATIENCE_S = 2.0
+_MOST_ROWS = 20_000
+_MOST_FILES_COMPARED = 300
+_BY_A_JOB = "it changed while a command ran in the background"
+_BY_OTHERS = {
+    CHANGED_OUTSIDE: "someone else changed it",
+    CHANGED_BESIDE_JOB: _BY_A_JOB,
+    CHANGED_BESIDE_JOB_BEFORE: _BY_A_JOB,
+}
+_WRITTEN_SINCE = "written since then"
+_NO_TEXT_SHOWN = "(not shown)\n"
 _NOT_READY = "The first look at the files has not ended yet; a notice tells when it has."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """A running tool. `paths` are all files that it can change, None where that is unknown (a command)."""
+class ChangingTool:
+    """A running tool that changes files. `paths` are all files that it can change, None where that is unknown (a command)."""
 
     paths: frozenset[str] | None
 
 
 class FileHistory:
-    """Snapshots of the work folder over one session: takes them, and says who changed a file.
+    """Snapshots of the work folder over one session: takes them, says who changed a file, and restores files with an operation.
 
     Args:
         session: the open session, whose folder holds the snapshots.
@@ -90,6 +99,7 @@ class FileHistory:
         around: the scope of the snapshots, from `snapshot_scope`.
 
     Attributes:
+        work_dir: the work folder.
         reads_only: returns whether nothing may be changed now (plan mode): an interrupted restore is not finished then.
     """
 
@@ -98,22 +108,27 @@ class FileHistory:
         self._cancelled = threading.Event()
         self.reads_only: Callable[[], bool] = lambda: False
         folder = session.dir / FILES_NAME
+        self.work_dir = session.work_dir
+        self._context = session.context
         self._tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
-        self._journal = session.context.journal
+        self._journal = self._context.journal
         self._pool = _OneThread()
         self._first_scan: asyncio.Future[_FirstScan] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._marks: set[asyncio.Future[None]] = set()
-        self._under_way: list[Change] = []
+        self._under_way: list[ChangingTool] = []
         self._n_jobs = 0
         # Those and the ones that have ended, until a scan has seen them.
-        self._unseen: list[Change] = []
+        self._unseen: list[ChangingTool] = []
         self._wire = wire
         self._events = _FileEvents(wire)
         self._trouble = ""
         self._began = 0.0
         self._was_missed = False
         self._is_open = True
+        # What was shown of a restore, with its checkpoint, and why each file of the last plan is as it is.
+        self._shown: tuple[str, bool, RestorePlan] | None = None
+        self._reasons: dict[str, str] = {}
 
     @property
     def reason(self) -> str:
@@ -160,7 +175,7 @@ class FileHistory:
             self._marks.add(marked)
             marked.add_done_callback(self._marked)
 
-    async def before_change(self, paths: Sequence[str] | None) -> Change:
+    async def before_change(self, paths: Sequence[str] | None) -> ChangingTool:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
@@ -169,13 +184,13 @@ class FileHistory:
         Returns:
             the running tool, to be passed to `after_change`.
         """
-        change = Change(None if paths is None else frozenset(paths))
+        change = ChangingTool(None if paths is None else frozenset(paths))
         await self._scan_before(change.paths)
         self._under_way.append(change)
         self._unseen.append(change)
         return change
 
-    def after_change(self, change: Change, uid: str, key: str) -> None:
+    def after_change(self, change: ChangingTool, uid: str, key: str) -> None:
         """Scan in the background after a tool has changed files, and publish what it changed.
 
         Args:
@@ -204,29 +219,107 @@ class FileHistory:
         if self._tasks and self._is_ready:
             await asyncio.wait(list(self._tasks))
 
-    # -- restoring -------------------------------------------------------------------------------
+    # -- restoring with an operation -------------------------------------------------------------------
+
+    async def preview(
+        self, point: Checkpoint, *, after: bool, ran_commands: bool, binding: bool
+    ) -> FilesPreview:
+        """What changed since a checkpoint and what bringing it back would do.
+
+        Args:
+            point: the checkpoint.
+            after: since what it began was done.
+            ran_commands: whether commands ran since.
+            binding: whether a restore may rely on it: a file that differs from what was shown is then left alone.
+        """
+        plan = await self._plan(point, after=after)
+        self._shown = (point.uid, after, plan) if binding and not plan.reason else None
+        return replace(await self._described(plan), ran_commands=ran_commands)
+
+    async def preview_back(
+        self, entry: JournalEntry, stays: tuple[FileChange, ...] = ()
+    ) -> FilesPreview | None:
+        """What reversing what an operation did to the files would do; None where that is nothing.
+
+        Args:
+            entry: the operation.
+            stays: further files to name, which stay as they are.
+        """
+        plan = await self._plan_back(entry) if entry.snapshot_after else RestorePlan()
+        if not entry.snapshot_after and not stays:
+            return None
+        described = await self._described(replace(plan, changes=(*plan.changes, *stays)))
+        return replace(described, goes_along=bool(entry.snapshot_after))
+
+    async def staying(self, point: Checkpoint, but: Collection[str]) -> tuple[FileChange, ...]:
+        """What the agent changed since a checkpoint, but for these paths, as changes that leave it alone."""
+        return tuple(
+            replace(one, change="skip", reason=_WRITTEN_SINCE)
+            for one in (await self._plan(point)).changes
+            if one.change != "skip" and one.reason != CHANGED_OUTSIDE and one.path not in but
+        )
+
+    async def _described(self, plan: RestorePlan) -> FilesPreview:
+        if plan.reason:
+            return FilesPreview(reason=plan.reason)
+        compared = await self._run(
+            self._tracker.texts.compared_all, plan.changes[:_MOST_FILES_COMPARED], _MOST_ROWS
+        )
+        files: list[FilePreview] = []
+        for place, one in enumerate(plan.changes):
+            diff = compared[place] if place < len(compared) else None
+            rows = () if diff is None else tuple(DiffLine(*row) for row in diff.rows)
+            files.append(
+                FilePreview(
+                    one.path,
+                    one.change,
+                    one.reason,
+                    one.would,
+                    0 if diff is None else diff.added,
+                    0 if diff is None else diff.removed,
+                    rows,
+                    is_text=diff is not None,
+                    is_new=one.then is None,
+                    is_gone=one.now is None,
+                    only_rights=one.only_rights,
+                )
+            )
+        return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
+
+    async def changed_since(self, point: Checkpoint) -> dict[str, str]:
+        """The files that are not what they were at a checkpoint, each with who changed it but the agent, if anyone.
+
+        Empty where that is not known.
+        """
+        plan = await self._plan(point)
+        return {
+            one.path: _BY_OTHERS.get(one.reason, _BY_OTHERS[CHANGED_OUTSIDE]) if one.reason else ""
+            for one in plan.changes
+            if one.change != "skip"
+        }
 
     async def plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
-        """Plan the restore of the files of a checkpoint; a plan that is not possible has the reason.
+        """Plan the restore of the files of a checkpoint: the plan that was shown last for it, once; else a new one.
 
         Args:
             point: the checkpoint.
             after: whether the state after the checkpoint's step is meant; else the one before it.
+
+        Returns:
+            the plan; one that is not possible has the reason.
         """
+        shown, self._shown = self._shown, None
+        if shown is not None and shown[:2] == (point.uid, after):
+            return shown[2]
+        return await self._plan(point, after=after)
+
+    async def _plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
         by: By = "agent" if self._under_way else self._others
         touched = _touched(self._under_way)
         was = point.was or ""
         return await self._found(
             RestorePlan, self._tracker.plan, point.uid, was, by, touched, after=after
         )
-
-    async def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
-        """What it takes to reverse a restore."""
-        return await self._found(RestorePlan, self._tracker.plan_back, before, after, paths)
-
-    async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
-        """The files that two world lines changed since their fork; see `workspace.divergence`."""
-        return await self._found(Divergence, self._tracker.divergence, begins, newest)
 
     async def prepare(
         self, plan: RestorePlan, chosen: Collection[str] | None = None
@@ -240,43 +333,106 @@ class FileHistory:
         Raises:
             OSError: it could not be written; no file was changed.
         """
+        self._reasons = {one.path: one.reason for one in plan.changes}
         if plan.reason:
             return None
         return await self._run(self._tracker.prepare, plan, chosen)
 
-    async def carry_out(self, prepared: PreparedRestore, uid: str) -> Restored:
-        """Restore the files, verify them, and publish the result. Failures are in the result, and not raised."""
+    @asynccontextmanager
+    async def journaled(
+        self, prepared: PreparedRestore | None, op: Operation
+    ) -> AsyncGenerator[JournalEntry | None]:
+        """The journal entry that names what is about to happen to the files; None where nothing is.
+
+        Change the conversation within it. If that fails, what was prepared does not happen.
+        """
+        if prepared is None:
+            yield None
+            return
+        intent = prepared.intent
+        entry = JournalEntry(
+            op=op, snapshot_before=intent.before, snapshot_after=intent.after, paths=intent.paths
+        )
+        try:
+            yield entry if intent.changes else None
+        except BaseException:
+            await self._run(self._tracker.abandon)
+            raise
+
+    async def carry_out(
+        self, prepared: PreparedRestore | None, uid: str
+    ) -> tuple[FileOutcome, ...]:
+        """Restore the files, after the journal knows, verify them and publish the result; returns what became of each.
+
+        Failures are in the result, and not raised.
+        """
+        if prepared is None:
+            return ()
+        created = prepared.intent.created
         try:
             outcome = await self._run(self._tracker.carry_out, prepared)
         except OSError as error:
             log.warning("a restore could not be recorded", exc_info=error)
             failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
             outcome = Restored((), (), failed)
-        self._events.restored(outcome, prepared.left, uid, prepared.intent.created)
-        return outcome
+        self._events.restored(outcome, prepared.left, uid, created)
+        found = [
+            FileOutcome(path, "create" if path in created else "restore")
+            for path in outcome.restored
+        ]
+        found += [FileOutcome(path, "delete") for path in outcome.deleted]
+        found += [FileOutcome(path, "conflict", self._reasons[path]) for path in prepared.left]
+        found += [FileOutcome(path, "conflict", why) for path, why in outcome.failures.items()]
+        return tuple(sorted(found, key=lambda one: one.path))
+
+    async def record(self, entry: JournalEntry | None, uid: str, checkpoint_id: int) -> None:
+        """Journal a restore of files alone.
+
+        Raises:
+            StorageTrouble: it could not be written.
+        """
+        if entry is not None:
+            size = self._context.size_bytes
+            named = replace(entry, uid=uid, checkpoint_id=checkpoint_id, to_size=size)
+            await asyncio.to_thread(self._journal.record_files, named)
+
+    async def prepare_back(self, entry: JournalEntry) -> PreparedRestore | None:
+        """Get ready to reverse what an operation did to the files; None where it did nothing to them.
+
+        Raises:
+            OSError: the disk refused; nothing was touched.
+        """
+        if not entry.snapshot_after:
+            return None
+        return await self.prepare(await self._plan_back(entry))
+
+    async def _plan_back(self, entry: JournalEntry) -> RestorePlan:
+        before, after = entry.snapshot_before, entry.snapshot_after
+        return await self._found(RestorePlan, self._tracker.plan_back, before, after, entry.paths)
+
+    async def left_out(self, entry: JournalEntry, uid: str) -> tuple[FileOutcome, ...]:
+        """The files that an operation touched and that cannot be reversed with it, published; none where they can."""
+        if not entry.snapshot_after:
+            return ()
+        plan = await self._plan_back(entry)
+        if not plan.reason:
+            return ()
+        self._wire.publish(FilesRestored(uid, conflicts=entry.paths))
+        return tuple(FileOutcome(path, "conflict", plan.reason) for path in entry.paths)
+
+    async def edits_of(self, plan: RestorePlan) -> tuple[FileEdit, ...]:
+        """What carrying a plan out writes, as edits that the user can look at before a yes."""
+        changes = [one for one in plan.changes if one.change in ("restore", "create", "delete")]
+        return await self._run(_edits, self._tracker, changes)
+
+    async def divergence(self, begins: Sequence[str], newest: Sequence[str]) -> Divergence:
+        """The files that two world lines changed since their fork; see `workspace.divergence`."""
+        return await self._found(Divergence, self._tracker.divergence, begins, newest)
 
     async def extent(self) -> Extent | None:
         """How much the first scan met, once it has ended; None where there was none."""
         await self.ready()
         return self._tracker.extent
-
-    def publish_left(self, paths: tuple[str, ...], uid: str) -> None:
-        """Publish that files were left alone which should have been brought back."""
-        self._wire.publish(FilesRestored(uid, conflicts=paths))
-
-    async def abandon(self) -> None:
-        """Discard a prepared restore."""
-        await self._run(self._tracker.abandon)
-
-    async def compared(
-        self, changes: Sequence[FileChange], most_rows: int
-    ) -> list[LineDiff | None]:
-        """What changed in each file since the target, by lines; None for what is no text."""
-        return await self._run(self._tracker.texts.compared_all, changes, most_rows)
-
-    async def edits(self, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:
-        """What carrying out these changes writes, as edits; `no_text` stands for what is no text."""
-        return await self._run(_edits, self._tracker, changes, no_text)
 
     async def aclose(self) -> None:
         """End the thread and release the files; work that does not end within a few seconds is not waited for."""
@@ -341,7 +497,7 @@ class FileHistory:
             return await self._run(self._tracker.is_as_seen, paths)
         return False
 
-    async def _scan_after(self, change: Change, uid: str, key: str) -> None:
+    async def _scan_after(self, change: ChangingTool, uid: str, key: str) -> None:
         try:
             await self._scan("agent", uid, key)
         finally:
@@ -407,7 +563,7 @@ class FileHistory:
             self._events.fault(error)
 
 
-def _touched(changes: Iterable[Change]) -> frozenset[str] | None:
+def _touched(changes: Iterable[ChangingTool]) -> frozenset[str] | None:
     """What these tools can have changed; None where that is not known."""
     paths: set[str] = set()
     for change in tuple(changes):
@@ -421,12 +577,12 @@ def _nothing() -> None:
     """Do nothing: submitted to the thread, its end says that all earlier work has been done."""
 
 
-def _edits(tracker: Tracker, changes: Sequence[FileChange], no_text: str) -> tuple[FileEdit, ...]:
+def _edits(tracker: Tracker, changes: Sequence[FileChange]) -> tuple[FileEdit, ...]:
     edits: list[FileEdit] = []
     for one in changes:
         now, then = tracker.texts.of(one.now), tracker.texts.of(one.then)
-        before = None if one.now is None else no_text if now is None else now
-        after = "" if one.then is None else no_text if then is None else then
+        before = None if one.now is None else _NO_TEXT_SHOWN if now is None else now
+        after = "" if one.then is None else _NO_TEXT_SHOWN if then is None else then
         edits.append(FileEdit(one.path, before, after))
     return tuple(edits)
 
@@ -651,214 +807,3 @@ class _OneThread(Executor):
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             work()
-
-
-# -- what an operation does to the files -------------------------------------------------------------
-
-_MOST_ROWS = 20_000
-_MOST_FILES_COMPARED = 300
-_BY_A_JOB = "it changed while a command ran in the background"
-_BY_OTHERS = {
-    CHANGED_OUTSIDE: "someone else changed it",
-    CHANGED_BESIDE_JOB: _BY_A_JOB,
-    CHANGED_BESIDE_JOB_BEFORE: _BY_A_JOB,
-}
-_WRITTEN_SINCE = "written since then"
-_NO_TEXT_SHOWN = "(not shown)\n"
-
-
-class FileRestorer:
-    """Plans and carries out what an operation does to the files of the work folder.
-
-    Args:
-        history: the snapshots.
-        context: the live context, whose journal records what happens to files.
-        work_dir: the work folder.
-    """
-
-    def __init__(self, history: FileHistory, context: Context, work_dir: Path) -> None:
-        self.history = history
-        self.work_dir = work_dir
-        self._context = context
-        self._shown: tuple[str, bool, RestorePlan] | None = None
-        self._reasons: dict[str, str] = {}
-
-    async def preview(
-        self, point: Checkpoint, *, after: bool, ran_commands: bool, binding: bool
-    ) -> FilesPreview:
-        """What changed since a checkpoint and what bringing it back would do.
-
-        Args:
-            point: the checkpoint.
-            after: since what it began was done.
-            ran_commands: whether commands ran since.
-            binding: whether a restore may rely on it: a file that differs from what was shown is then left alone.
-        """
-        plan = await self.history.plan(point, after=after)
-        self._shown = (point.uid, after, plan) if binding and not plan.reason else None
-        return replace(await self._described(plan), ran_commands=ran_commands)
-
-    async def preview_back(
-        self, entry: JournalEntry, stays: tuple[FileChange, ...] = ()
-    ) -> FilesPreview | None:
-        """What reversing what an operation did to the files would do; None where that is nothing.
-
-        Args:
-            entry: the operation.
-            stays: further files to name, which stay as they are.
-        """
-        plan = await self._plan_back(entry) if entry.snapshot_after else RestorePlan()
-        if not entry.snapshot_after and not stays:
-            return None
-        described = await self._described(replace(plan, changes=(*plan.changes, *stays)))
-        return replace(described, goes_along=bool(entry.snapshot_after))
-
-    async def staying(self, point: Checkpoint, but: Collection[str]) -> tuple[FileChange, ...]:
-        """What the agent changed since a checkpoint, but for these paths, as changes that leave it alone."""
-        return tuple(
-            replace(one, change="skip", reason=_WRITTEN_SINCE)
-            for one in (await self.history.plan(point)).changes
-            if one.change != "skip" and one.reason != CHANGED_OUTSIDE and one.path not in but
-        )
-
-    async def _described(self, plan: RestorePlan) -> FilesPreview:
-        if plan.reason:
-            return FilesPreview(reason=plan.reason)
-        compared = await self.history.compared(plan.changes[:_MOST_FILES_COMPARED], _MOST_ROWS)
-        files: list[FilePreview] = []
-        for place, one in enumerate(plan.changes):
-            diff = compared[place] if place < len(compared) else None
-            rows = () if diff is None else tuple(DiffLine(*row) for row in diff.rows)
-            files.append(
-                FilePreview(
-                    one.path,
-                    one.change,
-                    one.reason,
-                    one.would,
-                    0 if diff is None else diff.added,
-                    0 if diff is None else diff.removed,
-                    rows,
-                    is_text=diff is not None,
-                    is_new=one.then is None,
-                    is_gone=one.now is None,
-                    only_rights=one.only_rights,
-                )
-            )
-        return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
-
-    async def changed_since(self, point: Checkpoint) -> dict[str, str]:
-        """The files that are not what they were at a checkpoint, each with who changed it but the agent, if anyone.
-
-        Empty where that is not known.
-        """
-        plan = await self.history.plan(point)
-        return {
-            one.path: _BY_OTHERS.get(one.reason, _BY_OTHERS[CHANGED_OUTSIDE]) if one.reason else ""
-            for one in plan.changes
-            if one.change != "skip"
-        }
-
-    async def plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
-        """The plan that was shown last for this checkpoint, once; else a new one."""
-        shown, self._shown = self._shown, None
-        if shown is not None and shown[:2] == (point.uid, after):
-            return shown[2]
-        return await self.history.plan(point, after=after)
-
-    async def prepare(
-        self, plan: RestorePlan, chosen: Collection[str] | None = None
-    ) -> PreparedRestore | None:
-        """Get ready to carry a plan out; None where there is nothing to do.
-
-        Raises:
-            OSError: the disk refused; nothing was touched.
-        """
-        self._reasons = {one.path: one.reason for one in plan.changes}
-        return await self.history.prepare(plan, chosen)
-
-    @asynccontextmanager
-    async def journaled(
-        self, prepared: PreparedRestore | None, op: Operation
-    ) -> AsyncGenerator[JournalEntry | None]:
-        """The journal entry that names what is about to happen to the files; None where nothing is.
-
-        Change the conversation within it. If that fails, what was prepared does not happen.
-        """
-        if prepared is None:
-            yield None
-            return
-        intent = prepared.intent
-        entry = JournalEntry(
-            op=op, snapshot_before=intent.before, snapshot_after=intent.after, paths=intent.paths
-        )
-        try:
-            yield entry if intent.changes else None
-        except BaseException:
-            await self.history.abandon()
-            raise
-
-    async def carry_out(
-        self, prepared: PreparedRestore | None, uid: str
-    ) -> tuple[FileOutcome, ...]:
-        """Bring the files back, after the journal knows; what became of each."""
-        if prepared is None:
-            return ()
-        outcome = await self.history.carry_out(prepared, uid)
-        created = prepared.intent.created
-        found = [
-            FileOutcome(path, "create" if path in created else "restore")
-            for path in outcome.restored
-        ]
-        found += [FileOutcome(path, "delete") for path in outcome.deleted]
-        found += [FileOutcome(path, "conflict", self._reasons[path]) for path in prepared.left]
-        found += [FileOutcome(path, "conflict", why) for path, why in outcome.failures.items()]
-        return tuple(sorted(found, key=lambda one: one.path))
-
-    async def record(self, entry: JournalEntry | None, uid: str, checkpoint_id: int) -> None:
-        """Journal a restore of files alone.
-
-        Raises:
-            StorageTrouble: it could not be written.
-        """
-        if entry is not None:
-            size = self._context.size_bytes
-            named = JournalEntry(
-                op="files",
-                uid=uid,
-                checkpoint_id=checkpoint_id,
-                to_size=size,
-                snapshot_before=entry.snapshot_before,
-                snapshot_after=entry.snapshot_after,
-                paths=entry.paths,
-            )
-            await asyncio.to_thread(self._context.journal.record_files, named)
-
-    async def prepare_back(self, entry: JournalEntry) -> PreparedRestore | None:
-        """Get ready to reverse what an operation did to the files; None where it did nothing to them.
-
-        Raises:
-            OSError: the disk refused; nothing was touched.
-        """
-        if not entry.snapshot_after:
-            return None
-        return await self.prepare(await self._plan_back(entry))
-
-    async def _plan_back(self, entry: JournalEntry) -> RestorePlan:
-        return await self.history.plan_back(
-            entry.snapshot_before, entry.snapshot_after, entry.paths
-        )
-
-    async def left_out(self, entry: JournalEntry, uid: str) -> tuple[FileOutcome, ...]:
-        """The files that an operation touched and that cannot be reversed with it, published; none where they can."""
-        if not entry.snapshot_after:
-            return ()
-        plan = await self._plan_back(entry)
-        if not plan.reason:
-            return ()
-        self.history.publish_left(entry.paths, uid)
-        return tuple(FileOutcome(path, "conflict", plan.reason) for path in entry.paths)
-
-    async def edits_of(self, plan: RestorePlan) -> tuple[FileEdit, ...]:
-        """What carrying a plan out writes, as edits that the user can look at before a yes."""
-        changes = [one for one in plan.changes if one.change in ("restore", "create", "delete")]
-        return await self.history.edits(changes, _NO_TEXT_SHOWN)

@@ -30,7 +30,6 @@ from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
-from kimi_tui.soul.file_history import FILES_NAME, FileRestorer
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
 from kimi_tui.soul.messages import Author
@@ -80,7 +79,7 @@ from kimi_tui.session.context import Context
 from kimi_tui.session.schema import SystemPrompt
 from kimi_tui.soul.compaction import SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL
-from kimi_tui.soul.file_history import FileHistory, snapshot_scope
+from kimi_tui.soul.file_history import FILES_NAME, FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words
@@ -142,7 +141,7 @@ class KimiSoul:
         asks_for_keys: bool,
         seeing: Sequence[str],
     ) -> None:
-        wire, context = conversation.wire, conversation.context
+        wire = conversation.wire
         self.wire = wire
         self.session = session
         self._conversation = conversation
@@ -156,8 +155,7 @@ class KimiSoul:
         self._steering = Steering(wire)
         self._orphans = OrphanedTasks()
         self._compactor = Compactor(conversation, self._marks, compaction)
-        restorer = FileRestorer(conversation.files, context, session.work_dir)
-        dmails = DMailDelivery(conversation, self._marks, restorer, self._approval, environ)
+        dmails = DMailDelivery(conversation, self._marks, self._approval, environ)
         self._jobs = Jobs(self._publish_jobs)
         self._tools = ToolRuntime(
             conversation,
@@ -179,7 +177,7 @@ class KimiSoul:
             self._steering,
             self._attachments,
         )
-        self._operations = Operations(session, conversation, restorer)
+        self._operations = Operations(session, conversation)
         self._user_dmails = UserDMails(conversation, self._operations, dmails)
         # The turn or operation that runs now.
         self._task: asyncio.Task[Any] | None = None

@@ -48,7 +48,7 @@ from kimi_tui.soul.messages import (
     quoted,
 )
 from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
-from kimi_tui.soul.tasks import OrphanedTasks, Pace, shielded
+from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.tools.credentials import find_keys, redact_keys
@@ -610,12 +610,12 @@ class AgentLoop:
             calls = await _calls(message, point)
             unbegun = (CallResult(one, failure(NOT_BEGUN)) for one in calls)
             await self._conversation.append(chain([message], _results(unbegun)))
-        pace = Pace()
+        slices = TimeSlices()
         for key, call_id in answer.open_calls():
             self._conversation.wire.publish(
                 ToolResult(key, True, "", NOT_BEGUN, interrupted=True, id=call_id)
             )
-            await pace.rest()
+            await slices.yield_if_over()
         self._conversation.wire.publish(StepInterrupted())
 
     async def _stop(self, batch: ToolBatch) -> None:
@@ -631,10 +631,10 @@ class AgentLoop:
             return []
         scale = self._conversation.meter.scale
         sizes: list[int] = []
-        pace = Pace()
+        slices = TimeSlices()
         for each in done:
             sizes.append(scale.corrected(text_tokens(each.outcome.output)))
-            await pace.rest()
+            await slices.yield_if_over()
         if max(sizes, default=0) < self._conversation.limits.dmail.nudge_tokens:
             return []
         text = prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))
@@ -643,11 +643,11 @@ class AgentLoop:
 
 async def _calls(message: Message, point: Checkpoint) -> list[Call]:
     calls: list[Call] = []
-    pace = Pace()
+    slices = TimeSlices()
     for i, call in enumerate(message.tool_calls or ()):
         key, function = call_key(point.uid, i), call.function
         calls.append(Call(key, call.id, function.name, function.arguments or ""))
-        await pace.rest()
+        await slices.yield_if_over()
     return calls
 
 

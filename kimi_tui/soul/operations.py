@@ -22,7 +22,6 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, CompactionSpan
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
-from kimi_tui.soul.file_history import FileRestorer
 from kimi_tui.soul.messages import segment_at
 from kimi_tui.soul.rewind_preview import (
     preview_of,
@@ -70,7 +69,6 @@ class Operations:
 
     session: Session
     conversation: Conversation
-    restorer: FileRestorer
 
     async def preview(self, target: Target, *, idle: bool) -> RewindPreview:
         """What a rewind there would do.
@@ -91,7 +89,7 @@ class Operations:
             preview = await preview_of(self.conversation, target)
             if idle:
                 self.conversation.context.prepare_revert(target.id)
-        files = await self.restorer.preview(
+        files = await self.conversation.files.preview(
             await self._point(target),
             after=target.is_end,
             ran_commands=preview.ran_commands,
@@ -106,7 +104,7 @@ class Operations:
             KeyError: no such checkpoint or world line.
             FilesUnknown: they cannot be brought back.
         """
-        plan = await self.restorer.plan(await self._point(target), after=target.is_end)
+        plan = await self.conversation.files.plan(await self._point(target), after=target.is_end)
         if plan.reason:
             raise FilesUnknown(plan.reason)
         return plan
@@ -121,7 +119,7 @@ class Operations:
         lines = self.session.world_lines
         preview = await preview_of_undo(self.conversation, lines, wanted, _named(wanted))
         stays = await self._stays(wanted, preview)
-        return replace(preview, files=await self.restorer.preview_back(wanted, stays))
+        return replace(preview, files=await self.conversation.files.preview_back(wanted, stays))
 
     async def rewind(
         self,
@@ -139,11 +137,11 @@ class Operations:
         point = self.conversation.reachable(target.id)
         figure = conversation.figure_before(point)
         prompt, images = await self._prompt_at(target)
-        async with self.restorer.journaled(prepared, "rewind") as entry:
+        async with conversation.files.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(point.id, reason="rewind", files=entry)
         await self._refresh(reverted, figure)
         conversation.publish_reverted(reverted, prompt=prompt)
-        outcomes = await self.restorer.carry_out(prepared, reverted.entry.uid)
+        outcomes = await conversation.files.carry_out(prepared, reverted.entry.uid)
         change = conversation.publish_line_changed(
             "rewind", reverted.world_line, 0, reverted.entry.uid
         )
@@ -156,7 +154,7 @@ class Operations:
         # Before anything changes: what cannot be read then stops all of it.
         prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
         figure = None if checkpoint_id is None else await self._figure_at(target)
-        async with self.restorer.journaled(prepared, "jump") as entry:
+        async with conversation.files.journaled(prepared, "jump") as entry:
             reverted = await session_operations.jump(
                 conversation.context, world_line, checkpoint_id, files=entry
             )
@@ -165,7 +163,7 @@ class Operations:
         change = conversation.publish_line_changed(
             "jump", reverted.world_line, world_line, reverted.entry.uid
         )
-        outcomes = await self.restorer.carry_out(prepared, "")
+        outcomes = await conversation.files.carry_out(prepared, "")
         return self._outcome(reverted, change, prompt, outcomes, images)
 
     async def clear(self) -> str:
@@ -203,8 +201,8 @@ class Operations:
         toll = await preview_of_undo(self.conversation, self.session.world_lines, wanted, "")
         stays = await self._stays(wanted, toll)
         points = await self._points_of(wanted)
-        prepared = await self.restorer.prepare_back(wanted)
-        async with self.restorer.journaled(prepared, "undo") as entry:
+        prepared = await conversation.files.prepare_back(wanted)
+        async with conversation.files.journaled(prepared, "undo") as entry:
             undone = await session_operations.undo(context, files=entry)
         left = (toll.steps, toll.messages, tuple(one.path for one in stays), line_name)
         said = ""
@@ -234,8 +232,8 @@ class Operations:
             if entry.op == "undo" and entry.of == wanted.id
         )
         points = await self._points_of(undoing)
-        prepared = await self.restorer.prepare_back(undoing)
-        async with self.restorer.journaled(prepared, "redo") as entry:
+        prepared = await self.conversation.files.prepare_back(undoing)
+        async with self.conversation.files.journaled(prepared, "redo") as entry:
             redone = await session_operations.redo(context, files=entry)
         if redone.reverted is not None:
             await self._refresh(redone.reverted, _held(undoing))
@@ -301,30 +299,30 @@ class Operations:
         if toll.target.is_end:
             return ()
         point = self.conversation.context.index.checkpoint(toll.target.id)
-        return await self.restorer.staying(point, undone.paths)
+        return await self.conversation.files.staying(point, undone.paths)
 
     async def _back(
         self, prepared: PreparedRestore | None, entry: JournalEntry
     ) -> tuple[FileOutcome, ...]:
         """Reverse what an operation did to the files; what became of each."""
         if prepared is None:
-            return await self.restorer.left_out(entry, "")
-        return await self.restorer.carry_out(prepared, "")
+            return await self.conversation.files.left_out(entry, "")
+        return await self.conversation.files.carry_out(prepared, "")
 
     async def _prepared(
         self, target: Target, files: FilesChoice, chosen: Collection[str] | None
     ) -> PreparedRestore | None:
         if files == "keep":
             return None
-        return await self.restorer.prepare(await self.plan(target), chosen)
+        return await self.conversation.files.prepare(await self.plan(target), chosen)
 
     async def _files_only(self, target: Target, prepared: PreparedRestore | None) -> RewindOutcome:
         """Bring the files back and leave the conversation alone."""
         conversation, point = self.conversation, await self._point(target)
         if prepared is not None:
-            async with self.restorer.journaled(prepared, "files") as entry:
-                await self.restorer.record(entry, point.uid, point.id)
-        outcomes = await self.restorer.carry_out(prepared, point.uid)
+            async with conversation.files.journaled(prepared, "files") as entry:
+                await conversation.files.record(entry, point.uid, point.id)
+        outcomes = await conversation.files.carry_out(prepared, point.uid)
         if outcomes:
             conversation.publish_line_changed("files", 0, 0, point.uid)
         used = conversation.meter.used

@@ -22,7 +22,7 @@ from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.session import Session
-from kimi_tui.soul.tasks import Pace, run_to_completion
+from kimi_tui.soul.tasks import TimeSlices, run_to_completion
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 from kimi_tui.wire.events import (
@@ -131,10 +131,10 @@ class Recorder:
     async def _take_all(self) -> None:
         # Whoever else does this meanwhile takes from the same end.
         self._drained += self._subscription.drain()
-        pace = Pace()
+        slices = TimeSlices()
         while self._drained:
             self._take(self._drained.popleft())
-            await pace.rest()
+            await slices.yield_if_over()
 
     async def _write_out(self) -> None:
         async with self._lock:

@@ -36,7 +36,7 @@ from kimi_tui.soul.messages import (
     summary_text,
 )
 from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Target
-from kimi_tui.soul.tasks import Pace
+from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
 from kimi_tui.wire.events import CheckpointKind, ImageBlock
@@ -288,7 +288,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
     async def begun(self) -> Counter[CheckpointKind]:
         """How many checkpoints of each kind go."""
         found: Counter[CheckpointKind] = Counter()
-        pace = Pace()
+        slices = TimeSlices()
         start = 0
         for place, point in enumerate(self._points):
             end = self._end_of(place)
@@ -296,7 +296,7 @@ class DroppedMessages(Sequence[DroppedMessage]):
                 found[kind_of(self._kinds[start:end], point.id)] += 1
             start = end
             if place % 256 == 0:
-                await pace.rest()
+                await slices.yield_if_over()
         return found
 
     def _all_stays(self, start: int, end: int) -> bool:

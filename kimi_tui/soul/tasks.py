@@ -44,7 +44,7 @@ def shielded(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
     return whole
 
 
-class Pace:
+class TimeSlices:
     """Yields to the event loop every 2 ms of a long computation.
 
     A thread would be no help: whoever computes in Python there keeps the interpreter from the event loop.
@@ -53,19 +53,19 @@ class Pace:
     def __init__(self) -> None:
         self._began = time.perf_counter()
 
-    async def rest(self) -> None:
+    async def yield_if_over(self) -> None:
         """Yield to the event loop if the time slice is over. Other tasks may run then, and change shared state."""
         if time.perf_counter() - self._began > _SLICE_S:
             await asyncio.sleep(0)
             self._began = time.perf_counter()
 
 
-async def let_go(items: list[Any]) -> None:
+async def clear_in_slices(items: list[Any]) -> None:
     """Empty a list in slices: what thousands of items hold takes tens of milliseconds to free."""
-    pace = Pace()
+    slices = TimeSlices()
     while items:
         items.pop()
-        await pace.rest()
+        await slices.yield_if_over()
 
 
 class OrphanedTasks:

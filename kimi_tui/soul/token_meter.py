@@ -33,7 +33,7 @@ from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.messages import internal_kind
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.project_notes import brought_by, notes_in
-from kimi_tui.soul.tasks import Pace
+from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire.events import SUMMARIES, CheckpointKind, StatusUpdate
 
@@ -126,14 +126,14 @@ class TokenMeter:
 
     # -- the live context ------------------------------------------------------------------------
 
-    async def count_appended(self, pace: Pace) -> None:
+    async def count_appended(self, slices: TimeSlices) -> None:
         """Count the messages that were appended since the last time, in slices, so that thousands do not block the event loop."""
         messages = self._context.messages
         for place in range(self._sums.counted, len(messages)):
-            await pace.rest()
+            await slices.yield_if_over()
             # Parsed and kept here; of an answer with thousands of calls one is counted at a time.
             for _ in count_in_steps(messages[place]):
-                await pace.rest()
+                await slices.yield_if_over()
             self._sums.add(messages, place + 1)
 
     async def recount(self, kept: int) -> None:

@@ -22,9 +22,9 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.file_history import Change
+from kimi_tui.soul.file_history import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
-from kimi_tui.soul.tasks import Pace, let_go
+from kimi_tui.soul.tasks import TimeSlices, clear_in_slices
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
     blocks_of,
@@ -119,7 +119,7 @@ class ToolBatch:
         Raises:
             asyncio.CancelledError: call `stop` then, which gives a result to every call.
         """
-        pace = Pace()
+        slices = TimeSlices()
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)
             is_alone = tool is not None and tool.changes
@@ -128,7 +128,7 @@ class ToolBatch:
                 break
             if is_alone and self._refused:
                 await self._finish(call, CallResult(call, failure(NOT_RUN, brief="not run")))
-                await pace.rest()
+                await slices.yield_if_over()
                 continue
             self._running.add(asyncio.create_task(self._run_one(call), name=f"tool {call.name}"))
             if is_alone:
@@ -153,21 +153,21 @@ class ToolBatch:
         if running:
             _, late = await asyncio.wait(running, timeout=_STOP_PATIENCE_S)
         self._stopped = True
-        pace = Pace()
+        slices = TimeSlices()
         for call in self._calls:
             if call.key not in self._done:
                 runner = self._runners.get(call.key)
                 begun = runner is not None and runner.may_have_acted
                 outcome = failure(INTERRUPTED if begun else NOT_BEGUN, brief="stopped")
                 await self._finish(call, CallResult(call, outcome, interrupted=True))
-                await pace.rest()
+                await slices.yield_if_over()
         return late
 
     async def release(self) -> None:
         """Drop the results, to free their memory."""
         results = [*self._done.values()]
         self._done.clear()
-        await let_go(results)
+        await clear_in_slices(results)
 
     async def _wait(self, most: int) -> None:
         """Wait until at most `most` calls run; errors of the program itself are kept in `_failures`."""
@@ -225,7 +225,7 @@ class _RunningCall:
         self._asking = False
         self._waited_s = 0.0
         self._is_published = False
-        self._changes: list[Change] = []
+        self._changes: list[ChangingTool] = []
 
     @property
     def may_have_acted(self) -> bool:

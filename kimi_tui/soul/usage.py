@@ -20,7 +20,7 @@ from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import read_history
-from kimi_tui.soul.tasks import Pace
+from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -177,13 +177,13 @@ class Ledger:
         if not self.prices:
             return None
         spent: dict[str, ModelUsage] = {}
-        size, pace = index.size, Pace()
+        size, slices = index.size, TimeSlices()
         for place, point in enumerate(points):
             last = place + 1 == len(points)
             end = size if last else points[place + 1].offset
             _add(spent, self._spent_at(point, index, end))
             if place % 64 == 0:
-                await pace.rest()
+                await slices.yield_if_over()
         return cost_of(spent, self.prices, self._model)
 
     def _spent_at(

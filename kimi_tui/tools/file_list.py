@@ -16,7 +16,7 @@ from pathlib import Path
 from frizbee import Haystacks, Matcher
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tools.grep import rg_begin, rg_program, write_rules
+from kimi_tui.tools.grep import rg_options, rg_program, write_rules
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.sandbox.sandbox import Sandbox
@@ -105,7 +105,7 @@ class FileList:
 
     def _prepared(self, rules: int) -> list[str]:
         """The arguments of `rg`; the file of this descriptor is filled with rules."""
-        argv = rg_begin(rg_program(self._environ, self._work_dir), rules)
+        argv = rg_options(rg_program(self._environ, self._work_dir), rules)
         argv += ["--files", "--hidden", "--glob=!.git", "--sortr=modified"]
         write_rules(rules, (), self._environ)
         if self._sandbox is None:

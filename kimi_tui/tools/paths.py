@@ -165,7 +165,7 @@ def protected_reason(
         environ: for our own places.
         links: what `links_around` said, where that was asked already.
     """
-    for names in _names(target):
+    for names in _names(target, environ):
         if rule := runs_later().rule_in(names):
             if rule == folded(names[-1]):
                 return "files like this run later or steer tools"
@@ -175,7 +175,7 @@ def protected_reason(
         return f"{link} leads there, and files like that run later or steer tools"
     if link := _guarded_link(target, secrets(), links):
         return f"{link} leads there, and files like that hold secrets"
-    if _is_named_by_git(target):
+    if _is_named_by_git(target, environ):
         return "git's settings name it, and git may run it"
     if _is_in(target.real, target.root, _own_places(environ)):
         return "it belongs to this program's own settings or sessions"
@@ -189,7 +189,14 @@ def holds_secrets(
     *,
     is_folder: bool = False,
 ) -> bool:
-    """Whether keys and the like are kept in this file or folder. Lists folders: for a thread; `links` as above."""
+    """Whether keys and the like are kept in this file or folder. Lists folders: for a thread.
+
+    Args:
+        target: the file or folder.
+        environ: for our own places and those of secrets.
+        links: what `links_around` said, where that was asked already.
+        is_folder: it is a folder.
+    """
     if is_secret_by_name(target, environ, is_folder=is_folder):
         return True
     links = links_around(target) if links is None else links
@@ -201,9 +208,9 @@ def is_secret_by_name(
 ) -> bool:
     """Whether its own name says so, or its place: then it is in no snapshot."""
     rules = secrets()
-    return any(rules.rule_in(names, is_folder=is_folder) for names in _names(target)) or _is_in(
-        target.real, target.root, [*_own_places(environ), *_secret_places(target.home)]
-    )
+    return any(
+        rules.rule_in(names, is_folder=is_folder) for names in _names(target, environ)
+    ) or _is_in(target.real, target.root, [*_own_places(environ), *_secret_places(environ)])
 
 
 def links_around(target: ResolvedPath) -> list[GuardedLink]:
@@ -223,15 +230,15 @@ def _guarded_link(target: ResolvedPath, rules: NameList, links: Sequence[Guarded
     return ""
 
 
-def _is_named_by_git(target: ResolvedPath) -> bool:
+def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
     """Whether the settings of a repository that the file lies in name it, or a folder above it, as what git runs or reads."""
     if not target.inside:
         return False
-    home, root = os.path.realpath(target.home) if target.home else "", str(target.root)
+    root = str(target.root)
     try:
         for folder in (str(one) for one in target.real.parents if one.is_relative_to(root)):
             for git in repositories_behind(os.path.join(folder, ".git"), root):
-                named = named_by_settings(git, folder, home=home, there=False)
+                named = named_by_settings(git, folder, environ, there=False)
                 if any(target.real.is_relative_to(path) for path in named):
                     return True
     except NoSandbox:
@@ -252,16 +259,18 @@ def secrets_below(
         return None
     above = () if target.inside else target.real.parts
     base = target.root if target.inside else target.real
-    places = [*_own_places(environ), *_secret_places(target.home)]
+    places = [*_own_places(environ), *_secret_places(environ)]
     ours = [folder for folder in places if folder.is_relative_to(base)]
     links = [link for link in links if Path(link.real).is_relative_to(base)]
     rules = secrets()
+    in_home = _folders_of_home(target.root, environ)
 
     def is_secret(path: bytes) -> bool:
         name = os.fsdecode(path)
         found = base / name
         return (
             bool(rules.rule_in((*above, *name.split("/"))))
+            or any(map(rules.rule_in, _names_from_home(found, in_home)))
             or any(found.is_relative_to(folder) for folder in ours)
             or (bool(links) and _guarded_link(replace(target, real=found), rules, links) != "")
         )
@@ -276,15 +285,39 @@ def _runs_other(target: ResolvedPath, before: str | None, after: str) -> bool:
     return old is None or new is None or old != new
 
 
-def _names(target: ResolvedPath) -> list[tuple[str, ...]]:
-    """The names to judge: of the real path, and of the path as written (a link may have a harmless target)."""
+def _names(target: ResolvedPath, environ: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """The names to judge: of the real path, and of the path as written (a link may have a harmless target); in a folder of
+    configurations or the like also those from the home folder."""
     real = target.real.relative_to(target.root) if target.inside else target.real
     asked = Path(target.written)
     if asked.is_absolute() and asked.is_relative_to(target.root):
         asked = asked.relative_to(target.root)
     elif asked.is_absolute() and target.inside:
         asked = Path(asked.name)
-    return [path.parts for path in (real, asked) if path.parts]
+    in_home = _names_from_home(target.real, _folders_of_home(target.root, environ))
+    return [*(path.parts for path in (real, asked) if path.parts), *in_home]
+
+
+def _folders_of_home(root: Path, environ: Mapping[str, str]) -> list[tuple[tuple[str, ...], Path]]:
+    """The `XDG_FOLDERS`: their usual names, and where they are; but none that the work folder lies in, which would be all
+    protected."""
+    return [
+        (tuple(usual.split("/")), place)
+        for usual in app_paths.XDG_FOLDERS
+        for place in map(Path, map(os.path.realpath, app_paths.home_places(environ, usual)))
+        if place == root or not root.is_relative_to(place)
+    ]
+
+
+def _names_from_home(
+    path: Path, folders: Iterable[tuple[tuple[str, ...], Path]]
+) -> list[tuple[str, ...]]:
+    """The names of a path from the home folder, by those of these folders that it lies in."""
+    return [
+        (*usual, *path.relative_to(place).parts)
+        for usual, place in folders
+        if path != place and path.is_relative_to(place)
+    ]
 
 
 def _own_places(environ: Mapping[str, str]) -> list[Path]:
@@ -293,9 +326,10 @@ def _own_places(environ: Mapping[str, str]) -> list[Path]:
     return [Path(place) for links, end in ways for place in (*links, end)]
 
 
-def _secret_places(home: str) -> list[Path]:
-    places = [place for place in secret_places(home) if os.path.lexists(place)] if home else []
-    return [Path(os.path.realpath(place)) for place in places]
+def _secret_places(environ: Mapping[str, str]) -> list[Path]:
+    return [
+        Path(os.path.realpath(place)) for place in secret_places(environ) if os.path.lexists(place)
+    ]
 
 
 def _is_in(path: Path, root: Path, places: Iterable[Path]) -> bool:

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from kimi_tui.app_paths import home_of
+from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervised
 
@@ -66,11 +66,13 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a child gets of `environ`, with pagers, editors and prompts switched off."""
+    """What a child gets of `environ`, with pagers, editors and prompts switched off.
+
+    A relative folder of configurations, which some programs go by, would be one in the work folder: it is left out."""
     passed = {
         name: value
         for name, value in environ.items()
-        if name in _PASSED
+        if (name in _PASSED and (os.path.isabs(value) or name not in XDG_FOLDERS.values()))
         or name.startswith("LC_")
         # A proxy's address may carry a password.
         or (name in _PROXIES and "@" not in value)
@@ -246,7 +248,7 @@ class _Supervised:
         Raises:
             OSError: the command could not be started.
         """
-        self._hear("X", 1.0)
+        self._next_report("X", 1.0)
         if self._exit is None:
             return None
         kind, _, number = self._exit.partition(" ")
@@ -258,7 +260,7 @@ class _Supervised:
     def kill_all(self) -> int | None:
         """Kill all descendants of the supervisor; returns how many processes are left, None where that is not known."""
         self.order("K")
-        left = self._hear("L", _KILL_WAIT_S)
+        left = self._next_report("L", _KILL_WAIT_S)
         if left is not None and (self._is_confined or not _HAS_PROC):
             return int(left)
         # A command outside the sandbox can write to the supervisor's pipes: only what is found in `/proc` from here counts.
@@ -285,7 +287,7 @@ class _Supervised:
             time.sleep(_TICK_S)
         return len(alive_below(self.pid)) if self._process.poll() is None else None
 
-    def _hear(self, wanted: str, timeout_s: float) -> str | None:
+    def _next_report(self, wanted: str, timeout_s: float) -> str | None:
         """The text of the next report of a kind; None where none comes in time."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -319,7 +321,7 @@ class _Supervised:
         self.order("Q")
         os.close(self._orders)
         # Its end ends the reports. Waiting for the process alone would ask for it again and again, ever more seldom.
-        self._hear("end", 1.0)
+        self._next_report("end", 1.0)
         os.close(self.descriptor)
         try:
             self._process.wait(1)
@@ -345,11 +347,11 @@ def marked(mark: str) -> list[int]:
     return [
         int(entry.name)
         for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _bears(int(entry.name), mark)
+        if entry.name.isdigit() and _has_mark(int(entry.name), mark)
     ]
 
 
-def _bears(pid: int, mark: str) -> bool:
+def _has_mark(pid: int, mark: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
             return f"{MARK_NAME}={mark}".encode() in file.readall().split(b"\0")
@@ -404,7 +406,7 @@ def _signal_marked(pid: int, mark: str, number: signal.Signals) -> None:
     except OSError:
         return
     try:
-        if _bears(pid, mark):
+        if _has_mark(pid, mark):
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(descriptor, number)
     finally:
@@ -519,7 +521,7 @@ class RunningCommand:
         def work() -> None:
             result: ProcessEnd | Exception
             try:
-                result = self._live_through(lambda text: _call(loop, deliver, text))
+                result = self._run_in_thread(lambda text: _call(loop, deliver, text))
             except Exception as error:
                 result = error
             _call(loop, settle, result)
@@ -557,7 +559,7 @@ class RunningCommand:
             if not self._wake_closed:
                 os.write(self._wake_write, b"x")
 
-    def _live_through(self, post: Callable[[str], None]) -> ProcessEnd:
+    def _run_in_thread(self, post: Callable[[str], None]) -> ProcessEnd:
         """Start the command, read its output and reap it. Runs in the command's thread."""
         output, write_end = os.pipe()
         if hasattr(fcntl, "F_SETPIPE_SZ"):

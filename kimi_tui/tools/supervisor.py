@@ -81,7 +81,7 @@ def main(orders: int, reports: int, mark: str, words: list[str], command: list[s
     signal.signal(signal.SIGCHLD, _wake)
     child = os.fork()
     if child == 0:
-        _become(command, words, mark, reports)
+        _exec_command(command, words, mark, reports)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         # The output ends when the command and what it started have closed it, not when this process ends.
@@ -131,13 +131,18 @@ def _set(option: int, value: int) -> None:
     call_function(dlsym(itself, "prctl"), (option, value, 0, 0, 0))
 
 
-def _become(command: list[str], words: list[str], mark: str, reports: int) -> None:
+def _exec_command(command: list[str], words: list[str], mark: str, reports: int) -> None:
     try:
         os.setsid()
         if words:
             # It writes to files in its `/proc/self` until it has confined itself.
             _set(_PR_SET_DUMPABLE, 1)
-            _confine(words, lambda below, is_command: _stay(below, reports if is_command else -1))
+            _confine(
+                words,
+                lambda below, is_command: _wait_for_descendants(
+                    below, reports if is_command else -1
+                ),
+            )
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -149,7 +154,7 @@ def _become(command: list[str], words: list[str], mark: str, reports: int) -> No
         os._exit(127)
 
 
-def _stay(child: int, reports: int) -> None:
+def _wait_for_descendants(child: int, reports: int) -> None:
     """Wait in the parent after a fork in `confine`, until no descendant is left; does not return.
 
     Args:

@@ -1,6 +1,6 @@
 """Time slices: generators that compute for long, run a slice at a time so that they delay no key and no frame.
 
-The generators yield often, wherever others may have a turn. The engine has `soul.tasks.Pace` for the same.
+The generators yield often, wherever others may have a turn. The engine has `soul.tasks.TimeSlices` for the same.
 """
 
 from __future__ import annotations

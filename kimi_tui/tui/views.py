@@ -211,14 +211,14 @@ class Views:
             whole = False
             report(error)
 
-        from kimi_tui.soul.tasks import Pace
+        from kimi_tui.soul.tasks import TimeSlices
 
-        pace, taken = Pace(), 0
+        slices, taken = TimeSlices(), 0
         # Nothing is awaited behind the last look at what has happened meanwhile.
         while chunk := records[taken : taken + CHUNK] or since():
             taken += len(chunk)
             anew.take(chunk, tell)
-            await pace.rest()
+            await slices.yield_if_over()
         if arrangement:
             anew.timeline.arrange(arrangement)
         self.show(anew.chat, anew.timeline, anew.gauge, anew.flow)

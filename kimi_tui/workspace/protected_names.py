@@ -24,7 +24,7 @@ import os
 import re
 import tomllib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -32,6 +32,7 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 from unicodedata import normalize
 
+from kimi_tui.app_paths import home_places
 from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
@@ -156,16 +157,23 @@ def runs_later() -> NameList:
     return _list("runs_later", copies=False)
 
 
-def secret_places(home: str) -> list[str]:
-    """What holds secrets in this home folder and in the system, wherever the names alone do not say so; absolute paths."""
-    return [f"{home}{rule[1:]}" if rule.startswith("~/") else rule for rule in _secret_places()]
+def secret_places(environ: Mapping[str, str]) -> list[str]:
+    """What holds secrets in the home folder and in the system, wherever the names alone do not say so; absolute paths.
+
+    Args:
+        environ: the environment, for the home folder and what it has elsewhere.
+    """
+    in_home, in_system = _secret_places()
+    return [*home_places(environ, *in_home), *in_system]
 
 
 @cache
-def _secret_places() -> tuple[str, ...]:
+def _secret_places() -> tuple[list[str], list[str]]:
+    """Paths from the home folder, and absolute ones."""
     tables = cast("list[dict[str, list[str]]]", _data()["secrets"])
-    rules = [rule for table in tables for rule in table["names"] if rule.startswith(_ANCHORS)]
-    return tuple(rule.removesuffix("/") for rule in rules)
+    rules = [rule.removesuffix("/") for table in tables for rule in table["names"]]
+    in_home = [rule[2:] for rule in rules if rule.startswith("~/")]
+    return in_home, [rule for rule in rules if rule.startswith("/")]
 
 
 def partly_run_files() -> list[str]:

@@ -38,11 +38,11 @@ from kimi_tui.workspace.snapshots import (
     Limits,
     Manifest,
     ancestors,
-    entry_in,
-    entry_out,
     new_id,
-    path_in,
+    parse_entry,
+    parse_path,
     permission_bits,
+    stored_entry,
     was_looked_for,
 )
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
@@ -508,8 +508,8 @@ def _record(intent: Intent) -> dict[str, Any]:
             [
                 one.path,
                 one.change,
-                None if one.now is None else entry_out(one.now),
-                None if one.then is None else entry_out(one.then),
+                None if one.now is None else stored_entry(one.now),
+                None if one.then is None else stored_entry(one.then),
                 one.stays,
             ]
             for one in intent.changes
@@ -531,6 +531,6 @@ def read_intent(path: Path) -> Intent | None:
 
 def _change_in(row: Sequence[Any]) -> FileChange:
     name, change, *entries, stays = row
-    now, then = (None if entry is None else entry_in(entry) for entry in entries)
-    path = path_in(name, now, then)
+    now, then = (None if entry is None else parse_entry(entry) for entry in entries)
+    path = parse_path(name, now, then)
     return FileChange(path, cast("Change", change), now, then, stays=str(stays))

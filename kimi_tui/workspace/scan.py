@@ -156,9 +156,8 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The outcome: every path there is (until the next scan), and what of it changed since the scan before."""
+    """What changed since the scan before."""
 
-    manifest: Manifest
     changed: tuple[str, ...]
     full: str = ""
     """Why contents could not be kept (the budget, the number of files), empty if they were."""
@@ -259,11 +258,9 @@ class Scanner:
             os.close(top)
             self._store.flush()
         if not done:
-            return Scan(self._manifest, ())
+            return Scan(())
         self._take(now)
-        return Scan(
-            self._manifest, tuple(sorted(now.changed)), full=now.budget.full or now.too_many
-        )
+        return Scan(tuple(sorted(now.changed)), full=now.budget.full or now.too_many)
 
     def adopt(self, manifest: Mapping[str, Entry]) -> None:
         """Take a stored manifest as the previous scan, so that the next one reports only what changed since."""

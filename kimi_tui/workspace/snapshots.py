@@ -375,18 +375,18 @@ def _stored(snapshot: Snapshot) -> dict[str, Any]:
         "by": snapshot.by,
         "note": snapshot.note,
         "changed": {
-            path: None if entry is None else entry_out(entry)
+            path: None if entry is None else stored_entry(entry)
             for path, entry in snapshot.changed.items()
         },
     }
 
 
-def entry_out(entry: Entry) -> list[object]:
+def stored_entry(entry: Entry) -> list[object]:
     """An entry as it is stored."""
     return [entry.kind, entry.blob, entry.mode, entry.size]
 
 
-def entry_in(value: object) -> Entry:
+def parse_entry(value: object) -> Entry:
     """A stored entry.
 
     Raises:
@@ -400,7 +400,7 @@ def entry_in(value: object) -> Entry:
     return entry
 
 
-def path_in(value: object, *said: Entry | None) -> str:
+def parse_path(value: object, *said: Entry | None) -> str:
     """A stored path. It is not trusted, so it is checked like one from a model.
 
     Args:
@@ -426,9 +426,9 @@ def _parsed(record: Mapping[str, Any]) -> Snapshot | None:
     """A record of the file, or None where it cannot be one."""
     try:
         changed = {
-            path_in(path, entry): entry
+            parse_path(path, entry): entry
             for path, value in cast("dict[str, object]", record["changed"]).items()
-            for entry in [None if value is None else entry_in(value)]
+            for entry in [None if value is None else parse_entry(value)]
         }
         return Snapshot(
             str(record["id"]),

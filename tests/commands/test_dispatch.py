@@ -137,3 +137,24 @@ def test_one_closed_stream_ends_nothing(
     finally:
         os.dup2(kept, number)
         os.close(kept)
+
+
+def test_what_needs_no_engine_does_not_wait_for_its_import(place: Place) -> None:
+    place.three_turns()
+    code = (
+        "import sys\n"
+        "from kimi_tui.cli import main\n"
+        "heavy = ('kimi_tui.config', 'kimi_tui.session', 'asyncio')\n"
+        "assert main(['--version']) == main(['--help']) == 0\n"
+        "assert not [name for name in sys.modules if name.startswith(heavy)]\n"
+        "heavy = ('pydantic.', 'openai', 'rich.console', 'kimi_tui.llm.message', 'kimi_tui.tools', 'kimi_tui.wire')\n"
+        "assert main(['sessions']) == main(['rewind', '--help']) == main(['checkpoints', '--help']) == 0\n"
+        "found = [name for name in sys.modules if name.startswith(heavy)]\n"
+        "assert not found, found\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=place.work, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "kimi-tui 0." in run.stdout
+    assert "tokens" in run.stdout

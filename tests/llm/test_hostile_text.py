@@ -11,8 +11,8 @@ import pytest
 from support.worst_text import Attempts, check, try_each
 
 from kimi_tui import lenient_json
+from kimi_tui.base_url import clean_url, is_url
 from kimi_tui.config.file import parse_config
-from kimi_tui.config.model_choice import clean_url, is_url
 from kimi_tui.llm import errors
 from kimi_tui.llm.completion import Collector
 from kimi_tui.llm.dialects import DIALECTS, LearnedQuirks, family, for_model

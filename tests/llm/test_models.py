@@ -22,6 +22,7 @@ from support.chat_server import (
 )
 
 from kimi_tui.llm import models
+from kimi_tui.llm import models as discovery
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import (
     APIConnectionError,
@@ -316,13 +317,13 @@ async def test_windows_that_local_programs_tell_elsewhere_are_listed() -> None:
         ]
 
 
-async def test_local_servers_are_found_at_once() -> None:
+async def test_local_servers_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_LOOPBACK_TIMEOUT_S", 0.3)
     async with ChatServer(models=["llama3.2"]) as ollama, ChatServer() as web, ChatServer() as dead:
         web.route("GET", "/v1/models", status(200, "<html>", content_type="text/html"))
         dead.route("GET", "/v1/models", slow_headers())
         found = await local_servers(
-            {"Ollama": ollama.port, "vLLM": web.port, "LM Studio": dead.port, "llama.cpp": 9},
-            timeout_s=0.3,
+            {"Ollama": ollama.port, "vLLM": web.port, "LM Studio": dead.port, "llama.cpp": 9}
         )
         assert [(one.name, one.base_url) for one in found] == [("Ollama", ollama.base_url)]
         assert [model.id for model in found[0].models] == ["llama3.2"]
@@ -475,14 +476,17 @@ async def test_of_an_endless_answer_no_more_is_read_than_a_small_one_may_have() 
     assert sum(sent) < 40_000_000  # what stood in the buffers between them is not read
 
 
-async def test_a_server_that_loads_its_model_is_no_absent_one() -> None:
+async def test_a_server_that_loads_its_model_is_no_absent_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "_LOOPBACK_TIMEOUT_S", 5.0)
     async with ChatServer() as server:
         loading = status(503, {"error": {"code": 503, "message": "Loading model"}})
         server.route("GET", "/v1/models", loading)
-        found = await local_servers({"llama.cpp": server.port}, timeout_s=5.0)
+        found = await local_servers({"llama.cpp": server.port})
         assert [(one.name, one.loading, one.models) for one in found] == [("llama.cpp", True, ())]
         server.route("GET", "/v1/models", status(503, {"error": {"message": "overloaded"}}))
-        assert await local_servers({"llama.cpp": server.port}, timeout_s=5.0) == []
+        assert await local_servers({"llama.cpp": server.port}) == []
 
 
 def test_of_a_list_without_end_the_beginning_is_taken() -> None:

@@ -36,7 +36,7 @@ from support.chat_server import (
     tool_delta,
 )
 
-from kimi_tui.llm.base_url import shown_url
+from kimi_tui.base_url import shown_url
 from kimi_tui.llm.completion import RetryNotice, RetryPolicy, complete
 from kimi_tui.llm.errors import (
     APIConnectionError,

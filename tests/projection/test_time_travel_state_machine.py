@@ -31,7 +31,7 @@ from support.truth import (
     untrue_of_world_lines,
 )
 
-from kimi_tui.commands.sessions import line_facts, row_facts
+from kimi_tui.commands.session_details import line_facts, row_facts
 from kimi_tui.llm.message import Message
 from kimi_tui.session.errors import SessionError
 from kimi_tui.soul.checkpoint_table import list_checkpoints

@@ -546,7 +546,7 @@ async def test_stopped_while_it_is_applied_it_has_happened(tmp_path: Path) -> No
         assert happened is (not end.error)
 
 
-async def test_what_a_compaction_reads_is_let_go_in_slices(
+async def test_what_a_compaction_reads_is_freed_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_SLICE_S", 0.0)

@@ -425,7 +425,7 @@ async def test_a_home_folder_is_left_alone_and_says_so(tmp_path: Path) -> None:
 
 async def cut_off_in_a_rewind(on: Stage) -> None:
     """The program ends when the conversation has gone back to its beginning, and the files have not."""
-    restoring = on.soul._operations.restorer
+    restoring = on.soul._conversation.files
     context = on.soul.session.context
     prepared = await restoring.prepare(await restoring.plan(context.checkpoints[0]))
     async with restoring.journaled(prepared, "rewind") as entry:
@@ -667,7 +667,7 @@ async def test_a_restore_cut_off_before_the_journal_never_was(tmp_path: Path) ->
     async with stage(tmp_path) as on:
         await worked(on)
         after = files(on)
-        restoring = on.soul._operations.restorer
+        restoring = on.soul._conversation.files
         await restoring.prepare(await restoring.plan(on.soul.session.context.checkpoints[0]))
         await on.reopen()
         await on.soul.files_ready()

@@ -13,7 +13,7 @@ from support.chat_server import call, say, status
 from support.soul import Stage, stage
 from support.time_traveller import Views
 
-from kimi_tui.commands.sessions import line_facts
+from kimi_tui.commands.session_details import line_facts
 from kimi_tui.projection.blocks import CompactionBlock, DMailBlock
 from kimi_tui.soul.checkpoint_table import (
     list_checkpoints,

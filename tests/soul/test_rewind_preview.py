@@ -343,7 +343,7 @@ async def test_what_was_spent_is_counted_in_slices_when_a_session_is_opened(
     async with stage(tmp_path, follow_files=False) as on:
         conversation = on.soul._conversation  # pyright: ignore[reportPrivateUsage]
         monkeypatch.setattr("kimi_tui.soul.tasks._SLICE_S", 0.0)
-        rests = counted(monkeypatch, tasks.Pace, "rest")
+        yields = counted(monkeypatch, tasks.TimeSlices, "yield_if_over")
         stored = [ev.EventRecord(n, 0.0, ev.StepBegin(1)) for n in range(1, 5_001)]
         await conversation.resume(stored, stored)
-        assert len(rests) > 10
+        assert len(yields) > 10

@@ -172,7 +172,7 @@ async def test_searches_run_in_the_sandbox_in_every_mode(
     rg.parent.mkdir()
     rg.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     rg.chmod(0o755)
-    monkeypatch.setattr(grep, "wheel_rg", lambda: str(rg))
+    monkeypatch.setattr(grep, "bundled_rg", lambda: str(rg))
     # As the work folder, the home folder has no sandbox for commands.
     for number, home in enumerate(("home", "work")):
         environ = {"HOME": str(tmp_path / home), "PATH": os.environ["PATH"]}

@@ -26,7 +26,7 @@ from kimi_tui.session.context_index import (
 from kimi_tui.session.images import image_part
 from kimi_tui.session.schema import message_line
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.soul.tasks import Pace
+from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
 
 INFO = ModelInfo("p", "m", 100_000)
@@ -68,7 +68,7 @@ async def test_the_factor_is_learned_and_used(
     messages = [user_message("word " * 1_000)]
     tools = [ToolSpec("T", "does", {"type": "object"})]
     meter = meter_of(tmp_path, messages, "prompt " * 100, tools)
-    await meter.count_appended(Pace())
+    await meter.count_appended(TimeSlices())
     guess = meter.used
     with caplog.at_level(logging.INFO):
         for _ in range(6):
@@ -78,7 +78,7 @@ async def test_the_factor_is_learned_and_used(
     meter.set_figure(2 * guess, estimated=False)
     assert (meter.used, meter.is_estimated) == (2 * guess, False)
     messages.append(user_message("word " * 500))
-    await meter.count_appended(Pace())
+    await meter.count_appended(TimeSlices())
     assert meter.is_estimated
     assert meter.used == pytest.approx(2 * guess + 1_000, rel=0.05)
     # An estimate teaches nothing, and one odd figure cannot throw it far.
@@ -92,7 +92,7 @@ async def test_the_factor_is_learned_and_used(
 async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:
     said = [user_message("hello"), Message(role="tool", content="out " * 50)]
     meter = meter_of(tmp_path, said)
-    await meter.count_appended(Pace())
+    await meter.count_appended(TimeSlices())
     for figure in (1_000, 1_400, 2_000):
         meter.add_step(Usage(figure, 100, cached=50), figure)
     meter.set_figure(2_100, estimated=False)
@@ -115,7 +115,7 @@ async def test_what_was_taken_back_does_not_count_as_growth(tmp_path: Path) -> N
     meter = meter_of(tmp_path, messages)
     for figure in (1_000, 1_400, 1_800, 15_000):
         messages.append(user_message("more"))
-        await meter.count_appended(Pace())
+        await meter.count_appended(TimeSlices())
         meter.add_step(Usage(figure, 100), figure)
     assert meter.status(INFO, LoopLimits()).per_step > 4_000
     del messages[4:]

@@ -253,7 +253,7 @@ def _serve(listening: socket.socket, terminal: int, lives: int) -> str:
                     os.close(told)
                 os.close(tells)
                 os.close(terminal)
-                return _become(screen, *json.loads(request))
+                return _exec_command(screen, *json.loads(request))
             os.close(screen)
             os.write(tells, pid.to_bytes(8, "little"))
             watched = os.pidfd_open(pid)
@@ -261,7 +261,7 @@ def _serve(listening: socket.socket, terminal: int, lives: int) -> str:
             looks.register(watched, selectors.EVENT_READ)
 
 
-def _become(
+def _exec_command(
     terminal: int, command: list[str], code: str, environment: dict[str, str], folder: str
 ) -> str:
     os.setsid()

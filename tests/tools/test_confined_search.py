@@ -139,10 +139,10 @@ async def test_a_script_in_the_place_of_rg_does_not_even_start(
     rg.write_text(f"#!/bin/sh\necho ran > {home}/ran\nprintf './own.txt\\0001:%s\\n' ran\n")
     rg.chmod(0o755)
     if where == "path":
-        monkeypatch.setattr(grep, "wheel_rg", lambda: None)
+        monkeypatch.setattr(grep, "bundled_rg", lambda: None)
         confined.environ["PATH"] = str(rg.parent)
     else:
-        monkeypatch.setattr(grep, "wheel_rg", lambda: str(rg))
+        monkeypatch.setattr(grep, "bundled_rg", lambda: str(rg))
     confined.write("own.txt", "needle\n")
     outcome = await confined.run("Grep", pattern="needle")
     assert (outcome.is_error, outcome.output) == (True, "")

@@ -273,7 +273,7 @@ async def test_rg_gets_the_short_environment(
         f"import json, os, sys\njson.dump([sys.argv, dict(os.environ)], open({str(tmp_path / 'seen')!r}, 'w'))\n"
         "sys.stdout.write('./x.py\\x00' + '7:hit\\n')\n",
     )
-    monkeypatch.setattr(grep, "wheel_rg", lambda: None)
+    monkeypatch.setattr(grep, "bundled_rg", lambda: None)
     bench.environ.update(
         PATH=f"{tmp_path}/bin:/usr/bin", OPENAI_API_KEY="sk-secret", RIPGREP_CONFIG_PATH="/x"
     )
@@ -298,7 +298,7 @@ async def test_the_rg_of_the_wheel_is_run_whatever_is_on_the_path(
 
 
 async def test_a_missing_rg_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grep, "wheel_rg", lambda: None)
+    monkeypatch.setattr(grep, "bundled_rg", lambda: None)
     bench.environ["PATH"] = "/nowhere"
     outcome = await bench.run("Grep", pattern="x")
     assert (outcome.is_error, outcome.brief) == (True, "rg is missing")
@@ -308,7 +308,7 @@ async def test_a_missing_rg_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatc
 async def test_an_rg_in_the_work_folder_is_never_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep, "wheel_rg", lambda: None)
+    monkeypatch.setattr(grep, "bundled_rg", lambda: None)
     program(bench.work_dir / "bin" / "rg", "open('ran', 'w')")
     bench.write("a.txt", "needle\n")
     bench.environ["PATH"] = f"{bench.work_dir}/bin:bin:."
@@ -321,7 +321,7 @@ def slow_rg(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
         folder / "bin" / "rg",
         f"import os, sys, time\nopen({str(folder / 'pid')!r}, 'w').write(str(os.getpid()))\n{text}",
     )
-    monkeypatch.setattr(grep, "wheel_rg", lambda: str(folder / "bin" / "rg"))
+    monkeypatch.setattr(grep, "bundled_rg", lambda: str(folder / "bin" / "rg"))
 
 
 def ended(folder: Path) -> bool:
@@ -469,7 +469,7 @@ async def test_a_hostile_glob_is_matched_in_bounded_time(bench: Bench) -> None:
 
 
 def test_the_rg_that_is_run_is_that_of_the_wheel() -> None:
-    rg = grep.wheel_rg()
+    rg = grep.bundled_rg()
     assert rg is not None
     assert Path(rg).is_relative_to(os.path.realpath(sys.prefix))
 

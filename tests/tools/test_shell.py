@@ -430,7 +430,7 @@ def test_reports_without_end_are_not_listened_to_for_longer() -> None:
     listening.descriptor = os.open("/dev/zero", os.O_RDONLY)
     listening._heard, listening._exit = b"", None
     try:
-        assert listening._hear("L", 0.1) is None
+        assert listening._next_report("L", 0.1) is None
         assert len(listening._heard) <= process._REPORT_BYTES
     finally:
         os.close(listening.descriptor)

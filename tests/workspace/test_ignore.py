@@ -43,8 +43,9 @@ def grow(root: Path) -> None:
 
 
 def seen(root: Path, store: Path) -> set[str]:
-    scan = Scanner(str(root), BlobStore(store, 1 << 30), Limits()).scan()
-    return {path for path, entry in scan.manifest.items() if entry.kept}
+    scanner = Scanner(str(root), BlobStore(store, 1 << 30), Limits())
+    scanner.scan()
+    return {path for path, entry in scanner.manifest.items() if entry.kept}
 
 
 def by_git(root: Path) -> set[str]:

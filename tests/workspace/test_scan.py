@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ def make(tmp_path: Path, limits: Limits | None = None) -> tuple[Path, BlobStore,
     return root, store, Scanner(str(root), store, limits or Limits())
 
 
+def scanned(scanner: Scanner) -> Mapping[str, Entry]:
+    """What a scan now finds."""
+    scanner.scan()
+    return scanner.manifest
+
+
 def age(*paths: Path) -> None:
     """Put the times an hour back, so that the scan trusts them (the change time stays young)."""
     for path in paths:
@@ -45,7 +52,7 @@ def test_the_second_scan_names_what_changed(tmp_path: Path) -> None:
     (root / "sub/born").write_text("hi")
     second = scanner.scan()
     assert second.changed == ("edit", "gone", "sub/born")
-    assert store.get(second.manifest["edit"].blob) == b"new"
+    assert store.get(scanner.manifest["edit"].blob) == b"new"
 
 
 def test_a_rewrite_of_the_same_size_and_time_is_seen(tmp_path: Path) -> None:
@@ -85,9 +92,9 @@ def test_new_ignore_rules_take_effect_below(tmp_path: Path) -> None:
     root, _, scanner = make(tmp_path)
     (root / "sub").mkdir()
     (root / "sub/x.log").write_text("log")
-    assert scanner.scan().manifest["sub/x.log"].kept
+    assert scanned(scanner)["sub/x.log"].kept
     (root / ".gitignore").write_text("*.log\n")
-    assert scanner.scan().manifest["sub/x.log"].kind == "ignored"
+    assert scanned(scanner)["sub/x.log"].kind == "ignored"
 
 
 def test_links_are_kept_and_never_followed(tmp_path: Path) -> None:
@@ -98,7 +105,7 @@ def test_links_are_kept_and_never_followed(tmp_path: Path) -> None:
     (root / "link").symlink_to(outside)
     (root / "dangling").symlink_to("nowhere")
     os.mkfifo(root / "pipe")
-    manifest = scanner.scan().manifest
+    manifest = scanned(scanner)
     assert manifest["link"].kind == "link"
     assert store.get(manifest["dangling"].blob) == b"nowhere"
     assert manifest["pipe"].kind == "special"
@@ -112,15 +119,15 @@ def test_limits_are_remarks_not_failures(tmp_path: Path) -> None:
     for number in range(5):
         (root / f"f{number}").write_text(str(number))
     scan = scanner.scan()
-    kinds = {path: entry.kind for path, entry in scan.manifest.items()}
+    kinds = {path: entry.kind for path, entry in scanner.manifest.items()}
     assert kinds == {"big": "large", "f0": "file", "f1": "file", "f2": "file", REST: "over"}
     assert "3 files" in scan.full
-    assert not was_looked_for(scan.manifest, "f4")
-    assert not was_looked_for(scan.manifest, "f9")
+    assert not was_looked_for(scanner.manifest, "f4")
+    assert not was_looked_for(scanner.manifest, "f9")
     (root / "f1").unlink()
-    after = scanner.scan().manifest
+    after = scanned(scanner)
     assert "f1" not in after
-    assert scanner.scan().manifest["f3"].kept, "there is room for one again"
+    assert scanned(scanner)["f3"].kept, "there is room for one again"
 
 
 def test_what_is_known_stays_covered_when_a_flood_comes(tmp_path: Path) -> None:
@@ -136,9 +143,11 @@ def test_what_is_known_stays_covered_when_a_flood_comes(tmp_path: Path) -> None:
     (root / "z/mine").write_text("new")
     scan = scanner.scan()
     assert "z/mine" in scan.changed
-    assert store.get(scan.manifest["z/mine"].blob) == b"new", "too many files, not too many bytes"
-    assert scan.manifest["b"].kind == "over"
-    assert not was_looked_for(scan.manifest, "b/late")
+    assert store.get(scanner.manifest["z/mine"].blob) == b"new", (
+        "too many files, not too many bytes"
+    )
+    assert scanner.manifest["b"].kind == "over"
+    assert not was_looked_for(scanner.manifest, "b/late")
     assert scan.full
 
 
@@ -150,7 +159,7 @@ def test_what_is_too_large_takes_no_place_among_the_files(tmp_path: Path) -> Non
     scanner.scan()
     scan = scanner.scan()
     assert scan.changed == ()
-    assert {path: entry.kind for path, entry in scan.manifest.items()} == {
+    assert {path: entry.kind for path, entry in scanner.manifest.items()} == {
         "b": "file",
         "huge": "large",
         "z": "file",
@@ -166,7 +175,7 @@ def test_a_full_budget_reads_nothing_new_and_keeps_following_the_old(tmp_path: P
     (root / "b").write_bytes(os.urandom(5_000))
     scan = scanner.scan()
     assert "disk" in scan.full
-    assert scan.manifest["b"].kind == "over"
+    assert scanner.manifest["b"].kind == "over"
     (root / "a").unlink()
     assert "a" in scanner.scan().changed
 
@@ -179,12 +188,12 @@ def test_folders_that_vanish_take_what_was_in_them(tmp_path: Path) -> None:
     assert scanner.scan().changed == ("x/empty", "x/y/z/f")
     shutil.rmtree(root / "x")
     assert scanner.scan().changed == ("x/empty", "x/y/z/f")
-    assert scanner.scan().manifest == {}
+    assert scanned(scanner) == {}
     (root / "x").write_text("a file now")
     assert scanner.scan().changed == ("x",)
     (root / "x").unlink()
     (root / "x").mkdir()
-    assert scanner.scan().manifest["x"].kind == "folder"
+    assert scanned(scanner)["x"].kind == "folder"
 
 
 def test_an_adopted_manifest_is_what_was_there_before(tmp_path: Path) -> None:
@@ -193,7 +202,7 @@ def test_an_adopted_manifest_is_what_was_there_before(tmp_path: Path) -> None:
         (root / name).write_text(name)
     (root / "sub").mkdir()
     (root / "sub/deep").write_text("deep")
-    manifest = dict(scanner.scan().manifest)
+    manifest = dict(scanned(scanner))
     (root / "edited").write_text("other")
     (root / "gone").unlink()
     shutil.rmtree(root / "sub")
@@ -209,7 +218,7 @@ def test_the_program_does_not_look_at_its_own_folders(tmp_path: Path) -> None:
     (root / "data/session/context.jsonl").write_text("{}")
     store = BlobStore(root / "data/store", 1 << 20)
     scanner = Scanner(str(root), store, Limits(), own=[str(root / "data")])
-    assert {path: e.kind for path, e in scanner.scan().manifest.items()} == {"data": "ignored"}
+    assert {path: e.kind for path, e in scanned(scanner).items()} == {"data": "ignored"}
     assert scanner.scan().changed == ()
 
 
@@ -222,15 +231,13 @@ def test_rules_of_the_repository_around_count(tmp_path: Path) -> None:
     for name in ("a.log", "b.secret", "build/x", "only-here", "kept", "sub/.GI\u200dT/x"):
         (root / name).parent.mkdir(exist_ok=True, parents=True)
         (root / name).write_text(name)
-    kinds = {
-        path: e.kind for path, e in Scanner(str(root), store, Limits()).scan().manifest.items()
-    }
+    kinds = {path: e.kind for path, e in scanned(Scanner(str(root), store, Limits())).items()}
     assert kinds == {
         "a.log": "ignored", "b.secret": "ignored", "build": "ignored",
         "only-here": "file", "kept": "file", "sub/.GI\u200dT": "ignored",
     }  # fmt: skip
     (tmp_path / ".gitignore").write_text("*\n")
-    assert Scanner(str(root), store, Limits()).scan().manifest["a.log"].kept, (
+    assert scanned(Scanner(str(root), store, Limits()))["a.log"].kept, (
         "a repository that leaves out the work folder itself has no say in it"
     )
 
@@ -269,14 +276,14 @@ def test_looking_again_finds_what_a_first_look_finds(
                 for path in (folder, *(os.path.join(folder, file) for file in files)):
                     os.utime(path, (1_600_000_000, 1_600_000_000))
             scan = scanner.scan()
-            fresh = Scanner(str(root), store, Limits()).scan()
-            assert scan.manifest == fresh.manifest
+            manifest = scanner.manifest
+            assert manifest == scanned(Scanner(str(root), store, Limits()))
             for path in scan.changed:
-                if path in scan.manifest:
-                    known[path] = scan.manifest[path]
+                if path in manifest:
+                    known[path] = manifest[path]
                 else:
                     known.pop(path)
-            assert known == scan.manifest
+            assert known == manifest
 
 
 def change(path: Path, content: str | None) -> None:
@@ -295,7 +302,7 @@ def test_what_was_not_looked_for_was_not_absent(tmp_path: Path) -> None:
     (root / ".gitignore").write_text("venv/\n")
     (root / "venv").mkdir()
     (root / "venv/lib").write_text("x")
-    manifest = scanner.scan().manifest
+    manifest = scanned(scanner)
     assert not was_looked_for(manifest, "venv/lib")
     assert was_looked_for(manifest, "src/new.py")
 
@@ -308,12 +315,11 @@ def test_a_scan_that_is_not_wanted_any_more_changes_nothing(tmp_path: Path) -> N
     scanner = Scanner(
         str(root), BlobStore(tmp_path / "s", 1 << 20), Limits(), cancelled=lambda: not wanted[0]
     )
-    first = scanner.scan()
+    before = dict(scanned(scanner))
     wanted[0] = False
     (root / "b").write_text("b")
-    second = scanner.scan()
-    assert second.changed == ()
-    assert second.manifest == first.manifest
+    assert scanner.scan().changed == ()
+    assert scanner.manifest == before
 
 
 def test_what_cannot_be_looked_at_is_not_taken_for_absent(
@@ -335,7 +341,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_absent(
 
     monkeypatch.setattr(scan.os, "stat", stat)
     while troubles:
-        manifest = scanner.scan().manifest
+        manifest = scanned(scanner)
         assert {path: entry.kind for path, entry in manifest.items()} == {
             "a": "unreadable",
             "sub/b": "unreadable",
@@ -343,7 +349,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_absent(
         assert not was_looked_for(manifest, "a")
         assert was_looked_for(manifest, "gone")
         troubles.pop()
-    assert {entry.kind for entry in scanner.scan().manifest.values()} == {"file"}
+    assert {entry.kind for entry in scanned(scanner).values()} == {"file"}
 
 
 def test_a_large_folder_is_in_order_and_can_be_left(
@@ -354,7 +360,7 @@ def test_a_large_folder_is_in_order_and_can_be_left(
     root, store, scanner = make(tmp_path)
     for number in range(50):
         (root / f"f{number:02}").write_text(str(number))
-    assert list(scanner.scan().manifest) == [f"f{number:02}" for number in range(50)]
+    assert list(scanned(scanner)) == [f"f{number:02}" for number in range(50)]
     asked = 0
 
     def cancelled() -> bool:
@@ -362,6 +368,6 @@ def test_a_large_folder_is_in_order_and_can_be_left(
         asked += 1
         return asked > 2
 
-    stopped = Scanner(str(root), store, Limits(), cancelled=cancelled).scan()
-    assert (stopped.changed, stopped.manifest) == ((), {})
+    stopped = Scanner(str(root), store, Limits(), cancelled=cancelled)
+    assert (stopped.scan().changed, stopped.manifest) == ((), {})
     assert asked < 20

@@ -40,15 +40,8 @@ _MOST_LOOKED_AT = 400_000
 _SETTLED_NS = 2_000_000_000
 """A folder that changed later than this ago may have changed again without another time on it."""
 _MOST_GUARDED = 2000
-_HOME_TOPS = (
-    (),
-    (".config",),
-    (".local", "share"),
-    (".local", "state"),
-    (".cache",),
-    ("Library",),
-    ("Library", "Application Support"),
-)
+_HOME_TOPS = ("", *app_paths.XDG_FOLDERS, "Library", "Library/Application Support")
+"""Folders of the home folder in which secrets are looked for by name."""
 _MOST_REPOSITORIES = 500
 _OF_BARE = frozenset({"HEAD", "objects", "refs"})
 _GIT_FILE_BYTES = 4096
@@ -68,7 +61,8 @@ _GIT_OWN = (
     "refs/heads",
     "packed-refs",
 )
-_SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
+SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
+"""Of git: the settings of the system."""
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
@@ -202,7 +196,8 @@ def policy_for(
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
-    extra = _writable(CACHES if settings.writable is None else settings.writable, home, work)
+    named = _caches(home, environ) if settings.writable is None else settings.writable
+    extra = _writable(named, home, work)
     # Commands write to the caches too, and could have what is named there lead anywhere.
     shown: set[str] = set()
     for path in settings.readable:
@@ -210,7 +205,7 @@ def policy_for(
         if not any(_under(link, (work, *extra)) for link in links):
             shown.add(end)
     own = [str(place) for place in app_paths.own_places(environ)]
-    guarded = [*own, *secrets_outside(home)]
+    guarded = [*own, *secrets_outside(environ)]
     hidden: set[str] = set()
     ways = [links_to(place) for place in guarded]
     for place, (_, end) in zip(guarded, ways, strict=True):
@@ -232,7 +227,7 @@ def policy_for(
         for path in extra
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
-    top, watch, nested = _look(work, memory or FolderMemory())
+    top, watch, nested = _look(work, memory or FolderMemory(), environ)
     if not watch.is_whole:
         raise NoSandbox(
             f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
@@ -261,13 +256,13 @@ def policy_for(
             kept |= set(_of_git(git))
             kept |= {
                 path
-                for path in named_by_settings(git, repository, home=home)
+                for path in named_by_settings(git, repository, environ)
                 if _under(path, (work,))
             }
         kept |= {path for path in [link] if os.path.isfile(path)}
     for bare in (git for git in watch.repositories if folded(os.path.basename(git)) != ".git"):
         kept |= {*_of_git(bare, makes_hooks=False)} | {
-            path for path in named_by_settings(bare, bare, home=home) if _under(path, (work,))
+            path for path in named_by_settings(bare, bare, environ) if _under(path, (work,))
         }
     roots = (work, *sorted(path for path in writable if not _under(path, (work,))))
     # What a link leads to that a command could change would be another thing for the next command.
@@ -349,18 +344,26 @@ def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
     }
 
 
-def secrets_outside(home: str) -> Iterator[str]:
-    """What is known of secrets wherever the work folder is: in the system and at the top of this home folder."""
-    yield from filter(os.path.lexists, protected_names.secret_places(home))
-    yield from _secret_in_home(home)
+def _caches(home: str, environ: Mapping[str, str]) -> list[str]:
+    """Where `CACHES` may be; no project at the top of the home folder, which the environment may call the folder of caches."""
+    places = app_paths.home_places(environ, *CACHES)
+    return [one for one in places if os.path.dirname(one) != home or "/." in one[len(home) :]]
 
 
-def _secret_in_home(home: str) -> Iterator[str]:
+def secrets_outside(environ: Mapping[str, str]) -> Iterator[str]:
+    """What is known of secrets wherever the work folder is: in the system and at the top of the home folder."""
+    yield from filter(os.path.lexists, protected_names.secret_places(environ))
+    yield from _secret_in_home(environ)
+
+
+def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
     """What is secret by its name in the home folder and in folders of configurations: at the top, and where rules of several
     names lead."""
     rules = protected_names.secrets()
     waiting: list[tuple[str, tuple[str, ...]]] = [
-        (os.path.join(home, *top), top) for top in _HOME_TOPS
+        (place, tuple(top.split("/")) if top else ())
+        for top in _HOME_TOPS
+        for place in app_paths.home_places(environ, top)
     ]
     while waiting:
         folder, above = waiting.pop()
@@ -370,7 +373,7 @@ def _secret_in_home(home: str) -> Iterator[str]:
                 is_folder = item.is_dir()
                 if rules.covers(seen, is_folder=is_folder):
                     yield item.path
-                elif is_folder and seen not in _HOME_TOPS and rules.leads_on(seen):
+                elif is_folder and "/".join(seen) not in _HOME_TOPS and rules.leads_on(seen):
                     waiting.append((item.path, seen))
 
 
@@ -426,6 +429,7 @@ class WatchedFiles:
         memory: of the look.
         sockets: what is neither a file, a folder nor a link.
         partly: files at the top in which only some keys run later, with what they held.
+        environ: the environment, whose home folder has settings of git.
         commons: repositories elsewhere that working trees in the folder belong to.
     """
 
@@ -438,20 +442,21 @@ class WatchedFiles:
     memory: FolderMemory
     sockets: tuple[str, ...]
     partly: Mapping[str, _Held]
+    environ: Mapping[str, str]
     commons: tuple[str, ...] = ()
 
     def with_commons(self, commons: Sequence[str]) -> WatchedFiles:
         """The same, with the repositories elsewhere that working trees in the folder belong to."""
         stamps = dict(self.stamps)
         for git in commons:
-            stamps |= _git_stamps(git)
+            stamps |= _git_stamps(git, self.work, self.environ)
         return replace(self, stamps=stamps, commons=tuple(commons))
 
     def changed(self) -> list[str]:
         """Which of them are new or another by now, relative to the work folder, shallow ones first. For a thread."""
-        now = dict(_look(self.work, self.memory)[1].stamps)
+        now = dict(_look(self.work, self.memory, self.environ)[1].stamps)
         for git in self.commons:
-            now |= _git_stamps(git)
+            now |= _git_stamps(git, self.work, self.environ)
         # Where the folder was filled meanwhile, not all of it was looked at again: what is known is, in any case.
         for path in self.stamps.keys() - now.keys():
             now |= _stamped(path)
@@ -523,8 +528,12 @@ class FolderMemory:
         return listings if known == work else {}
 
 
-def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, list[str]]:
+def _look(
+    work: str, memory: FolderMemory, environ: Mapping[str, str]
+) -> tuple[list[str], WatchedFiles, list[str]]:
     """List the upper part of a work folder.
+
+    Names go by the work folder; in a folder of configurations or the like (`XDG_FOLDERS`) by the home folder.
 
     Returns:
         what at its top runs later; the same below and what is secret; the folders that are repositories of their own.
@@ -538,19 +547,27 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, lis
     sockets: list[str] = []
     known = memory.of(work)
     listings: dict[str, _Listing] = {}
+    in_home = {
+        os.path.realpath(place): tuple(usual.split("/"))
+        for usual in app_paths.XDG_FOLDERS
+        for place in app_paths.home_places(environ, usual)
+    }
     waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
     n_looked_at = 0
     while waiting and n_looked_at <= _MOST_LOOKED_AT:
         folder, above, is_later = waiting.popleft()
+        is_top, above = folder == work, in_home.get(folder, above)
         # The top is always looked at whole: what is held still there must not depend on what else is there.
-        room = _MOST_LOOKED_AT - n_looked_at if above else sys.maxsize
-        listing = _listing(folder, above, known.get(folder), is_later=is_later, room=room)
+        room = sys.maxsize if is_top else _MOST_LOOKED_AT - n_looked_at
+        listing = _listing(
+            folder, above, known.get(folder), is_top=is_top, is_later=is_later, room=room
+        )
         if listing is None:
             continue
         listings[folder] = listing
         n_looked_at += listing.n_entries
         sockets += [os.path.join(folder, name) for name in listing.sockets]
-        repositories += [folder] if above and listing.gits else []
+        repositories += [folder] if listing.gits and not is_top else []
         gits += [os.path.join(folder, name) for name in listing.gits]
         gits += [folder] if listing.is_bare else []
         for name, is_secret, runs_later, is_folder in listing.guarded:
@@ -562,7 +579,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, lis
             if is_secret:
                 links += followed
                 secrets += inside or [one for one in [end] if os.path.isfile(one)]
-            if runs_later and not above:
+            if runs_later and is_top:
                 top += {*inside, *(link for link in followed if _under(link, (work,)))}
             if runs_later and not is_folder:
                 stamps |= _stamped(path)
@@ -576,7 +593,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, lis
             repositories.append(deep)
             gits.append(link)
     for git in gits:
-        stamps |= _git_stamps(git)
+        stamps |= _git_stamps(git, work, environ)
     is_whole = n_looked_at <= _MOST_LOOKED_AT
     memory.seen = (work, listings)
     watch = WatchedFiles(
@@ -589,6 +606,7 @@ def _look(work: str, memory: FolderMemory) -> tuple[list[str], WatchedFiles, lis
         memory,
         tuple(sockets),
         _partly_run(work),
+        environ,
     )
     return top, watch, repositories
 
@@ -618,14 +636,21 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
 
 
 def _listing(
-    folder: str, above: tuple[str, ...], known: _Listing | None, *, is_later: bool, room: int
+    folder: str,
+    above: tuple[str, ...],
+    known: _Listing | None,
+    *,
+    is_top: bool,
+    is_later: bool,
+    room: int,
 ) -> _Listing | None:
     """The listing of a folder; None where it cannot be listed.
 
     Args:
         folder: its path.
-        above: the folded names that lead to it from the work folder.
+        above: the folded names that lead to it from the work folder, or from the home folder.
         known: of the last look.
+        is_top: it is the work folder.
         is_later: what is in it runs later, whatever its name.
         room: how many entries are looked at.
     """
@@ -669,7 +694,7 @@ def _listing(
             is_secret = secret.covers(seen, is_folder=is_folder)
             runs_later = is_later or later.covers(seen, is_folder=is_folder)
             runs_later = runs_later and not is_package
-            if is_secret or (runs_later and not (above and is_folder)):
+            if is_secret or (runs_later and (is_top or not is_folder)):
                 guarded.append((name, is_secret, runs_later, is_folder))
             if is_folder and not is_secret and not is_deepest and name != "__pycache__":
                 folders.append((name, runs_later))
@@ -724,8 +749,9 @@ def _held(path: str) -> _Held:
     return _Held(stamp, text)
 
 
-def _git_stamps(git: str) -> dict[str, _Stamp]:
-    """Of what moves a repository's configuration elsewhere, or is it; a new repository's too."""
+def _git_stamps(git: str, work: str, environ: Mapping[str, str]) -> dict[str, _Stamp]:
+    """Of what moves a repository's configuration elsewhere, or is it, a new repository's too; and of what git's settings name
+    in the work folder or the repository."""
     if not os.path.isdir(git):
         return _stamped(git)
     stamps: dict[str, _Stamp] = {}
@@ -738,8 +764,8 @@ def _git_stamps(git: str) -> dict[str, _Stamp]:
             stamps |= _stamped(os.path.join(module, "config"))
             stamps |= _hook_stamps(module) | _step_stamps(module)
     with contextlib.suppress(NoSandbox):
-        for path in named_by_settings(git, os.path.dirname(git), there=False):
-            if os.path.isfile(path):
+        for path in named_by_settings(git, os.path.dirname(git), environ, there=False):
+            if os.path.isfile(path) and _under(path, (work, git)):
                 # What was not there could not be held still.
                 stamps |= _stamped(path)
     return stamps
@@ -833,25 +859,25 @@ def _has_own_settings(git: str) -> bool:
     )
 
 
-def git_settings(home: str, config_home: str) -> list[str]:
-    """The files with the settings of git that count in every repository: the user's, then the system's.
+def git_settings(environ: Mapping[str, str]) -> list[str]:
+    """The files with the settings of git that may count in every repository: the user's, then the system's.
 
-    Args:
-        home: the home folder; empty where it is not known.
-        config_home: the folder of the user's configurations; empty likewise.
+    Also those by variables that commands of the agent do not get: the user's own git, which has them, runs in the folder too.
     """
-    places = [os.path.join(home, ".gitconfig")] if home else []
-    places += [os.path.join(config_home, "git/config")] if config_home else []
-    return [*places, _SYSTEM_GIT_SETTINGS]
+    own = app_paths.home_places(environ, ".gitconfig", ".config/git/config")
+    named = (environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"))
+    return [*own, *filter(os.path.isabs, named), SYSTEM_GIT_SETTINGS]
 
 
-def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True) -> set[str]:
+def named_by_settings(
+    git: str, top: str, environ: Mapping[str, str], *, there: bool = True
+) -> set[str]:
     """The files and folders that a repository's settings name: included settings, hooks, programs such as filters.
 
     Args:
         git: the repository.
         top: the folder that its files are in, where relative names begin.
-        home: whose user's settings count too; relative names in them lead into the repository as well.
+        environ: the environment, for the user's settings; relative names in these lead into the repository as well.
         there: only what exists.
 
     Returns:
@@ -863,9 +889,8 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
     found: set[str] = set()
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
-    for links, end in map(
-        links_to, git_settings(home, os.path.join(home, ".config")) if home else ()
-    ):
+    home = app_paths.home_of(environ)
+    for links, end in map(links_to, git_settings(environ)):
         waiting.append(end)
         found |= {*links, end}
     read: set[str] = set()
@@ -890,7 +915,7 @@ def named_by_settings(git: str, top: str, *, home: str = "", there: bool = True)
                 continue
             whole = _COMMENT.sub(r"\1", value).replace('"', "").strip()
             if whole.startswith("~/"):
-                whole = os.path.join(home, whole[2:]) if home else os.path.expanduser(whole)
+                whole = os.path.join(home, whole[2:])
             if section in ("include", "includeif") and name == "path":
                 n_named += 1
                 links, end = links_to(os.path.join(os.path.dirname(settings), whole))
@@ -1107,7 +1132,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
         work: the work folder; what holds all of it is left out, so that the program can be developed in it.
     """
     found: set[str] = set()
-    for place in {*_own_places(), *_linked_places(roots)}:
+    for place in {*_code_places(), *_linked_places(roots)}:
         links, end = links_to(place)
         if not os.path.lexists(end):
             # It could be made.
@@ -1123,7 +1148,7 @@ def _package_folder() -> str:
 
 
 @functools.cache
-def _own_places() -> frozenset[str]:
+def _code_places() -> frozenset[str]:
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     # Where the folder of an environment is the work folder, what counts in it does.
     settings = {os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes}

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kimi_tui.app_paths import home_of, own_places
+from kimi_tui.app_paths import home_of, home_places, own_places
 from kimi_tui.filesystem import read_regular
-from kimi_tui.tools.sandbox.policy import git_settings, outermost, secrets_outside
+from kimi_tui.tools.sandbox.policy import SYSTEM_GIT_SETTINGS, outermost, secrets_outside
 from kimi_tui.tools.sandbox.sandbox import Sandbox, literals, quoted
 
 _BEGIN = """import os, sys
@@ -92,8 +92,7 @@ def confined_search(sandbox: Sandbox, argv: Sequence[str], searched: Searched) -
 
 def shut_below(folder: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The known places of secrets below a folder (a path without links), relative to it. Lists folders: for a thread."""
-    home = os.path.realpath(home_of(environ) or "/")
-    places = [*map(str, own_places(environ)), *secrets_outside(home)]
+    places = [*map(str, own_places(environ)), *secrets_outside(environ)]
     top = f"{str(folder).rstrip('/')}/"
     real = {path for place in places for path in (place, os.path.realpath(place))}
     return tuple(path[len(top) :] for path in outermost(real) if path.startswith(top))
@@ -190,12 +189,12 @@ def rules_everywhere(environ: Mapping[str, str]) -> bytes:
 
     The first file of git's settings that names such a file decides; without one it is the usual file.
     """
-    home = home_of(environ)
-    config_home = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
-    for place in git_settings(home, config_home):
+    settings = (".gitconfig", ".config/git/config")
+    own = [home_places(environ, name)[-1] for name in settings]
+    for place in (*own, SYSTEM_GIT_SETTINGS):
         if named := _named_in(_text(place)):
-            return _text(named.replace("~", home))
-    return _text(os.path.join(config_home, "git/ignore")) if config_home else b""
+            return _text(named.replace("~", home_of(environ)))
+    return _text(home_places(environ, ".config/git/ignore")[-1])
 
 
 def _named_in(text: bytes) -> str:

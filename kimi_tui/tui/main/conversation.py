@@ -885,13 +885,13 @@ class Conversation:
 
     def _caught_up(self) -> None:
         """Called when the history has been shown: later events are live."""
-        from kimi_tui.own_process import give_back
+        from kimi_tui.own_process import trim_heap
         from kimi_tui.tui.state import settled
 
         self._live = True
         COLLECTOR.release(self._n_told)
         self._bench.views.history_told()
-        self._bench.start(asyncio.to_thread(give_back))
+        self._bench.start(asyncio.to_thread(trim_heap))
         self._change(settled(self.state, running=self.running))
         if self._early:
             # Behind the commands that wait, as they were given.

@@ -19,7 +19,7 @@ from typing import TypeVar
 from textual.app import App, SuspendNotSupported
 
 from kimi_tui.app_paths import short
-from kimi_tui.display_names import BEGINS
+from kimi_tui.display_names import CHIP_START
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.faults import start_detached
@@ -80,7 +80,7 @@ class PromptModes:
         if completion is not None and area.is_searching:
             return completion.search_words(area.text)
         if (chip := area.chip) is not None and area.selection.end[1] < chip[2]:
-            what = "the image" if chip[0].startswith(BEGINS) else "what was pasted"
+            what = "the image" if chip[0].startswith(CHIP_START) else "what was pasted"
             return f"Enter or Space opens {what}, Backspace removes it"
         work_dir = Path(self._bench.transcript.work_dir)
         where = short(work_dir)

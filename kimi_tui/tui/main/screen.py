@@ -17,7 +17,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.app_paths import data_dir, short
-from kimi_tui.display_names import BEGINS
+from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import Launch
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
@@ -570,7 +570,7 @@ class MainScreen(Screen[None]):
         area, waits = self.prompt.area, self.conversation.follow_ups
         text = area.text
         is_busy = bool(text) and self.conversation.state.running
-        is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or BEGINS in text
+        is_other = text[:1] in ("!", "#") or "@" in text or "[Pasted " in text or CHIP_START in text
         if self._says_above or is_busy or waits or is_other or area.is_searching:
             self._says_above = True
             self.prompt.show_above(self._prompt_modes.waiting(), self._prompt_modes.writing())

@@ -308,7 +308,7 @@ def _compaction(name: str) -> tuple[Compaction, tuple[str, ...]]:
 
 async def _only_model(choice: Choice) -> str:
     """The model of a server that was named without one, where only one of its models can be talked to."""
-    from kimi_tui.llm.base_url import shown_url
+    from kimi_tui.base_url import shown_url
     from kimi_tui.llm.models import NO_LIST_STATUSES, chat_models
 
     try:

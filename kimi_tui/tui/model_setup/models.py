@@ -13,6 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.base_url import origin_of
 from kimi_tui.config.file import save_choice, save_default, save_setting
 from kimi_tui.config.model_choice import (
     KIMI_CODE_URL,
@@ -25,7 +26,6 @@ from kimi_tui.config.model_choice import (
     choose_model,
     in_folder,
     keep_folder_model,
-    origin,
     read_folder_model,
 )
 from kimi_tui.config.settings import Config, ConfigError, ModelPrices, why_not_saved
@@ -82,8 +82,8 @@ def server_of(base_url: str) -> int:
     known = [server.base_url for server in SERVERS]
     if base_url in known:
         return known.index(base_url)
-    origins = [origin(url) for url in known]
-    there = origin(base_url)
+    origins = [origin_of(url) for url in known]
+    there = origin_of(base_url)
     return origins.index(there) if there and there in origins else known.index("")
 
 
@@ -246,7 +246,7 @@ def stored_key(launch: Launch, choice: Choice) -> str:
 def stored_headers(config: Config, base_url: str) -> Mapping[str, str]:
     """The headers that the configuration has for the server; of its origin alone."""
     for one in config.providers.values():
-        if origin(one.base_url) == origin(base_url):
+        if origin_of(one.base_url) == origin_of(base_url):
             return one.headers
     return {}
 

@@ -14,7 +14,8 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
-from kimi_tui.config.model_choice import Choice, clean_url, is_loopback, is_url, with_scheme
+from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, with_scheme
+from kimi_tui.config.model_choice import Choice
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
@@ -301,7 +302,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             return
         if not self._is_sound(url):
             return
-        if not key and not is_loopback(url):
+        if not key and not is_loopback(host_of(url)):
             advice = "Where the server wants none, any word will do."
             known = SERVERS[self._server.chosen].base_url
             self._say("A key is needed here.", "" if known else advice, bad=True)

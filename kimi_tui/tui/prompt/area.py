@@ -591,7 +591,7 @@ class PromptArea(TextArea):
         Returns:
             whether the piece was found.
         """
-        from kimi_tui.display_names import BEGINS
+        from kimi_tui.display_names import CHIP_START
 
         self._clippings.discard(written)
         for row in range(self.document.line_count):
@@ -602,7 +602,7 @@ class PromptArea(TextArea):
             if _line_count(text) > LONG_PASTE:
                 text = self._new_chip(text)
             at_end = self.selection.end == (row, end)
-            if text.startswith(BEGINS) and end == len(line):
+            if text.startswith(CHIP_START) and end == len(line):
                 text += " "
             result = self.replace(text, (row, start), (row, end))
             if at_end:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kimi_tui.display_names import BEGINS, CHIP
+from kimi_tui.display_names import CHIP, CHIP_START
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut, tokens
 
@@ -129,7 +129,7 @@ class ImageChips:
 
     def around(self, line: str, column: int) -> tuple[str, int, int] | None:
         """The chip in which or behind which a column of a line is, with where it begins and ends; None for none."""
-        if BEGINS not in line:
+        if CHIP_START not in line:
             return None
         for found in CHIP.finditer(line):
             if found.start() < column <= found.end() and found[0] in self._known:
@@ -139,11 +139,13 @@ class ImageChips:
 
 def in_text(text: str) -> list[str]:
     """The texts that have the form of a chip in a text, each once."""
-    return list(dict.fromkeys(found[0] for found in CHIP.finditer(text))) if BEGINS in text else []
+    return (
+        list(dict.fromkeys(found[0] for found in CHIP.finditer(text))) if CHIP_START in text else []
+    )
 
 
 def _begins(facts: ImageBlock) -> str:
     """How the chip of an image begins."""
     shown = one_line(facts.name).replace("[", "(").replace("]", ")").strip()
     name = f"{cut(shown, _NAME_CELLS)} " if shown else ""
-    return f"{BEGINS}{name}{facts.width}x{facts.height} "
+    return f"{CHIP_START}{name}{facts.width}x{facts.height} "

@@ -21,8 +21,8 @@ from support.covered import bubblewrap, whole_sandbox
 
 import kimi_tui
 from kimi_tui.config.settings import SandboxConfig
-from kimi_tui.tools.paths import holds_secrets, locate
-from kimi_tui.tools.process import RunningCommand
+from kimi_tui.tools.paths import holds_secrets, locate, protected_reason
+from kimi_tui.tools.process import RunningCommand, child_environment
 from kimi_tui.tools.sandbox import policy as policy_module
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
@@ -40,6 +40,7 @@ from kimi_tui.tools.sandbox.sandbox import (
     macos_profile,
     trouble_with,
 )
+from kimi_tui.tools.sandbox.search import shut_below
 
 
 def git(*words: str, within: Path) -> None:
@@ -146,8 +147,8 @@ def test_what_the_settings_of_git_name_is_held_still(
         "system/hooks/x",
     )
     (tmp_path / "gitconfig").write_text("[core]\n\thooksPath = system/hooks\n")
-    assert policy_module._SYSTEM_GIT_SETTINGS == "/etc/gitconfig"
-    monkeypatch.setattr(policy_module, "_SYSTEM_GIT_SETTINGS", str(tmp_path / "gitconfig"))
+    assert policy_module.SYSTEM_GIT_SETTINGS == "/etc/gitconfig"
+    monkeypatch.setattr(policy_module, "SYSTEM_GIT_SETTINGS", str(tmp_path / "gitconfig"))
     (tmp_path / "home/.gitconfig").write_text("[core]\n\thooksPath = said/hooks\n")
     for name in (*named, "free/a.sh", "main.c", "main"):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
@@ -176,6 +177,40 @@ def test_what_the_settings_of_git_name_is_held_still(
     assert found.watch.changed() == ["missing.cfg"]
     (work / ".git/commondir").write_text(".\n")
     assert policy_for(work, SandboxSettings(), environ).watch.remove_moves() == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "place", "settings"),
+    [
+        ("XDG_CONFIG_HOME", "elsewhere", "elsewhere/git/config"),
+        ("XDG_CONFIG_HOME", "elsewhere", "home/.config/git/config"),
+        ("XDG_CONFIG_HOME", "work/dot", "work/dot/git/config"),
+        ("GIT_CONFIG_GLOBAL", "elsewhere/mine", "elsewhere/mine"),
+        ("GIT_CONFIG_SYSTEM", "elsewhere/all", "elsewhere/all"),
+    ],
+)
+def test_what_settings_of_git_name_that_the_environment_has_elsewhere_is_held_still(
+    variable: str, place: str, settings: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    git("init", "-q", within=work)
+    for name in ("said/hooks/x", "tools/clean.sh"):
+        (work / name).parent.mkdir(parents=True)
+        (work / name).write_text("x\n")
+    (tmp_path / settings).parent.mkdir(parents=True)
+    (tmp_path / settings).write_text(
+        '[core]\nhooksPath = said/hooks\n[filter "x"]\nclean = tools/clean.sh %f\nsmudge = tools/new\n'
+    )
+    environ[variable] = str(tmp_path / place)
+    found = policy_for(work, SandboxSettings(), environ)
+    for name in ("said/hooks/x", "said/hooks/new", "tools/clean.sh"):
+        assert not found.may_write(name), name
+        assert protected_reason(locate(name, work, environ), environ), name
+    assert not settings.startswith("work/") or not found.may_write(str(tmp_path / settings))
+    assert found.may_write("tools/other")
+    (work / "tools/new").write_text("x\n")
+    assert found.watch.changed() == ["tools/new"]
 
 
 def test_nothing_is_removed_behind_a_link(environ: dict[str, str], tmp_path: Path) -> None:
@@ -629,6 +664,68 @@ def test_every_secret_place_counts_below_the_home_folder_alone(tmp_path: Path) -
     for name in (".claude/commands/x.md", ".docker/Dockerfile", ".cursor/x", ".config/discord/x"):
         assert not holds_secrets(locate(name, work, environ), environ), name
     assert holds_secrets(locate("/etc/shadow", work, environ), environ)
+
+
+def test_secrets_and_caches_count_where_the_environment_has_them(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    home, moved, work = (tmp_path / name for name in ("home", "moved", "work"))
+    environ |= {
+        "XDG_CONFIG_HOME": str(moved / "config"),
+        "XDG_CACHE_HOME": str(moved / "cache"),
+        "XDG_DATA_HOME": str(work / "share"),
+        "XDG_STATE_HOME": "state",
+    }
+    secret = ("config/gh/x", "config/hub", "config/op/x", "cache/huggingface/token", "config/x.pem")
+    within = ("share/opencode/x", "share/containers/x", "share/keyrings/x")
+    places = [*(moved / name for name in secret), *(work / name for name in within)]
+    for path in (*places, moved / "cache/pip/x", home / ".config/op/x"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    policy = policy_for(work, SandboxSettings(), environ)
+    for path in (*places, home / ".config/gh/x", home / ".config/op/x"):
+        assert not policy.may_read(str(path)), path
+        assert holds_secrets(locate(str(path), work, environ), environ), path
+    assert policy.writable == (str(work), str(home / ".cache/pip"), str(moved / "cache/pip"))
+    shut = set(shut_below(moved, environ))
+    assert {"config/gh", "config/hub", "config/op", "cache/huggingface/token"} <= shut
+    passed = child_environment(environ)
+    assert passed["XDG_CONFIG_HOME"] == str(moved / "config")
+    assert "XDG_STATE_HOME" not in passed
+
+
+def test_no_project_is_a_cache_where_the_environment_has_caches_in_the_home_folder(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "home/ruff").mkdir()
+    environ["XDG_CACHE_HOME"] = environ["HOME"]
+    (tmp_path / "work").mkdir()
+    policy = policy_for(tmp_path / "work", SandboxSettings(), environ)
+    assert policy.writable == (str(tmp_path / "work"), str(tmp_path / "home/.cache/pip"))
+
+
+@pytest.mark.parametrize("place", ["dot", "."])
+def test_what_runs_later_in_a_folder_of_configurations_counts_as_in_the_home_folder(
+    place: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    own = work / place
+    (own / "fish").mkdir(parents=True)
+    environ["XDG_CONFIG_HOME"] = str(own)
+    look = policy_for(work, SandboxSettings(), environ).watch.changed
+    (own / "fish/config.fish").touch()
+    (own / "zsh").mkdir()
+    (own / "zsh/rc").touch()
+    (own / "notes").touch()
+    assert look() == [
+        os.path.normpath(f"{place}/{name}") for name in ("fish/config.fish", "zsh/rc")
+    ]
+    for name, is_guarded in (("zsh/rc", True), ("zsh/new", True), ("notes", False)):
+        target = locate(f"{place}/{name}", work, environ)
+        assert bool(protected_reason(target, environ)) is is_guarded, name
+    # A folder in it is no home of all these names.
+    target = locate("rc", own / "zsh", environ)
+    assert not protected_reason(target, environ)
 
 
 def test_what_comes_into_a_known_folder_is_found(environ: dict[str, str], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from support.sandbox_targets import (
     targets,
 )
 
-from kimi_tui.tools.grep import wheel_rg
+from kimi_tui.tools.grep import bundled_rg
 from kimi_tui.tools.sandbox import search
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox
@@ -163,7 +163,7 @@ class Folder:
 
     def rg(self, sandbox: Sandbox | None, *arguments: str) -> subprocess.CompletedProcess[str]:
         """What rg, run by these arguments, says of the folder."""
-        argv = [wheel_rg() or "rg", *arguments]
+        argv = [bundled_rg() or "rg", *arguments]
         if sandbox is not None:
             argv = confined_search(sandbox, argv, Searched(str(self.work), "."))
         return subprocess.run(
@@ -269,7 +269,7 @@ def name_of(pid: int) -> str:
 
 def test_what_is_a_link_by_now_is_not_searched(folder: Folder, sandbox: Sandbox) -> None:
     (folder.work / "sub").symlink_to(folder.key.parent)
-    argv = [wheel_rg() or "rg", "needle", "./sub"]
+    argv = [bundled_rg() or "rg", "needle", "./sub"]
     argv = confined_search(sandbox, argv, Searched(str(folder.work), "./sub"))
     said = subprocess.run(
         argv, cwd=folder.work, capture_output=True, text=True, timeout=50, check=False
@@ -293,7 +293,7 @@ def test_what_git_leaves_out_everywhere_is_what_rg_leaves_out(kept: str, tmp_pat
     if kept.startswith("xdg"):
         environ["XDG_CONFIG_HOME"] = str(home / "xdg")
     listed = subprocess.run(
-        [wheel_rg() or "rg", "--files", "--no-require-git"],
+        [bundled_rg() or "rg", "--files", "--no-require-git"],
         cwd=work,
         env=environ,
         capture_output=True,

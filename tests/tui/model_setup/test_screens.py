@@ -440,9 +440,10 @@ async def test_a_server_that_loads_its_model_is_waited_for(
         server.route("GET", "/v1/models", lambda _: None if is_ready else loading)
         ports = {"llama.cpp": server.port}
         monkeypatch.setattr(discovery, "_PAUSE_S", 0.05)
+        monkeypatch.setattr(discovery, "_LOOPBACK_TIMEOUT_S", 5.0)
 
         async def servers(asked: dict[str, int] | None = None) -> list[LocalServer]:
-            return await real(asked or ports, timeout_s=5.0)
+            return await real(asked or ports)
 
         real = discovery.local_servers
         monkeypatch.setattr("kimi_tui.llm.models.local_servers", servers)

@@ -1,0 +1,95 @@
+"""Base URLs of servers: as users type them, and their parts, such as the host and whether that is this machine.
+
+Nothing is resolved or connected.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+
+def host_of(url: str) -> str:
+    """The host of a URL in lower case, or an empty string."""
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine: by its name, or by an address written in full."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    import ipaddress  # most hosts have a name, and it takes milliseconds before the first paint
+
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL, the port always written: what a key belongs to."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    standing = 443 if parts.scheme == "https" else 80
+    return f"{parts.scheme}://{(parts.hostname or '').lower()}:{port or standing}"
+
+
+def root_of(url: str) -> str:
+    """Scheme, host and port of a URL as they are written in it: what the path of a request is put behind."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def shown_url(url: str) -> str:
+    """A base URL as it may be shown: without a password in front of the host, or what stands behind the path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(unreadable)"
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def is_url(url: str) -> bool:
+    """Whether this can be a server's base URL."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+_ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/models")
+
+
+def clean_url(text: str) -> str:
+    """A base URL without what users copy along: blanks and quotes around it, a slash or an endpoint at its end."""
+    url = text.strip().strip("\"'`<>").strip().rstrip("/")
+    for ending in _ENDPOINTS:
+        if url.lower().endswith(ending):
+            return url[: -len(ending)].rstrip("/")
+    return url
+
+
+_HOST_SIGNS = dict.fromkeys(map(ord, ".-"))
+
+
+def with_scheme(url: str) -> str:
+    """A base URL that was typed without `https://` (`http://` on this machine) with it; anything else as it is.
+
+    What has neither a port nor a path is none: a key with a dot would be asked for as a host.
+    """
+    try:
+        parts = urlsplit(f"//{url}")
+        host = parts.hostname or ""
+        is_meant = "://" not in url and bool(parts.port or parts.path)
+    except ValueError:
+        return url
+    guess = f"http://{url}" if is_loopback(host.lower()) else f"https://{url}"
+    is_host = is_loopback(host.lower()) or ("." in host and host.translate(_HOST_SIGNS).isalnum())
+    return guess if is_meant and is_host and is_url(guess) else url
