@@ -21,13 +21,12 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
-from kimi_tui.commands.sessions import opened
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.foreign_text import clean_source
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import DiskUse, disk_use, read_only_copy
+from kimi_tui.session.store import DiskUse, disk_use, opened, read_only_copy
 from kimi_tui.session.world_lines import WorldLine
 from kimi_tui.soul.checkpoint_table import (
     CheckpointRow,

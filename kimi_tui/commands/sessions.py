@@ -1,4 +1,4 @@
-"""`kimi-tui sessions`: lists, renames, archives, forks, deletes and prunes sessions; how commands find and open one.
+"""`kimi-tui sessions`: lists, renames, archives, forks, deletes and prunes sessions; how commands find one.
 
 Nothing is ever deleted without the user's yes, what is lies in the trash first, and the live line is never pruned. What is in
 a session (`sessions show` and `export`, `checkpoints`, `worldlines`), which takes the engine to read, `session_details` prints.
@@ -7,9 +7,8 @@ a session (`sessions show` and `export`, `checkpoints`, `worldlines`), which tak
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from argparse import SUPPRESS, Namespace
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import TRASH_DAYS, SessionStore, disk_use, prune
+from kimi_tui.session.store import TRASH_DAYS, SessionStore, disk_use, opened, prune
 from kimi_tui.tui.formatting import age, cut, line_words, size_words, tokens
 
 # --- the session that a command is about
@@ -52,21 +51,6 @@ def chosen_session(name: str | None) -> Session:
     if newest is None:
         raise SessionNotFound("There is no session of this folder; choose one with --session ID.")
     return newest
-
-
-@contextlib.asynccontextmanager
-async def opened(session: Session) -> AsyncGenerator[Session]:
-    """The session, open.
-
-    Raises:
-        SessionLocked: another process has it open.
-        StorageTrouble: it cannot be opened at all.
-    """
-    await session.open()
-    try:
-        yield session
-    finally:
-        await session.aclose()
 
 
 # --- the command `sessions`

@@ -310,6 +310,21 @@ def _held(session: Session) -> Generator[None]:
 
 
 @contextlib.asynccontextmanager
+async def opened(session: Session) -> AsyncGenerator[Session]:
+    """The session, open.
+
+    Raises:
+        SessionLocked: another process has it open.
+        StorageTrouble: it cannot be opened at all.
+    """
+    await session.open()
+    try:
+        yield session
+    finally:
+        await session.aclose()
+
+
+@contextlib.asynccontextmanager
 async def read_only_copy(session: Session) -> AsyncGenerator[Session]:
     """A copy of the session as it is on the disk now, open without its lock. What is changed of it goes nowhere.
 
