@@ -108,7 +108,7 @@ TOGETHER = {
     "tui/test_keyboard.py": "a turn",
 }
 """The files whose tests share what takes long to make, and what that is."""
-WAITING = ("tests/e2e/", "tests/tools/test_shell.py", "tests/soul/test_loop_model_faults.py")
+WAITING = ("tests/e2e/", "tests/tools/", "tests/soul/test_loop_model_faults.py")
 """Tests that wait far longer than they work."""
 WAITERS = frozenset({"gw0", "gw1"})
 """The workers that run these first: among those that work they take no core, all at once they would leave the cores idle."""
