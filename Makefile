@@ -5,7 +5,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # More than two cores need: a test waits for the half of its time, for a process, a clock or a frame.
-WORKERS ?= 6
+WORKERS ?= 7
 TESTS ?= tests
 # All that pyproject.toml names.
 TYPES ?=

@@ -177,7 +177,7 @@ async def desk(
     resume: str | None = None,
     config: Config | None = None,
     window: int | None = 32_000,
-    dialect: str | None = None,
+    dialect: str | None = "generic",
     quiet_s: float = 0.0,
     mode: Mode = "ask",
     sandbox: bool = False,
@@ -189,7 +189,7 @@ async def desk(
     """The app in a folder of its own, with a model that the server plays.
 
     `quiet_s` is how long the keyboard must be quiet before a preview or a world line takes letters: tests press keys at once.
-    Without `hints` nothing is said where something happens for the first time, as in most sessions.
+    With a `dialect` the server is not asked what it is. Without `hints` nothing is said where something happens for the first time, as in most sessions.
     """
     work = work or home / "app"
     work.mkdir(exist_ok=True)
@@ -214,9 +214,20 @@ async def desk(
     with keys_count(quiet_s):
         async with app.run_test(size=size) as pilot:
             yield Desk(app, pilot)
+            await _answered(app)
             for screen in app.screen_stack:
                 if isinstance(screen, MainScreen):
-                    await screen.conversation.close()
+                    await screen.end()
+
+
+async def _answered(app: KimiApp) -> None:
+    """Wait until the app has handled what it was told: its screens are not taken away while it goes to another session."""
+    handled, task = asyncio.Event(), app._task
+    assert task is not None
+    app.call_later(handled.set)
+    waits = asyncio.create_task(handled.wait())
+    await asyncio.wait([waits, task], return_when=asyncio.FIRST_COMPLETED)
+    waits.cancel()
 
 
 async def two_turns(one: Desk, server: ChatServer) -> None:

@@ -187,7 +187,10 @@ async def test_a_model_without_tools(home: Path) -> None:
 
 async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
     models = [{"id": "kimi-test", "owned_by": "vllm", "max_model_len": 60_000}]
-    async with ChatServer(models=models) as server, desk(home, server.base_url) as one:
+    async with (
+        ChatServer(models=models) as server,
+        desk(home, server.base_url, dialect=None) as one,
+    ):
         server.script(gate(1, say("First.")), say("Second."), say("Third."), say("Fourth."))
         await one.ready()
         await one.say("Hello")
@@ -230,7 +233,10 @@ async def test_thinking_is_set_sent_and_shown(home: Path) -> None:
 
 async def test_what_was_set_of_thinking_holds_for_the_next_model_too(home: Path) -> None:
     models = [{"id": name, "owned_by": "vllm"} for name in ("kimi-test", "other")]
-    async with ChatServer(models=models) as server, desk(home, server.base_url) as one:
+    async with (
+        ChatServer(models=models) as server,
+        desk(home, server.base_url, dialect=None) as one,
+    ):
         server.script(say("First."))
         await one.ready()
         await one.say("/thinking off")
@@ -252,7 +258,7 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
     models = [{"id": "kimi-test", "owned_by": "vllm"}]
     async with (
         ChatServer(models=models) as server,
-        desk(home, server.base_url, config=config) as one,
+        desk(home, server.base_url, config=config, dialect=None) as one,
     ):
         await one.ready()
         await one.say("/thinking off")
@@ -265,7 +271,10 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
 async def test_a_setting_that_the_server_refuses_is_not_shown_as_sent(home: Path) -> None:
     models = [{"id": "kimi-test", "owned_by": "vllm"}]
     refusal = status(400, {"error": {"message": '"kimi-test" does not support thinking'}})
-    async with ChatServer(models=models) as server, desk(home, server.base_url) as one:
+    async with (
+        ChatServer(models=models) as server,
+        desk(home, server.base_url, dialect=None) as one,
+    ):
         server.script(refusal, say("Without."))
         await one.ready()
         await one.say("/thinking on")
@@ -294,7 +303,7 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         server.route("POST", "/api/show", reply({"capabilities": ["completion", "tools"]}))
         loaded = {"name": "kimi-test", "context_length": 4_096}
         server.route("GET", "/api/ps", reply({"models": [loaded]}))
-        async with desk(home, server.base_url, window=None) as one:
+        async with desk(home, server.base_url, window=None, dialect=None) as one:
             await one.sees("OLLAMA_CONTEXT_LENGTH")
             await one.until(
                 lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096
