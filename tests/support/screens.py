@@ -19,6 +19,7 @@ from textual.pilot import Pilot
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
+from kimi_tui.llm.models import LocalServer
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.app import KimiApp
@@ -35,6 +36,11 @@ TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
 said what was waited for."""
 LOOK_S = 0.02
+
+
+async def no_servers() -> list[LocalServer]:
+    """What `local_servers` finds where none runs."""
+    return []
 
 
 @dataclass

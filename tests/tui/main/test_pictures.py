@@ -13,6 +13,7 @@ import pytest
 from support.chat_app import show_history
 from support.conversation import quoted_fields
 from support.pictures import darken, still
+from support.screens import no_servers
 from support.still_screen import show_records
 from support.story import whole_story
 from syrupy.assertion import SnapshotAssertion
@@ -20,7 +21,6 @@ from syrupy.assertion import SnapshotAssertion
 from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
-from kimi_tui.llm.models import LocalServer
 from kimi_tui.soul.system_prompt import FolderFacts
 from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
@@ -39,11 +39,7 @@ EDGES = [pytest.param(SIZES[0], id="wide"), pytest.param(SIZES[2], id="narrow")]
 def _still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No engine, the same home and zone everywhere."""
     still(monkeypatch, tmp_path)
-
-    async def none() -> list[LocalServer]:
-        return []
-
-    monkeypatch.setattr("kimi_tui.llm.models.local_servers", none)
+    monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
 
 
 def app(home: Path, **config: object) -> KimiApp:

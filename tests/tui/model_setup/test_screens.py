@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, status
-from support.screens import Desk
+from support.screens import Desk, no_servers
 from support.stored_sessions import store_session
 from textual import events
 from textual.widgets import Input
@@ -280,10 +280,7 @@ async def test_a_local_server_is_found_and_used_without_a_key(
 
 
 async def test_no_local_server_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def none() -> list[LocalServer]:
-        return []
-
-    monkeypatch.setattr("kimi_tui.llm.models.local_servers", none)
+    monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
     running = app(home)
     async with running.run_test(size=(80, 24)) as pilot:
         one = Desk(running, pilot)
@@ -537,9 +534,6 @@ async def test_a_fault_while_saving_is_told_and_another_model_can_be_chosen(
 async def test_a_fault_while_looking_for_servers_leaves_all_three_ways(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def none() -> list[LocalServer]:
-        return []
-
     monkeypatch.setattr("kimi_tui.llm.models.local_servers", faulty)
     running = app(home)
     async with running.run_test(size=(100, 30)) as pilot:
@@ -547,6 +541,6 @@ async def test_a_fault_while_looking_for_servers_leaves_all_three_ways(
         await one.sees("none found")
         await pilot.press("2")
         await one.sees("Something went wrong in the program")
-        monkeypatch.setattr("kimi_tui.llm.models.local_servers", none)
+        monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
         await pilot.press("ctrl+r")
         await one.sees("Start one and press Ctrl+R")
