@@ -109,7 +109,10 @@ def _findings(environ: Mapping[str, str], *, offline: bool) -> Iterator[CheckRes
     yield from _terminal(environ, work, config)
     yield from found
     if launch is not None:
-        yield _model(launch, offline=offline)
+        network = _network(launch.choice.base_url, environ)
+        yield from network
+        if not any(one.state == "bad" for one in network):
+            yield _model(launch, offline=offline)
     yield from _folders(work)
     yield _sandbox(config, environ)
     yield from _programs(environ, work)
@@ -217,6 +220,30 @@ def _configuration() -> tuple[Launch | None, list[CheckResult]]:
     found = [CheckResult("configuration", "ok", seen)]
     found += [CheckResult("configuration", "warn", words) for words in launch.notices]
     return launch, found
+
+
+def _network(base_url: str, environ: Mapping[str, str]) -> list[CheckResult]:
+    """What the environment says about the way to the model's server; nothing where no variable applies."""
+    if not base_url:
+        return []
+    from kimi_tui.llm.errors import LLMError
+    from kimi_tui.llm.network_settings import proxy_to, trusted_certificates
+
+    found: list[CheckResult] = []
+    try:
+        if proxy := proxy_to(base_url, environ):
+            seen = f"through the proxy {proxy.shown}, set by {proxy.variable}"
+            found.append(CheckResult("network", "ok", seen))
+        if base_url.startswith("https:"):
+            trusted_certificates(environ)
+            found += [
+                CheckResult("network", "ok", f"certificates of {name}, {short(Path(value))}")
+                for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
+                if (value := environ.get(name, "").strip())
+            ]
+    except LLMError as error:
+        found.append(CheckResult("network", "bad", error.message, error.advice))
+    return found
 
 
 def _model(launch: Launch, *, offline: bool) -> CheckResult:

@@ -54,6 +54,14 @@ class APITLSError(LLMError):
     """The server's certificate is not trusted, or it does not speak TLS. Final."""
 
 
+class NetworkSettingError(LLMError):
+    """A variable of the environment names a proxy or certificates that cannot be used. Final."""
+
+
+class ProxyError(LLMError):
+    """The proxy refuses: it wants another login, or does not allow this server. Final."""
+
+
 class APITimeoutError(LLMError):
     """No byte came for longer than the limit. Retried."""
 

@@ -34,6 +34,7 @@ from kimi_tui.llm.provider import NO_HEADERS, Capability, check_origin
 if TYPE_CHECKING:
     import httpx2
 
+    from kimi_tui.llm.transport import RestrictedClient
 
 _MAX_BYTES = 8 * 1024 * 1024
 """The longest list of models that is known has 1 MiB."""
@@ -44,7 +45,7 @@ class _JsonClient:
 
     def __init__(
         self,
-        client: httpx2.AsyncClient,
+        client: RestrictedClient,
         host: str,
         api_key: str,
         secrets: tuple[str, ...],
@@ -92,19 +93,15 @@ class _JsonClient:
                 f"{self._host} did not answer in time.",
                 advice="Check the base URL and the network.",
             ) from error
-        except httpx2.ConnectError as error:
-            from kimi_tui.llm.transport import tls_error
-
-            if (refused := tls_error(self._host, error)) is not None:
-                raise refused from error
-            raise APIConnectionError(
-                errors.cannot_be_reached(self._host, error, self._secrets),
-                advice="Check the base URL and the network.",
-            ) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise APIConnectionError(
+            from kimi_tui.llm.transport import connection_error
+
+            proxy = self._client.proxy
+            raise connection_error(self._host, error, self._secrets, proxy) or APIConnectionError(
                 f"{self._host} closed the connection.", advice="Check the base URL."
             ) from error
+        if response.status_code == 407 and self._client.proxy is not None:
+            raise self._client.proxy.wants_login()
         context = ResponseContext(
             host=self._host,
             model=model,
@@ -152,18 +149,20 @@ async def _json_client(
     """A client for one server, closed afterwards.
 
     Raises:
-        LLMError: the base URL is none, or the key would cross a network unencrypted.
+        LLMError: the base URL is none, the key would cross a network unencrypted, or the environment names a proxy or
+            certificates that cannot be used.
     """
     host = check_origin(base_url, api_key, headers)
 
-    def make() -> httpx2.AsyncClient:
+    def make() -> RestrictedClient:
         from kimi_tui.llm.transport import RestrictedClient
 
         return RestrictedClient(base_url, headers, connect_s=timeout_s, read_s=timeout_s)
 
     client = await asyncio.to_thread(make)
     try:
-        yield _JsonClient(client, host, api_key, (api_key, *headers.values()), timeout_s)
+        secrets = (api_key, *headers.values(), *(client.proxy.secrets if client.proxy else ()))
+        yield _JsonClient(client, host, api_key, secrets, timeout_s)
     finally:
         await client.aclose()
 

@@ -25,7 +25,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 import httpx2
 from h11 import SEND_BODY, Data, EndOfMessage
@@ -33,13 +32,15 @@ from h11._readers import READERS, ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui import __version__
-from kimi_tui.base_url import host_of, is_loopback
+from kimi_tui.base_url import is_loopback
 from kimi_tui.llm.errors import (
     APIConnectionError,
     APITimeoutError,
     APITLSError,
+    LLMError,
     cannot_be_reached,
 )
+from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_certificates
 from kimi_tui.llm.provider import NO_HEADERS, check_origin
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ class RestrictedClient(httpx2.AsyncClient):
         own_headers: the user's, for every request to its origin.
         connect_s: seconds for a connection.
         read_s: seconds of silence in an answer.
+
+    Attributes:
+        proxy: the proxy in between, which the environment names.
+
+    Raises:
+        NetworkSettingError: the environment names a proxy or certificates that cannot be used.
     """
 
     def __init__(
@@ -95,18 +102,26 @@ class RestrictedClient(httpx2.AsyncClient):
         connect_s: float,
         read_s: float,
     ) -> None:
-        server = urlsplit(base_url)
         self._origin = httpx2.URL(base_url)
         self._own_headers = own_headers
-        is_local = is_loopback(host_of(base_url))
+        self.proxy: EnvironmentProxy | None = proxy_to(base_url)
+        # The authorities take 2 MB, and the variables that name others may be wrong: they are only read where one of the
+        # connections is encrypted. A context without any trusts nobody.
+        is_encrypted = self._origin.scheme == "https"
+        by_https = self.proxy is not None and self.proxy.url.startswith("https:")
+        trusted = (
+            trusted_certificates()
+            if is_encrypted or by_https
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         super().__init__(
-            # A local server needs no authorities, which take 2 MB; a context without any trusts nobody.
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            if is_local and server.scheme == "http"
-            else httpx2.create_ssl_context(),
+            verify=trusted,
+            proxy=None
+            if self.proxy is None
+            else httpx2.Proxy(self.proxy.url, ssl_context=trusted if by_https else None),
             follow_redirects=False,
-            # A proxy named in the environment is the user's own setting, but never meant for this machine.
-            trust_env=not is_local,
+            # What it would take from there is settled above.
+            trust_env=False,
             timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
             limits=httpx2.Limits(
                 max_connections=20, max_keepalive_connections=5, keepalive_expiry=30
@@ -126,12 +141,23 @@ class RestrictedClient(httpx2.AsyncClient):
             request.headers.update(self._own_headers)
         if len(request.content) > _SLICE_BYTES:
             request.stream = _Slices(request.content)
-        response = await super().send(request, stream=True, **options)
+        response = await self._sent(request, **options)
         if response.status_code >= 300:
             return await _cut(response)
         if not stream:
             await response.aread()
         return response
+
+    async def _sent(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            return await super().send(request, stream=True, **options)
+        except httpx2.HTTPError:
+            raise
+        except Exception as error:
+            if self.proxy is None or not self.proxy.is_socks:
+                raise
+            # The library asserts what the proxy answers, and `socksio` has errors of its own.
+            raise httpx2.ProxyError("it does not answer as SOCKS5 does") from error
 
 
 class _Slices(httpx2.AsyncByteStream):
@@ -174,41 +200,67 @@ async def _cut(response: httpx2.Response) -> httpx2.Response:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFailures:
-    """Makes the errors for failed connections to one server. `secrets`, the key among them, are never shown."""
+    """Makes the errors for failed connections to one server, and for those to the proxy in between, if there is one.
+
+    `secrets`, the key among them, are never shown.
+    """
 
     host: str
     secrets: tuple[str, ...] = field(repr=False)
     stream_timeout_s: float
+    proxy: EnvironmentProxy | None = None
 
     def timeout(self, error: BaseException) -> APITimeoutError:
         """Connecting took too long, or nothing came for too long."""
         cause = error.__cause__ or error
         if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+            asked = self.host if self.proxy is None else self.proxy.called
             return APITimeoutError(
-                f"{self.host} did not accept a connection within {CONNECT_S:g} s.",
-                advice="Check the network and the base URL.",
+                f"{asked} did not accept a connection within {CONNECT_S:g} s.",
+                advice="Check the network and the base URL."
+                if self.proxy is None
+                else f"Check the proxy, or add {self.host} to NO_PROXY.",
             )
         return APITimeoutError(
             f"{self.host} was silent for {self.stream_timeout_s:g} s.",
             advice="If it stays silent, choose another model with /model.",
         )
 
-    def unreachable(self, error: BaseException) -> APIConnectionError | APITLSError:
+    def unreachable(self, error: BaseException) -> LLMError:
         """The server refused, has no such name or a wrong certificate, or closed the connection before it answered."""
         cause = error.__cause__ or error
-        if not isinstance(cause, httpx2.ConnectError):
-            return APIConnectionError(
-                f"{self.host} closed the connection before it answered.",
-                advice="This usually passes.",
-            )
-        if (refused := tls_error(self.host, cause)) is not None:
-            return refused
-        return APIConnectionError(
-            cannot_be_reached(self.host, cause, self.secrets),
-            advice="Is the server running?"
-            if is_loopback(self.host)
-            else "Check the network and the base URL.",
+        return connection_error(self.host, cause, self.secrets, self.proxy) or APIConnectionError(
+            f"{self.host} closed the connection before it answered.",
+            advice="This usually passes.",
         )
+
+
+def connection_error(
+    host: str,
+    error: BaseException,
+    secrets: tuple[str, ...],
+    proxy: EnvironmentProxy | None,
+) -> LLMError | None:
+    """The error for a connection that was not made; None where it was made, and broke.
+
+    Args:
+        host: of the server.
+        error: of the HTTP library.
+        secrets: never shown.
+        proxy: in between; it is named where it is the one that cannot be reached or refuses.
+    """
+    if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
+        return None
+    if (refused := tls_error(host, error)) is not None:
+        return refused
+    if proxy is not None:
+        return proxy.failure(host, error)
+    return APIConnectionError(
+        cannot_be_reached(host, error, secrets),
+        advice="Is the server running?"
+        if is_loopback(host)
+        else "Check the network and the base URL.",
+    )
 
 
 def tls_error(host: str, error: BaseException | None) -> APITLSError | None:
@@ -247,7 +299,8 @@ class OpenAIClient:
         failures: makes the errors for failed connections.
 
     Raises:
-        LLMError: the base URL is none, or the key would cross a network unencrypted.
+        LLMError: the base URL is none, the key would cross a network unencrypted, or the environment names a proxy or
+            certificates that cannot be used.
     """
 
     def __init__(
@@ -263,7 +316,10 @@ class OpenAIClient:
         from openai import AsyncOpenAI
 
         self._api_key = api_key
-        self.failures = NetworkFailures(host, (api_key, *headers.values()), read_s)
+        http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s)
+        self._proxy = http.proxy
+        secrets = (api_key, *headers.values(), *(http.proxy.secrets if http.proxy else ()))
+        self.failures = NetworkFailures(host, secrets, read_s, http.proxy)
         self._client = AsyncOpenAI(
             api_key=api_key or _NO_KEY,
             base_url=base_url,
@@ -273,7 +329,7 @@ class OpenAIClient:
             admin_api_key="",
             webhook_secret="",
             max_retries=0,
-            http_client=RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s),
+            http_client=http,
             default_headers={"User-Agent": USER_AGENT},
         )
 
@@ -300,6 +356,8 @@ class OpenAIClient:
         except openai.APIConnectionError as error:
             raise self.failures.unreachable(error) from error
         except openai.APIStatusError as error:
+            if error.response.status_code == 407 and self._proxy is not None:
+                raise self._proxy.wants_login() from error
             return error.response
 
     async def aclose(self) -> None:

@@ -138,3 +138,29 @@ def test_that_they_cannot_be_read_or_written_is_in_the_log(
         "which hints were shown cannot be read",
         "that a hint was shown is not kept",
     ]
+
+
+def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIMI_API_KEY", "sk-secret")
+    monkeypatch.setenv("KIMI_BASE_URL", "https://api.example.test/v1")
+    monkeypatch.setenv("KIMI_MODEL_NAME", "stand-in")
+    for name in ("NO_PROXY", "no_proxy", "https_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "socks://me:pass-word@127.0.0.1:1")
+    network = reported(place, "--offline")["network"]
+    assert network["state"] == "ok"
+    assert network["seen"] == "through the proxy socks://127.0.0.1:1, set by HTTPS_PROXY"
+    asked = reported(place)
+    assert asked["model"]["state"] == "bad"
+    assert "set by HTTPS_PROXY, cannot be reached" in asked["model"]["seen"]
+    for name, value in (("HTTPS_PROXY", "gopher://h:1"), ("SSL_CERT_FILE", "/not/there")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            ran = place.run("doctor", "--json")
+            assert ran.code == 1
+            found = {one["about"]: one for one in json.loads(ran.out)}
+            assert found["network"]["state"] == "bad"
+            assert found["network"]["seen"].startswith(f'{name} is "')
+            assert "model" not in found
+            # All that comes behind it is said, too.
+            assert {"folders", "rg", "git"} <= found.keys()
