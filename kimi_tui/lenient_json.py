@@ -17,7 +17,7 @@ def parse(data: bytes | str) -> Any:
 
     try:
         return pydantic_core.from_json(data)
-    except ValueError:
+    except (ValueError, TypeError):  # the latter for text with surrogates
         text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
         try:
             return json.loads(text, strict=False)

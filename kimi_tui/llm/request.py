@@ -277,7 +277,8 @@ class _Writer:
         arguments = without_surrogates(call.function.arguments or "")
         if not lenient_json.is_object(arguments):
             lost = arguments.strip()
-            arguments = json.dumps({"not_json": lost}, ensure_ascii=False) if lost else "{}"
+            is_nothing = lost in ("", "null")
+            arguments = "{}" if is_nothing else json.dumps({"not_json": lost}, ensure_ascii=False)
         name = re.sub(r"[^A-Za-z0-9_-]", "_", call.function.name[:64]) or "unknown"
         sent: Sent = {
             "type": "function",

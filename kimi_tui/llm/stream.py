@@ -1,8 +1,8 @@
 """Reads the streamed answer of a server: from bytes to server-sent events to `StreamItem`s, without blocking the event loop.
 
 In layers, bottom up: `SSEDecoder` (bytes split anywhere to server-sent events), `ThinkTags` (`<think>...</think>` split
-off the start of a text), `ToolCallMerger` (which piece belongs to which tool call), `ChunkDecoder` (events of every
-shape that compatible servers are known to send to `StreamItem`s), and `AnswerReader`, which reads one response. Errors
+off the start of a text), `ChunkDecoder` (events of every shape that compatible servers are known to send to `StreamItem`s;
+those of tool calls are put together in `tool_call_pieces`), and `AnswerReader`, which reads one response. Errors
 in a stream become our own by `errors`. Faults that a server does not report are detected here too: a stream without an
 end, an overflow without an error, a prompt that was cut.
 
@@ -13,12 +13,11 @@ events without data, a stream that stops in the middle of a line.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kimi_tui import lenient_json
@@ -34,6 +33,7 @@ from kimi_tui.llm.provider import (
     ToolCallDelta,
     Usage,
 )
+from kimi_tui.llm.tool_call_pieces import ToolCallMerger
 
 if TYPE_CHECKING:
     import httpx2
@@ -210,123 +210,6 @@ def _half_close(held: str) -> int:
         if held.endswith(_CLOSE[:size]):
             return size
     return 0
-
-
-@dataclass(slots=True)
-class _Call:
-    position: int
-    id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list[str])
-    # How many pieces were looked through for brackets, and what was found up to there.
-    _read: int = 0
-    _depth: int = 0
-    _in_text: bool = False
-    _escaped: bool = False
-
-    def is_complete(self) -> bool:
-        # Joining and parsing is only paid for where the brackets say that this is the end, or a stream of half objects
-        # would be read anew for each of its pieces.
-        if not self.pieces or not self.pieces[-1].rstrip().endswith("}") or not self._is_closed():
-            return False
-        joined = "".join(self.pieces)
-        self.pieces, self._read = [joined], 1
-        return lenient_json.is_object(joined)
-
-    def _is_closed(self) -> bool:
-        for piece in self.pieces[self._read :]:
-            for letter in piece:
-                if self._in_text:
-                    if self._escaped:
-                        self._escaped = False
-                    elif letter == "\\":
-                        self._escaped = True
-                    elif letter == '"':
-                        self._in_text = False
-                elif letter == '"':
-                    self._in_text = True
-                elif letter in "{[":
-                    self._depth += 1
-                elif letter in "}]":
-                    self._depth -= 1
-        self._read = len(self.pieces)
-        return self._depth == 0 and not self._in_text
-
-
-class ToolCallMerger:
-    """Assigns each streamed piece of `tool_calls` to its call.
-
-    Servers number calls, or not, or give several the same number, or none an id: a new call begins with a new index, a
-    new id, or a second complete object of arguments.
-    """
-
-    def __init__(self) -> None:
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
-
-    def all_complete(self) -> bool:
-        """Whether there are calls, and the arguments of each are a whole object."""
-        return bool(self._calls) and all(call.is_complete() for call in self._calls)
-
-    def feed(self, entry: Any) -> list[ToolCallDelta]:
-        """The piece in this entry; none where it says nothing new."""
-        piece = lenient_json.mapping(entry)
-        function = lenient_json.mapping(piece.get("function"))
-        call_id = lenient_json.text(piece.get("id"))
-        name = lenient_json.text(function.get("name"))
-        raw = function.get("arguments")
-        arguments = json.dumps(raw) if isinstance(raw, dict | list) else lenient_json.text(raw)
-        index = lenient_json.count(piece.get("index"))
-        extra = piece.get("extra_content")
-        call = self._find(index, call_id, name, arguments)
-        is_new = call is None
-        if call is None:
-            call = _Call(len(self._calls))
-            self._calls.append(call)
-        elif not name and _repeats(call, arguments):
-            return []  # some servers say the whole of it once more at the end
-        if index is not None:
-            self._by_index[index] = call
-        new_id = call_id if call_id and not call.id else ""
-        new_name = name if name and not call.name else ""
-        call.id = call.id or call_id
-        call.name = call.name or name
-        if arguments:
-            call.pieces.append(arguments)
-        if not (is_new or new_id or new_name or arguments or extra):
-            return []
-        extras = (
-            {"extra_content": lenient_json.mapping(extra)} if lenient_json.mapping(extra) else None
-        )
-        return [ToolCallDelta(call.position, new_id, new_name, arguments, extras)]
-
-    def _find(self, index: int | None, call_id: str, name: str, arguments: str) -> _Call | None:
-        """The call that this piece continues, or None where it begins a new one."""
-        call: _Call | None
-        if index is not None:
-            call = self._by_index.get(index)
-        elif call_id:
-            call = next((one for one in self._calls if one.id == call_id), None)
-        elif name:
-            # A name without index or id is a whole call, as Gemini sends them, unless the last one lacks its name.
-            call = self._calls[-1] if self._calls and not self._calls[-1].name else None
-        else:
-            call = self._calls[-1] if self._calls else None
-        if call is None or (call_id and call.id and call_id != call.id):
-            return None
-        begins_anew = _begins_object(arguments) and call.is_complete()
-        if begins_anew and (name or not _repeats(call, arguments)):
-            return None
-        return call
-
-
-def _begins_object(arguments: str) -> bool:
-    return arguments.lstrip().startswith("{")
-
-
-def _repeats(call: _Call, arguments: str) -> bool:
-    """Whether these are all the arguments of the call, sent a second time."""
-    return _begins_object(arguments) and call.is_complete() and "".join(call.pieces) == arguments
 
 
 _REASONS: dict[str, FinishReason] = {
@@ -510,7 +393,7 @@ class ChunkDecoder:
         Raises:
             APIStreamError: the stream did not come to its end.
         """
-        items = self._tags.finish()
+        items = [*self._tags.finish(), *self._tools.finish()]
         reason = self.reason
         # `stop`, or no reason at all, beside whole calls: the calls win.
         calls_win = reason == "stop" or (

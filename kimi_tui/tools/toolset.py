@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _ERRORS_NAMED = 5
 _VALUE_CHARS = 80
 _LONG_CHARS = 32_768
+_MOST_ENCODED = 3
 
 
 class Toolset:
@@ -117,7 +118,50 @@ def _params(tool: AnyTool, arguments: str | None) -> BaseModel | ToolOutcome:
     try:
         return tool.params.model_validate(values)
     except ValidationError as error:
-        return failure(_explained(error, tool), brief="bad arguments")
+        try:
+            # Some models and gateways write lists and objects as strings with JSON in them.
+            return tool.params.model_validate(_parsed_again(values, tool.spec().parameters))
+        except (ValidationError, RecursionError):
+            return failure(_explained(error, tool), brief="bad arguments")
+
+
+def _parsed_again(value: object, schema: Mapping[str, Any]) -> object:
+    """The value with those strings parsed that stand where the schema has a list or an object and no string."""
+    kinds = _kinds(schema)
+    if isinstance(value, str) and kinds & {"array", "object"} and "string" not in kinds:
+        parsed = _from_json(value)
+        if isinstance(parsed, dict | list):
+            value = cast("object", parsed)
+    if isinstance(value, dict):
+        known = cast("Mapping[str, Any]", schema.get("properties", {}))
+        fields = cast("dict[str, object]", value)
+        return {key: _parsed_again(one, known.get(key, {})) for key, one in fields.items()}
+    if isinstance(value, list):
+        items = cast("Mapping[str, Any]", schema.get("items", {}))
+        return [_parsed_again(one, items) for one in cast("list[object]", value)]
+    return value
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    """The types of JSON that a schema takes, as far as it names them."""
+    found: set[str] = set()
+    for one in (schema, *schema.get("anyOf", ())):
+        kind: object = one.get("type", ())
+        found.update([kind] if isinstance(kind, str) else cast("Iterable[str]", kind))
+    return found
+
+
+def _from_json(text: str) -> object:
+    """The value of JSON that may be encoded as a string a few times; the text itself where it is none."""
+    value: object = text
+    for _ in range(_MOST_ENCODED):
+        if not isinstance(value, str):
+            break
+        try:
+            value = json.loads(value, strict=False)
+        except (ValueError, RecursionError):
+            break
+    return value
 
 
 def _parsed(arguments: str | None) -> dict[str, object] | ToolOutcome:
@@ -135,6 +179,10 @@ def _parsed(arguments: str | None) -> dict[str, object] | ToolOutcome:
             "valid JSON object.",
             brief="bad JSON",
         )
+    if isinstance(parsed, str):
+        parsed = _from_json(parsed)
+    if parsed is None:
+        return {}
     if not isinstance(parsed, dict):
         return failure(
             "The arguments must be one JSON object. Nothing was run: send the call again.",

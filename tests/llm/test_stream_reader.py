@@ -77,8 +77,8 @@ async def test_what_comes_together_is_joined_up_to_where_it_breaks(
     deltas: list[dict[str, Any]] = [
         *({"reasoning_content": word} for word in ("so", " it", " is")),
         *({"role": "assistant", "content": word} for word in ("One", " two")),
-        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "Run", "arguments": "{"}}]},
-        *({"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in ('"a"', ":")),
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "Run", "arguments": '{"'}}]},
+        *({"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in ('a"', ":")),
         {"content": "three", "reasoning": "hm"},
     ]
     events = [json.dumps({"choices": [{"delta": one}]}) for one in deltas]
@@ -95,8 +95,8 @@ async def test_what_comes_together_is_joined_up_to_where_it_breaks(
     assert items == [
         ThinkDelta("so it is"),
         TextDelta("One two"),
-        ToolCallDelta(0, "c", "Run", "{"),
-        ToolCallDelta(0, arguments='"a":'),
+        ToolCallDelta(0, "c", "Run", '{"'),
+        ToolCallDelta(0, arguments='a":'),
         ThinkDelta("hm", "reasoning"),
         TextDelta("three"),
     ]

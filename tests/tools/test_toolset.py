@@ -66,13 +66,13 @@ async def test_arguments_that_are_not_json(bench: Bench, arguments: str) -> None
     assert "send the call again" in outcome.message
 
 
-@pytest.mark.parametrize("arguments", ["[]", '"a"', "1", "null"])
+@pytest.mark.parametrize("arguments", ["[]", '"a"', "1", '"[]"', "true"])
 async def test_arguments_that_are_no_object(bench: Bench, arguments: str) -> None:
     outcome = await bench.tools.run("ReadFile", arguments, bench.env)
     assert "must be one JSON object" in outcome.message
 
 
-@pytest.mark.parametrize("arguments", [None, "", "  ", "{}"])
+@pytest.mark.parametrize("arguments", [None, "", "  ", "{}", "null", '"{}"', '"null"'])
 async def test_no_arguments_name_what_is_required(bench: Bench, arguments: str | None) -> None:
     outcome = await bench.tools.run("ReadFile", arguments, bench.env)
     assert (
@@ -274,3 +274,46 @@ async def test_long_arguments_are_read_beside_the_event_loop(
     outcome = await bench.run("StrReplaceFile", path="a", edit=edits)
     assert outcome.is_error
     assert read_in == [True, False]
+
+
+EDITS = [{"old": "one", "new": "two"}]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": "a.txt", "edit": EDITS},
+        {"path": "a.txt", "edit": json.dumps(EDITS)},
+        {"path": "a.txt", "edit": json.dumps(json.dumps(EDITS))},
+        {"path": "a.txt", "edit": json.dumps(EDITS[0])},
+        {"path": "a.txt", "edit": [json.dumps(EDITS[0])]},
+        {"path": "a.txt", "edit": json.dumps([json.dumps(EDITS[0])])},
+        json.dumps({"path": "a.txt", "edit": json.dumps(EDITS)}),
+    ],
+)
+async def test_lists_and_objects_that_are_strings_are_parsed_once_more(
+    bench: Bench, arguments: object
+) -> None:
+    (bench.work_dir / "a.txt").write_text("one")
+    await bench.tools.run("ReadFile", json.dumps({"path": "a.txt"}), bench.env)
+    outcome = await bench.tools.run("StrReplaceFile", json.dumps(arguments), bench.env)
+    assert not outcome.is_error, outcome.message
+    assert (bench.work_dir / "a.txt").read_text() == "two"
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '{"a": 1}', "null", '"text"'])
+async def test_a_string_stays_one_where_a_string_is_wanted(bench: Bench, text: str) -> None:
+    values = json.dumps({"path": "a.json", "content": text})
+    assert not (await bench.tools.run("WriteFile", values, bench.env)).is_error
+    assert (bench.work_dir / "a.json").read_text() == text
+    # Also where something else of the call is parsed.
+    values = json.dumps({"path": "a.json", "edit": json.dumps([{"old": text, "new": "[]"}])})
+    outcome = await bench.tools.run("StrReplaceFile", values, bench.env)
+    assert not outcome.is_error, outcome.message
+    assert (bench.work_dir / "a.json").read_text() == "[]"
+
+
+async def test_what_is_wrong_is_said_of_what_the_model_wrote(bench: Bench) -> None:
+    values = json.dumps({"path": "a.txt", "edit": "[1"})
+    outcome = await bench.tools.run("StrReplaceFile", values, bench.env)
+    assert "`edit` should be a valid list" in outcome.message

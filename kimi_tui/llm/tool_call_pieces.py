@@ -1,0 +1,482 @@
+"""Puts streamed tool calls together: which piece belongs to which call, and which call is only another one repeated.
+
+By the protocol a call begins with an index, an id and a name of its own, and its later pieces have the same index. Gateways
+number pieces in place of calls, leave indices and ids out, change them, share them, name a call at its end, begin with `{}`,
+encode the arguments twice, and send whole calls again. The rules of `ToolCallMerger`:
+
+1. A known id says which call a piece belongs to, else a known index, else the last call whose arguments are not whole.
+2. Only a name makes a call. A piece without one continues a call; where none is open, it waits for its name, and is dropped
+   at the end where it only repeats what is known.
+3. A call with the name and the arguments of an earlier one is that one, repeated, and dropped, unless both have ids and these
+   differ: two calls that differ in the id alone are two, whatever else a gateway does. Arguments are compared as values.
+4. `{}` and `null` in front of other arguments count as nothing. Arguments that are a JSON string are the text in it.
+
+A call about which one of these rules has not decided yet is held back, and those behind it wait: calls come in the order in which
+they began, and their positions have no gaps.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kimi_tui import lenient_json
+from kimi_tui.llm.provider import ToolCallDelta
+
+_NOTHING = re.compile(r"(?:\{\s{0,64}\}|null)\s{0,64}")
+_BEGINS_NOTHING = re.compile(r"(?:\{\s{0,64}\}?|n|nu|nul|null)\s{0,64}")
+_MARKS = re.compile(r'["{}\[\]]')
+_MARKS_IN_TEXT = re.compile(r'["\\]')
+_LONGEST_NOTHING = 64
+_MOST_ENCODED = 3
+"""How many times the arguments may be encoded as a JSON string."""
+
+
+class Arguments:
+    """The arguments of one call, put together from pieces that are split anywhere.
+
+    Attributes:
+        raw: all that came, as it came.
+        whole: the object, once it is complete; empty before.
+        nothing: the `{}` or `null` that came, while nothing else did.
+    """
+
+    def __init__(self) -> None:
+        self.raw: list[str] = []
+        self.whole = ""
+        self.nothing = ""
+        self._state: Literal["begin", "string", "object", "whole", "other"] = "begin"
+        self._held = ""
+        self._pieces: list[str] = []
+        self._depth = 0
+        self._in_text = self._escaped = False
+        self._n_encoded = 0
+        self._half = ""
+        self._repeated: Arguments | None = None
+        self._canonical: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no argument has come; `{}` and `null` are none."""
+        is_begun = self._held.startswith("{") and not self.nothing
+        return self._state == "begin" and not is_begun
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether they are whole, and a part of the same has come once more."""
+        return self._repeated is not None and not self._repeated.is_empty
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether they, or the same once more, are not whole."""
+        return self.is_open or self.is_repeating
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more of them is to come."""
+        return self._state != "whole"
+
+    @property
+    def canonical(self) -> str:
+        """The value of the whole arguments, in one form for all ways to write it."""
+        if self._canonical is None:
+            try:
+                value = lenient_json.parse(self.whole or "{}")
+                self._canonical = json.dumps(value, sort_keys=True)
+            except (ValueError, RecursionError):
+                self._canonical = self.whole
+        return self._canonical
+
+    @staticmethod
+    def can_begin(piece: str) -> bool:
+        """Whether a piece looks like the beginning of arguments."""
+        return piece.lstrip().startswith("{")
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece; returns what is to be added to the arguments."""
+        piece = self._half + piece
+        self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
+        # The halves of a character that were split between two pieces are one again.
+        piece = lenient_json.without_surrogates(
+            piece.removesuffix(self._half) if self._half else piece
+        )
+        if not piece:
+            return ""
+        self.raw.append(piece)
+        return self._feed(piece)
+
+    def _feed(self, text: str) -> str:
+        match self._state:
+            case "begin":
+                return self._begin(text)
+            case "string":
+                return self._string(text)
+            case "object":
+                return self._object(text)
+            case "whole":
+                return self._behind(text)
+            case "other":
+                return text
+
+    def _begin(self, text: str) -> str:
+        held = (self._held + text).lstrip()
+        while (nothing := _NOTHING.match(held)) is not None and nothing.end() < len(held):
+            held = held[nothing.end() :]
+        self._held, self.nothing = held, ""
+        if not held:
+            return ""
+        if len(held) <= _LONGEST_NOTHING and _BEGINS_NOTHING.fullmatch(held):
+            self.nothing = held if _NOTHING.fullmatch(held) else ""
+            return ""
+        self._held = ""
+        self._state = {"{": "object", '"': "string"}.get(held[0], "other")  # pyright: ignore[reportAttributeAccessIssue]
+        if self._state == "string":
+            self._pieces = [held[:1]]
+            return self._string(held[1:])
+        return self._feed(held)
+
+    def _string(self, text: str) -> str:
+        """Collect a JSON string to its end, then take what is in it."""
+        self._in_text = True
+        end = self._end_of_text(text, 0)
+        if self._in_text:
+            self._pieces.append(text)
+            return ""
+        self._pieces.append(text[:end])
+        written = "".join(self._pieces)
+        self._pieces = []
+        self._n_encoded += 1
+        try:
+            inner = lenient_json.text(lenient_json.parse(written))
+        except ValueError:
+            inner = ""
+        is_object = inner.lstrip()[:1] in ("{", "n", '"', "") and self._n_encoded <= _MOST_ENCODED
+        self._state = "begin" if is_object else "other"
+        return self._feed(inner if is_object else written) + self._feed(text[end:])
+
+    def _object(self, text: str) -> str:
+        end = self._end_of_object(text)
+        if end < 0:
+            self._pieces.append(text)
+            return text
+        self._pieces.append(text[:end])
+        self.whole = "".join(self._pieces)
+        self._pieces = []
+        self._state = "whole"
+        return text[:end] + self._behind(text[end:])
+
+    def _behind(self, text: str) -> str:
+        """What comes behind the whole object: the same once more counts as nothing; anything else is added, for the tool to refuse."""
+        if self._repeated is None:
+            text = text.lstrip()
+            if not text:
+                return ""
+            self._repeated = Arguments()
+        again = self._repeated
+        again.feed(text)
+        if again._state == "other" or (again.whole and again.canonical != self.canonical):
+            self._state = "other"
+            return "".join(again.raw)
+        if again.whole:
+            self._repeated = again._repeated
+        return ""
+
+    def _end_of_object(self, text: str) -> int:
+        """Where the object ends in this piece, or -1."""
+        place = 0
+        while place < len(text):
+            if self._in_text:
+                place = self._end_of_text(text, place)
+                continue
+            mark = _MARKS.search(text, place)
+            if mark is None:
+                return -1
+            place = mark.end()
+            letter = mark[0]
+            if letter == '"':
+                self._in_text = True
+            elif letter in "{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth <= 0:
+                    return place
+        return -1
+
+    def _end_of_text(self, text: str, place: int) -> int:
+        """Go on in a text from a place; returns the place behind its end, or the length of what there is."""
+        while place < len(text):
+            if self._escaped:
+                self._escaped = False
+                place += 1
+                continue
+            mark = _MARKS_IN_TEXT.search(text, place)
+            if mark is None:
+                return len(text)
+            place = mark.end()
+            if mark[0] == '"':
+                self._in_text = False
+                return place
+            self._escaped = True
+        return place
+
+    def rest(self) -> str:
+        """At the end of the stream: what was held back and has to be added."""
+        if self._state == "string":
+            return "".join(self._pieces)
+        if self._state != "begin":
+            return ""
+        held, self._held = self._held, ""
+        return "{}" if self.nothing else held
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    id: str = ""
+    name: str = ""
+    index: int | None = None
+    arguments: Arguments = field(default_factory=Arguments)
+    position: int = -1
+    """Where it stands among the calls that are given out; -1 before it is, and for good where it is dropped."""
+    original: _Call | None = None
+    """The call that this one only repeats."""
+    has_name_out: bool = False
+    has_id_out: bool = False
+    waiting: list[str] = field(default_factory=list[str])
+    extras: dict[str, Any] | None = None
+
+    def added(self) -> Iterator[ToolCallDelta]:
+        """What has come since the last time, as one piece; nothing where nothing has."""
+        new_name = "" if self.has_name_out else self.name
+        new_id = "" if self.has_id_out else self.id
+        text = "".join(self.waiting)
+        if new_name or new_id or text or self.extras is not None:
+            yield ToolCallDelta(self.position, new_id, new_name, text, self.extras)
+        self.has_name_out = self.has_name_out or bool(new_name)
+        self.has_id_out = self.has_id_out or bool(new_id)
+        self.waiting.clear()
+        self.extras = None
+
+
+class _Namesakes:
+    """The calls of one name that were given out: for the question whether another one repeats one of them."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._indexes: set[int] = set()
+        self._open: list[_Call] = []
+        self._whole: dict[str, dict[str, _Call]] = {}
+        """By the value of the arguments, then by the id, which is empty where there is none."""
+
+    def add(self, call: _Call) -> None:
+        """Add one that was given out."""
+        self._ids.add(call.id)
+        if call.index is not None:
+            self._indexes.add(call.index)
+        self._open.append(call)
+
+    def can_be_one(self, call: _Call) -> bool:
+        """Whether a call has the id of one of them, or one of both has none."""
+        return bool(self._ids) and (not call.id or "" in self._ids or call.id in self._ids)
+
+    def open_ones(self, call: _Call) -> list[_Call]:
+        """Those that can be this call and are not whole."""
+        for one in self._open:
+            if not one.arguments.is_open:
+                self._whole.setdefault(one.arguments.canonical, {})[one.id] = one
+        self._open = [one for one in self._open if one.arguments.is_open]
+        return [one for one in self._open if not _are_two(call.id, one.id)]
+
+    def same(self, call: _Call) -> _Call | None:
+        """The one that a call whose arguments are whole repeats; those that are open are looked at before."""
+        alike = self._whole.get(call.arguments.canonical, {})
+        if not call.id:
+            return next(iter(alike.values()), None)
+        return alike.get(call.id) or alike.get("")
+
+    def has_head(self, call: _Call) -> bool:
+        """Whether one of them has the id of a call without arguments or, where it has none, its index."""
+        return call.id in self._ids if call.id else call.index in self._indexes
+
+
+def _are_two(one: str, other: str) -> bool:
+    return bool(one and other and one != other)
+
+
+class ToolCallMerger:
+    """Assigns each streamed piece of `tool_calls` to its call, by the rules above."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._open: dict[_Call, None] = {}
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._namesakes: dict[str, _Namesakes] = {}
+        self._n_decided = 0
+        self._n_out = 0
+        self._has_ended = False
+
+    def all_complete(self) -> bool:
+        """Whether there are calls, and the arguments of each are a whole object."""
+        every = [call.arguments for call in self._calls if call.name]
+        return bool(every) and all(
+            bool(one.nothing) or lenient_json.is_object(one.whole) for one in every
+        )
+
+    def feed(self, entry: Any) -> list[ToolCallDelta]:
+        """What this entry of `tool_calls` adds: nothing where it says nothing new, or where that is not certain yet."""
+        piece = lenient_json.mapping(entry)
+        function = lenient_json.mapping(piece.get("function"))
+        call_id = lenient_json.text(piece.get("id"))
+        name = lenient_json.text(function.get("name"))
+        raw = function.get("arguments")
+        text = json.dumps(raw) if isinstance(raw, dict | list) else lenient_json.text(raw)
+        index = lenient_json.count(piece.get("index"))
+        extra = lenient_json.mapping(piece.get("extra_content"))
+        find = self._named if name else self._nameless
+        call = find(index, call_id, name, text)
+        if call is None:
+            if not (name or text or call_id or extra):
+                return []
+            call = _Call(index=index)
+            self._calls.append(call)
+            self._open[call] = None
+        if index is not None:
+            self._by_index[index] = call
+        if call_id:
+            call.id = call.id or call_id
+            self._by_id[call_id] = call
+        call.name = call.name or name
+        if extra:
+            call.extras = {"extra_content": extra}
+        if added := call.arguments.feed(text):
+            call.waiting.append(added)
+        if not call.arguments.is_open:
+            self._open.pop(call, None)
+        found = list(call.added()) if call.position >= 0 else []
+        return [*found, *self._decide()]
+
+    def finish(self) -> list[ToolCallDelta]:
+        """What was held back, at the end of the stream."""
+        self._has_ended = True
+        found: list[ToolCallDelta] = []
+        for call in self._calls:
+            if rest := call.arguments.rest():
+                call.waiting.append(rest)
+            if call.position >= 0:
+                found += call.added()
+        return [*found, *self._decide()]
+
+    # Which call a piece belongs to; None: it begins one.
+
+    def _looked_up(self, index: int | None, call_id: str) -> tuple[_Call | None, _Call | None]:
+        """The calls that had this index and this id last; what repeated another stands for that."""
+        at = self._by_index.get(index) if index is not None else None
+        known = self._by_id.get(call_id) if call_id else None
+        return (at and at.original) or at, (known and known.original) or known
+
+    def _nameless(self, index: int | None, call_id: str, name: str, text: str) -> _Call | None:
+        at, known = self._looked_up(index, call_id)
+        if known is not None:
+            return at if at is not None and at.id == call_id else known
+        last_open = next(reversed(self._open), None)
+        if at is None:
+            if last_open is not None or not self._calls:
+                return last_open
+            last = self._calls[-1]
+            is_its_name_late = not last.name and not _are_two(call_id, last.id)
+            is_its_id_late = bool(call_id) and not last.id and not text
+            is_marked = bool(call_id) or index is not None
+            is_more = last.arguments.is_repeating or is_its_name_late or is_its_id_late
+            return last if is_more or not is_marked else None
+        if at.arguments.is_unfinished or not at.name:
+            return at
+        if _are_two(call_id, at.id):
+            return last_open
+        # The arguments of its call are whole: they are repeated, or those of another come under its index.
+        is_other = (
+            last_open is not None
+            and last_open.arguments.is_empty
+            and at.arguments.can_begin(text)
+            and not at.arguments.whole.startswith(text.strip())
+        )
+        return last_open if is_other else at
+
+    def _named(self, index: int | None, call_id: str, name: str, text: str) -> _Call | None:
+        at, known = self._looked_up(index, call_id)
+        if at is not None and not _are_two(call_id, at.id):
+            return _continued(at, call_id, name, text)
+        if known is not None:
+            return _continued(known, call_id, name, text)
+        if at is not None:
+            # Another id under one index: it changed in the middle of a call, or several calls have one index.
+            is_middle = at.arguments.is_unfinished and not at.arguments.is_empty
+            return at if not at.name or (is_middle and at.name == name) else None
+        last = self._calls[-1] if self._calls else None
+        if last is None:
+            return None
+        if not last.name and not _are_two(call_id, last.id):
+            return last
+        if call_id or index is not None:
+            is_its_id_late = bool(call_id) and not last.id and not text and last.name == name
+            return last if is_its_id_late else None
+        # As Gemini sends them, each entry is a call, also those without arguments.
+        is_middle = last.arguments.is_unfinished and not last.arguments.nothing
+        return last if is_middle and last.name == name else None
+
+    # Which calls there are.
+
+    def _decide(self) -> Iterator[ToolCallDelta]:
+        """Give out or drop the calls about which that is certain, in their order."""
+        while self._n_decided < len(self._calls):
+            call = self._calls[self._n_decided]
+            is_one = self._is_one(call)
+            if is_one is None:
+                return
+            self._n_decided += 1
+            if is_one:
+                call.position = self._n_out
+                self._n_out += 1
+                self._namesakes.setdefault(call.name, _Namesakes()).add(call)
+                yield from call.added()
+
+    def _is_one(self, call: _Call) -> bool | None:
+        """Whether this is a call of its own; None while that is not certain."""
+        mine = call.arguments
+        if not call.name:
+            return self._is_one_without_name(call) if self._has_ended else None
+        others = self._namesakes.get(call.name)
+        if others is None or not others.can_be_one(call):
+            return True
+        open_ones = others.open_ones(call)
+        if mine.is_open or open_ones:
+            if not self._has_ended:
+                return None
+            if mine.is_empty:
+                is_head = any(one.arguments.is_empty for one in open_ones)
+                return not (is_head or others.has_head(call))
+            if mine.is_open:
+                # It broke off, so that the answer will be refused anyway.
+                return not (call.id and others.has_head(call))
+        call.original = others.same(call)
+        return call.original is None
+
+    def _is_one_without_name(self, call: _Call) -> bool:
+        """Whether a call that never got a name is to be told to the model; not where it holds nothing new."""
+        mine = call.arguments
+        others = [one.arguments for one in self._calls if one.position >= 0]
+        if mine.is_empty:
+            return not others
+        return not any(not mine.is_open and mine.canonical == one.canonical for one in others)
+
+
+def _continued(call: _Call, call_id: str, name: str, text: str) -> _Call | None:
+    """The call that a named piece was sent to; None where it begins another one, or the same once more."""
+    if not call.name:
+        return call
+    is_its_id_late = bool(call_id) and not call.id and not text
+    is_more = call.name == name and (call.arguments.is_unfinished or is_its_id_late)
+    return call if is_more else None
