@@ -61,6 +61,42 @@ def count(value: Any) -> int | None:
     return number if number >= 0 else None
 
 
+class Halves:
+    """Joins text that comes in pieces where one was split in the middle of a character: its halves come as surrogates."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """The text that is whole after this piece; what stays alone of a character is U+FFFD."""
+        if not self._held and (piece.isascii() or not piece):
+            return piece
+        if not piece:
+            return ""
+        piece = self._held + piece
+        self._held = piece[-1] if "\ud800" <= piece[-1] <= "\udbff" else ""
+        return without_surrogates(piece[:-1] if self._held else piece)
+
+    def finish(self) -> str:
+        """What was held back, at the end."""
+        held, self._held = self._held, ""
+        return "\ufffd" if held else ""
+
+
+def text_only(value: Any) -> Any:
+    """The value with `without_surrogates` for every text and key in it."""
+    match value:
+        case str():
+            return without_surrogates(value)
+        case dict():
+            items = cast("dict[str, Any]", value).items()
+            return {without_surrogates(key): text_only(one) for key, one in items}
+        case list():
+            return [text_only(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
+
+
 def without_surrogates(value: str) -> str:
     """The text with lone surrogates, which no encoding can carry, replaced by U+FFFD."""
     try:

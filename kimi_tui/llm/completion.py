@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
@@ -45,6 +46,7 @@ from kimi_tui.llm.provider import (
     Finished,
     StreamItem,
     TextDelta,
+    TextWasThought,
     ThinkDelta,
     ToolCallDelta,
     ToolSpec,
@@ -88,10 +90,12 @@ class _DetailDraft:
     def whole(self) -> dict[str, Any]:
         """The complete entry, to be stored and sent back."""
         joined = {key: "".join(self._texts[key]) for key in self._texts}
-        return {
-            key: joined[key] if value == "" and key in joined else value
-            for key, value in self._fields.items()
-        }
+        return lenient_json.text_only(
+            {
+                key: joined[key] if value == "" and key in joined else value
+                for key, value in self._fields.items()
+            }
+        )
 
 
 @dataclass(slots=True)
@@ -153,6 +157,8 @@ class Collector:
                 part.pieces.append(text)
                 for entry in details:
                     part.add_detail(entry)
+            case TextWasThought():
+                self._take_as_thought()
             case ToolCallDelta(position, call_id, name, arguments, extras):
                 call = self._calls.setdefault(position, _CallDraft())
                 call.id = call.id or call_id
@@ -163,6 +169,18 @@ class Collector:
                 self.usage = item
             case Finished():
                 self.finish = item
+
+    @property
+    def thinking(self) -> str:
+        """The reasoning so far."""
+        return "".join(chain.from_iterable(part.pieces for part in self._parts if part.key))
+
+    def _take_as_thought(self) -> None:
+        """Make all text so far reasoning, which is one part with what was known as that before."""
+        whole = next((part for part in self._parts if part.key), _PartDraft("think_tag"))
+        whole.pieces = [piece for part in self._parts for piece in part.pieces]
+        whole.details = [one for part in self._parts for one in part.details]
+        self._parts = [whole]
 
     def _part(self, key: str | None) -> _PartDraft:
         last = self._parts[-1] if self._parts else None

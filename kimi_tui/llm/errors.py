@@ -29,9 +29,10 @@ class LLMError(Exception):
     """Base of all errors here. `advice` says what to change, in one sentence, or is empty."""
 
     def __init__(self, message: str, *, advice: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.advice = advice
+        # Servers' words are in them, also halves of characters, which nothing could write or draw.
+        self.message = lenient_json.without_surrogates(message)
+        self.advice = lenient_json.without_surrogates(advice)
+        super().__init__(self.message)
 
 
 class LLMNotSet(LLMError):
@@ -95,8 +96,8 @@ class APIStatusError(LLMError):
     ) -> None:
         super().__init__(message, advice=advice)
         self.status = status
-        self.code = code
-        self.request_id = request_id
+        self.code = lenient_json.without_surrogates(code)
+        self.request_id = lenient_json.without_surrogates(request_id)
         self.retry_after_s = retry_after_s
         self.retryable = retryable
 

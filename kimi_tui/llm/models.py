@@ -115,7 +115,7 @@ class _JsonClient:
         try:
             if not is_whole:
                 raise ValueError("too large")
-            return await asyncio.to_thread(lenient_json.parse, raw)
+            return await asyncio.to_thread(_parsed, raw)
         except ValueError:
             kind = response.headers.get("content-type", "").split(";")[0].lower()
             raise errors.error_of_wrong_content(kind, raw[:2_000], context) from None
@@ -128,6 +128,12 @@ class _JsonClient:
             return await self.request(url, body, timeout_s=timeout_s)
         except LLMError:
             return None
+
+
+def _parsed(raw: bytes) -> Any:
+    value = lenient_json.parse(raw)
+    # Names go to the screen and into the configuration, which hold no halves of characters.
+    return lenient_json.text_only(value) if b"\\ud" in raw.lower() else value
 
 
 async def _read(response: httpx2.Response) -> tuple[bytes, bool]:

@@ -71,6 +71,11 @@ class ThinkDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class TextWasThought:
+    """All text of this answer up to here was reasoning: its end came, and the server had left out its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallDelta:
     """A piece of one tool call. `position` counts the calls of this answer from 0 and is settled by the decoder
     (merged by index, new id or a second complete object); `id` and `name` come once, `arguments` in pieces."""
@@ -106,7 +111,7 @@ class Finished:
     reason: FinishReason
 
 
-StreamItem = TextDelta | ThinkDelta | ToolCallDelta | Usage | Finished
+StreamItem = TextDelta | ThinkDelta | TextWasThought | ToolCallDelta | Usage | Finished
 
 
 @dataclass(frozen=True, slots=True)

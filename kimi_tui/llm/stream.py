@@ -29,6 +29,7 @@ from kimi_tui.llm.provider import (
     FinishReason,
     StreamItem,
     TextDelta,
+    TextWasThought,
     ThinkDelta,
     ToolCallDelta,
     Usage,
@@ -149,16 +150,40 @@ class SSEDecoder:
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
+_TAGS = (_OPEN, _CLOSE)
+_TAG = re.compile("</?think>")
+_FENCE = "```"
+_QUOTES = frozenset("`'\"")
 _MOST_BLANKS = 256
 
 
 class ThinkTags:
-    """Separates reasoning in `<think>` tags from the streamed text. Only a tag at the very start counts."""
+    """Separates reasoning in `<think>` tags from the streamed text.
+
+    A beginning counts at the very start only. An end without a beginning counts wherever it comes first, unless it is quoted, in a
+    code block, or behind a beginning that the text names: templates that write the beginning into the prompt leave it out.
+    """
 
     def __init__(self) -> None:
-        self.state: Literal["start", "thinking", "after", "text"] = "start"
-        """In the state `text` no tag is looked for any more."""
+        self.state: Literal["start", "thinking", "after", "open", "text"] = "start"
+        """`open` is text in which the end of reasoning may still come; in `text` no tag is looked for any more."""
         self._held = ""
+        self._before = ""
+        self._in_code = False
+
+    def takes(self, words: str) -> bool:
+        """Whether words are text as they are: no tag is in them, or can have begun. They need not be fed then."""
+        if self.state == "text":
+            return True
+        if self.state != "open" or self._held or "think>" in words or _half_tag(words):
+            return False
+        self._pass(words)
+        return True
+
+    def _pass(self, words: str) -> None:
+        self._before = words or self._before
+        if _FENCE in words:
+            self._in_code ^= bool(words.count(_FENCE) % 2)
 
     def feed(self, content: str) -> list[StreamItem]:
         """The pieces of text and reasoning whose kind is certain now."""
@@ -171,14 +196,17 @@ class ThinkTags:
             if begun.startswith(_OPEN):
                 self.state = "thinking"
                 self._held = begun[len(_OPEN) :].removeprefix("\n")
-            elif _OPEN.startswith(begun) and len(self._held) <= _MOST_BLANKS:
+            elif begun.startswith(_CLOSE):
+                self.state = "after"
+                self._held = begun[len(_CLOSE) :]
+            elif any(tag.startswith(begun) for tag in _TAGS) and len(self._held) <= _MOST_BLANKS:
                 return []
             else:
-                self.state = "text"
+                self.state = "open"
         if self.state == "thinking":
             thought, closed, rest = self._held.partition(_CLOSE)
             if not closed:
-                kept = _half_close(self._held)
+                kept = _half_tag(self._held)
                 thought, rest = (
                     self._held[: len(self._held) - kept],
                     self._held[-kept:] * (kept > 0),
@@ -188,28 +216,51 @@ class ThinkTags:
             self._held = rest
             if closed:
                 self.state = "after"
+        if self.state == "open":
+            pieces += self._open()
         if self.state == "after":
             self._held = self._held.lstrip()
             self.state = "text" if self._held else "after"
-        if self.state == "text":
+        if self.state == "text" and self._held:
             pieces.append(TextDelta(self._held))
             self._held = ""
         return pieces
 
+    def _open(self) -> list[StreamItem]:
+        """The text that is held, up to what may be a tag; after a tag the state is another."""
+        tag = _TAG.search(self._held)
+        if tag is None:
+            kept = _half_tag(self._held)
+            words, self._held = (
+                self._held[: len(self._held) - kept],
+                self._held[-kept:] * (kept > 0),
+            )
+            self._pass(words)
+            return [TextDelta(words)] if words else []
+        before, behind = self._held[: tag.start()], self._held[tag.end() :]
+        self._pass(before)
+        is_quoted = not _QUOTES.isdisjoint((self._before[-1:], behind[:1]))
+        if tag[0] == _OPEN or is_quoted or self._in_code:
+            self.state = "text"
+            return []
+        self.state, self._held = "after", behind
+        return [*([TextDelta(before)] if before else []), TextWasThought()]
+
     def finish(self) -> list[StreamItem]:
-        """The text that was held back, at the end of the stream."""
+        """The text that was held back, at the end of the stream or before a tool call; no tag is looked for behind it."""
         held, self._held = self._held, ""
+        if self.state == "open":
+            self.state = "text"
         if not held or self.state == "after":
             return []
         return [ThinkDelta(held, "think_tag") if self.state == "thinking" else TextDelta(held)]
 
 
-def _half_close(held: str) -> int:
-    """How many characters at the end of `held` may be the beginning of the closing tag."""
-    for size in range(min(len(held), len(_CLOSE) - 1), 0, -1):
-        if held.endswith(_CLOSE[:size]):
-            return size
-    return 0
+def _half_tag(held: str) -> int:
+    """How many characters at the end of `held` may be the beginning of a tag."""
+    place = held.rfind("<", -len(_CLOSE) + 1)
+    begun = held[place:] if place >= 0 else ""
+    return len(begun) if begun and any(tag.startswith(begun) for tag in _TAGS) else 0
 
 
 _REASONS: dict[str, FinishReason] = {
@@ -232,7 +283,9 @@ _REASONS: dict[str, FinishReason] = {
 _BROKEN = {"error", "network_error", "insufficient_system_resource", "abort", "aborted"}
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _REASONING = frozenset({*_REASONING_FIELDS, "reasoning_details"})
+_IN_TEXT = ("open", "text")
 _WORDS_ONLY = frozenset({"role", "content"})
+_MORE = ("index", "finish_reason", "usage")
 _BESIDE = ("usage", "x_groq", "error")
 _CONTENT = re.compile(rb'"content"[ \t]*:[ \t]*"')
 _NO_FRAME = (b"\r", b"\r")
@@ -247,9 +300,10 @@ class ChunkDecoder:
     def __init__(self, context: ResponseContext) -> None:
         self._context = context
         self._tags = ThinkTags()
+        self._text_halves, self._thought_halves = lenient_json.Halves(), lenient_json.Halves()
         self._tools = ToolCallMerger()
         self._usage: Usage | None = None
-        self._thought = self._called = False
+        self._thought = self._called = self._has_first = False
         self._empty_field = ""
         self._frame = _NO_FRAME
         self._tries = _FRAME_TRIES
@@ -294,8 +348,12 @@ class ChunkDecoder:
             return "", 0
         if len(texts) != len(parts):
             return "", 0
+        # Halves of characters are joined where the events are read one by one.
+        has_halves = b"\\ud" in joined or b"\\uD" in joined
+        if has_halves or not self._tags.takes(words := "".join(texts)):
+            return "", 0
         self._tries = _FRAME_TRIES
-        return "".join(texts), size
+        return words, size
 
     def read(self, event: SSEvent) -> list[StreamItem] | str:
         """The items in this event, or the text where that is all, as it is in nearly every one.
@@ -314,15 +372,18 @@ class ChunkDecoder:
             values = [lenient_json.parse(data)]
         except ValueError:
             values = self._several(event, data)
-        if not event.name and self._tags.state == "text" and (words := _only_words(values[0])):
+        if not event.name and self._tags.state in _IN_TEXT and (words := _only_words(values[0])):
             self.chunks += 1
-            self.said_anything = True
             if self._tries and not (
                 data.startswith(self._frame[0]) and data.endswith(self._frame[1])
             ):
                 self._tries -= 1
                 self._frame = _frame_of(data, words)
-            return words
+            words = self._text_halves.feed(words)
+            if self._tags.takes(words):
+                self.said_anything = True
+                return words
+            return self._noted(self._tags.feed(words))
         items: list[StreamItem] = []
         for value in values:
             if event.name == "error" or _is_error(value):
@@ -355,10 +416,10 @@ class ChunkDecoder:
             self._take_usage(chunk["usage"])
         if chunk.get("x_groq"):
             self._take_usage(lenient_json.mapping(chunk["x_groq"]).get("usage"))
-        choices = lenient_json.listing(chunk.get("choices"))
-        choice = lenient_json.mapping(choices[0]) if choices else {}
-        if not choice:
+        choice, index = _first_choice(chunk)
+        if not choice or (index and self._has_first):
             return []
+        self._has_first = self._has_first or not index
         self.chunks += 1
         if choice.get("usage"):
             self._take_usage(choice["usage"])
@@ -369,7 +430,7 @@ class ChunkDecoder:
         if not _REASONING.isdisjoint(delta):
             items += self._reasoning(delta)
         items += self._content(delta.get("content"))
-        if refusal := lenient_json.text(delta.get("refusal")):
+        if refusal := self._text_halves.feed(lenient_json.text(delta.get("refusal"))):
             items.append(TextDelta(refusal))
         entries = lenient_json.listing(delta.get("tool_calls"))
         if legacy := lenient_json.mapping(delta.get("function_call")):
@@ -379,12 +440,17 @@ class ChunkDecoder:
             items += self._tags.finish()
         for entry in entries:
             items += self._tools.feed(entry)
+        self._take_reason(choice.get("finish_reason"))
+        return self._noted(items)
+
+    def _noted(self, items: list[StreamItem]) -> list[StreamItem]:
         for item in items:
             if isinstance(item, ThinkDelta):
                 self._thought = True
+            elif isinstance(item, TextWasThought):
+                self._thought, self.said_anything = True, False
             else:
                 self.said_anything = True
-        self._take_reason(choice.get("finish_reason"))
         return items
 
     def finish(self) -> list[StreamItem]:
@@ -393,7 +459,7 @@ class ChunkDecoder:
         Raises:
             APIStreamError: the stream did not come to its end.
         """
-        items = [*self._tags.finish(), *self._tools.finish()]
+        items = [*self._rest_of_text(), *self._tools.finish()]
         reason = self.reason
         # `stop`, or no reason at all, beside whole calls: the calls win.
         calls_win = reason == "stop" or (
@@ -412,6 +478,15 @@ class ChunkDecoder:
             items.append(self._usage)
         items.append(Finished(reason))
         return items
+
+    def _rest_of_text(self) -> list[StreamItem]:
+        """The text and the reasoning that were held back."""
+        items: list[StreamItem] = []
+        if half := self._thought_halves.finish():
+            items.append(ThinkDelta(half))
+        if half := self._text_halves.finish():
+            items += self._tags.feed(half)
+        return [*items, *self._tags.finish()]
 
     def finish_leniently(self) -> list[StreamItem]:
         """The end of an answer of a server that is known never to give a finish reason: `[DONE]` is enough."""
@@ -442,6 +517,7 @@ class ChunkDecoder:
         words = lenient_json.text(delta.get(field)) if field else ""
         if not words and details:
             words = "".join(lenient_json.text(one.get("text")) for one in details)
+        words = self._thought_halves.feed(words)
         if words or details:
             return [ThinkDelta(words, "reasoning_details" if details else field, details)]
         self._empty_field = self._empty_field or field
@@ -449,9 +525,10 @@ class ChunkDecoder:
 
     def _content(self, content: Any) -> list[StreamItem]:
         if isinstance(content, str):
-            return self._tags.feed(content)
+            return self._tags.feed(self._text_halves.feed(content))
         items: list[StreamItem] = []
-        for raw in lenient_json.listing(content):
+        alone = lenient_json.mapping(content)
+        for raw in [alone] if alone else lenient_json.listing(content):
             part = lenient_json.mapping(raw)
             if part.get("type") == "thinking":
                 thought = part.get("thinking")
@@ -459,9 +536,9 @@ class ChunkDecoder:
                     lenient_json.text(lenient_json.mapping(one).get("text"))
                     for one in lenient_json.listing(thought)
                 )
-                if words:
+                if words := self._thought_halves.feed(words):
                     items.append(ThinkDelta(words, "thinking"))
-            elif words := lenient_json.text(part.get("text")):
+            elif words := self._text_halves.feed(lenient_json.text(part.get("text"))):
                 items.append(TextDelta(words))
         return items
 
@@ -497,6 +574,19 @@ def _usage_of(value: Any) -> Usage | None:
     return Usage(prompt or 0, completion or 0, min(cached, prompt or 0))
 
 
+def _first_choice(chunk: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The choice of a chunk that has the lowest index, and that; an empty one where there is none."""
+    choices = lenient_json.listing(chunk.get("choices"))
+    if not choices:
+        return {}, 0
+    found = choices if len(choices) == 1 else sorted(choices, key=_index_of)
+    return lenient_json.mapping(found[0]), _index_of(found[0])
+
+
+def _index_of(choice: Any) -> int:
+    return lenient_json.count(lenient_json.mapping(choice).get("index")) or 0
+
+
 def _only_words(value: Any) -> str:
     """The text of a chunk that holds nothing else; empty for any other, also for what has another shape."""
     try:
@@ -505,7 +595,7 @@ def _only_words(value: Any) -> str:
         words = delta["content"]
     except (KeyError, TypeError, ValueError):
         return ""
-    is_more = choice.get("finish_reason") or choice.get("usage") or any(map(value.get, _BESIDE))
+    is_more = any(map(choice.get, _MORE)) or any(map(value.get, _BESIDE))
     return "" if is_more or not _WORDS_ONLY.issuperset(delta) else lenient_json.text(words)
 
 
@@ -514,9 +604,11 @@ def _frame_of(data: bytes, words: str) -> tuple[bytes, bytes]:
 
     The next chunks of most streams differ in the text alone, so that nothing else of them need be parsed.
     """
-    begin, plain = _CONTENT.search(data), words.encode()
+    begin = _CONTENT.search(data)
     if begin is None or data.count(b'"content"') != 1 or b"\\" in data:
         return _NO_FRAME
+    # Without a backslash there is no half of a character in it.
+    plain = words.encode()
     end = begin.end() + len(plain)
     if data[begin.end() : end + 1] != plain + b'"':
         return _NO_FRAME
@@ -542,6 +634,8 @@ _TRICKLE = 4
 _TRICKLE_S = 0.02
 _AFTER_FINISH_S = 5.0
 _AFTER_DONE_S = 0.25
+_STREAM_STARTS = (b"data:", b":", b"event:", b"id:", b"retry:")
+"""Begin a stream of events, and no JSON."""
 _MAX_WHOLE_BYTES = 64 * 1024 * 1024
 _WORTH_COMPARING = 5_000
 """Tokens: shorter prompts are not cut by any server; a difference there comes from the way of counting."""
@@ -795,7 +889,7 @@ class AnswerReader:
         except TimeoutError as error:
             raise self._network.timeout(error) from error
         raw = b"".join(pieces)
-        if raw.lstrip().startswith(b"data:"):
+        if raw.lstrip().startswith(_STREAM_STARTS):
             # A stream under a wrong name; it has already come whole.
             for event in [*(events := SSEDecoder()).feed(raw), *events.finish()]:
                 for item in self._decoder.decode(event):

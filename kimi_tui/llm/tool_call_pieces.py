@@ -54,7 +54,7 @@ class Arguments:
         self._depth = 0
         self._in_text = self._escaped = False
         self._n_encoded = 0
-        self._half = ""
+        self._halves = lenient_json.Halves()
         self._repeated: Arguments | None = None
         self._canonical: str | None = None
 
@@ -97,12 +97,7 @@ class Arguments:
 
     def feed(self, piece: str) -> str:
         """Take the next piece; returns what is to be added to the arguments."""
-        piece = self._half + piece
-        self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
-        # The halves of a character that were split between two pieces are one again.
-        piece = lenient_json.without_surrogates(
-            piece.removesuffix(self._half) if self._half else piece
-        )
+        piece = self._halves.feed(piece)
         if not piece:
             return ""
         self.raw.append(piece)
@@ -330,12 +325,12 @@ class ToolCallMerger:
         """What this entry of `tool_calls` adds: nothing where it says nothing new, or where that is not certain yet."""
         piece = lenient_json.mapping(entry)
         function = lenient_json.mapping(piece.get("function"))
-        call_id = lenient_json.text(piece.get("id"))
-        name = lenient_json.text(function.get("name"))
+        call_id = lenient_json.without_surrogates(lenient_json.text(piece.get("id")))
+        name = lenient_json.without_surrogates(lenient_json.text(function.get("name")))
         raw = function.get("arguments")
         text = json.dumps(raw) if isinstance(raw, dict | list) else lenient_json.text(raw)
         index = lenient_json.count(piece.get("index"))
-        extra = lenient_json.mapping(piece.get("extra_content"))
+        extra = lenient_json.text_only(lenient_json.mapping(piece.get("extra_content")))
         find = self._named if name else self._nameless
         call = find(index, call_id, name, text)
         if call is None:
@@ -378,15 +373,24 @@ class ToolCallMerger:
         known = self._by_id.get(call_id) if call_id else None
         return (at and at.original) or at, (known and known.original) or known
 
+    def _last(self) -> _Call | None:
+        last = self._calls[-1] if self._calls else None
+        return (last and last.original) or last
+
+    def _is_known(self, mine: Arguments) -> bool:
+        """Whether these are the arguments of a call that was given out."""
+        others = (one.arguments for one in self._calls if one.position >= 0)
+        return bool(mine.whole) and any(mine.canonical == one.canonical for one in others)
+
     def _nameless(self, index: int | None, call_id: str, name: str, text: str) -> _Call | None:
         at, known = self._looked_up(index, call_id)
         if known is not None:
             return at if at is not None and at.id == call_id else known
         last_open = next(reversed(self._open), None)
         if at is None:
-            if last_open is not None or not self._calls:
+            last = self._last()
+            if last_open is not None or last is None:
                 return last_open
-            last = self._calls[-1]
             is_its_name_late = not last.name and not _are_two(call_id, last.id)
             is_its_id_late = bool(call_id) and not last.id and not text
             is_marked = bool(call_id) or index is not None
@@ -415,11 +419,11 @@ class ToolCallMerger:
             # Another id under one index: it changed in the middle of a call, or several calls have one index.
             is_middle = at.arguments.is_unfinished and not at.arguments.is_empty
             return at if not at.name or (is_middle and at.name == name) else None
-        last = self._calls[-1] if self._calls else None
+        last = self._last()
         if last is None:
             return None
         if not last.name and not _are_two(call_id, last.id):
-            return last
+            return None if self._is_known(last.arguments) else last
         if call_id or index is not None:
             is_its_id_late = bool(call_id) and not last.id and not text and last.name == name
             return last if is_its_id_late else None
@@ -447,7 +451,9 @@ class ToolCallMerger:
         """Whether this is a call of its own; None while that is not certain."""
         mine = call.arguments
         if not call.name:
-            return self._is_one_without_name(call) if self._has_ended else None
+            # At the end it is told to the model, unless it says nothing new.
+            is_new = self._n_out == 0 if mine.is_empty else not self._is_known(mine)
+            return is_new if self._has_ended else None
         others = self._namesakes.get(call.name)
         if others is None or not others.can_be_one(call):
             return True
@@ -463,14 +469,6 @@ class ToolCallMerger:
                 return not (call.id and others.has_head(call))
         call.original = others.same(call)
         return call.original is None
-
-    def _is_one_without_name(self, call: _Call) -> bool:
-        """Whether a call that never got a name is to be told to the model; not where it holds nothing new."""
-        mine = call.arguments
-        others = [one.arguments for one in self._calls if one.position >= 0]
-        if mine.is_empty:
-            return not others
-        return not any(not mine.is_open and mine.canonical == one.canonical for one in others)
 
 
 def _continued(call: _Call, call_id: str, name: str, text: str) -> _Call | None:

@@ -23,6 +23,7 @@ from kimi_tui.llm.provider import (
     ModelInfo,
     StreamItem,
     TextDelta,
+    TextWasThought,
     ThinkDelta,
     ToolCallDelta,
     Usage,
@@ -188,6 +189,10 @@ class StreamedAnswer:
                 self._wire.publish(TextPart(text))
             case ThinkDelta(text) if text:
                 self._wire.publish(ThinkPart(text))
+            case TextWasThought():
+                # It was published as text. What is published with a retry is dropped everywhere, and this comes in its place.
+                self._wire.publish(StepRetry(self._n, 1, 1, 0.0, "What came so far was reasoning."))
+                self._wire.publish(ThinkPart(self.collector.thinking))
             case ToolCallDelta():
                 self._on_call(item)
             case _:

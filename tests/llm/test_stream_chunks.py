@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from kimi_tui.llm.errors import (
     APIStreamError,
     ContextOverflowError,
     ResponseContext,
+    error_of_response,
 )
 from kimi_tui.llm.message import Message, ThinkPart
-from kimi_tui.llm.provider import TextDelta, Usage
+from kimi_tui.llm.provider import StreamItem, TextDelta, Usage
 from kimi_tui.llm.stream import ChunkDecoder, SSEDecoder, SSEvent
 
 
@@ -437,3 +439,167 @@ def test_errors_in_a_stream() -> None:
 def test_events_without_a_blank_line_between_are_parted() -> None:
     joined = b"\n".join(json.dumps(chunk({"content": one})).encode() for one in "ab")
     assert message(joined).text == "ab"
+
+
+HALVES = ["\ud83d", "\ude00"]
+
+
+def chunks(*deltas: dict[str, Any], reason: str = "stop") -> bytes:
+    """A stream of these deltas, with all that is not ASCII written as escapes."""
+    every = [{"choices": [{"index": 0, "delta": one}]} for one in deltas]
+    every.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+    return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in every)
+
+
+def streamed(data: bytes, size: int = 10_000) -> Message:
+    """The message in a stream that comes in pieces of a size; nothing in it has half a character."""
+    events, decoder, collector = (
+        SSEDecoder(),
+        ChunkDecoder(ResponseContext("host", "m")),
+        Collector(),
+    )
+    items: list[StreamItem] = []
+    for start in range(0, len(data), size):
+        for event in events.feed(data[start : start + size], decoder.alike):
+            items += decoder.decode(event)
+    items += decoder.finish()
+    for item in items:
+        collector.add(item)
+        # The raw entries of reasoning are joined where they are collected.
+        shown = [one for one in astuple(item) if not isinstance(one, tuple)]
+        json.dumps(shown, ensure_ascii=False).encode()
+    found = collector.message()
+    assert found is not None
+    json.dumps(found.stored(), ensure_ascii=False).encode()
+    return found
+
+
+def content(*pieces: str) -> list[dict[str, Any]]:
+    return [{"content": piece} for piece in pieces]
+
+
+@pytest.mark.parametrize("size", [7, 60, 10_000])
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (["so ", *HALVES, "!"], "so 😀!"),
+        ([*HALVES, " so"], "😀 so"),
+        (["so \ud83d", "\ude00\ud83d", "\ude00 on"], "so 😀😀 on"),
+        (["so ", "\ud83d", " on"], "so \ufffd on"),
+        (["so \ude00", " on"], "so \ufffd on"),
+        (["so ", "\ud83d"], "so \ufffd"),
+        (["\ud83d"], "\ufffd"),
+        (["a", "b", "c", "\ud83d", "", "\ude00", "d", "e", "f"], "abc😀def"),
+        (["\ud83d\ud83d\ude00"], "\ufffd😀"),
+    ],
+)
+def test_characters_that_were_split_are_whole_and_halves_end_nothing(
+    pieces: list[str], text: str, size: int
+) -> None:
+    assert streamed(chunks(*content(*pieces)), size).text == text
+    thought = streamed(
+        chunks(*({"reasoning_content": piece} for piece in pieces), {"content": "done"}), size
+    )
+    assert (thought.thinking, thought.text) == (text, "done")
+    parts = [[{"type": "text", "text": piece}] for piece in pieces]
+    assert streamed(chunks(*({"content": part} for part in parts)), size).text == text
+    refused = streamed(chunks(*({"refusal": piece} for piece in pieces)), size)
+    assert refused.text == text
+
+
+def test_halves_in_all_else_of_an_answer() -> None:
+    details = [{"type": "reasoning.text", "text": half, "\ud800": ["\ude00"]} for half in HALVES]
+    entry = {
+        "index": 0,
+        "id": "c\ud83d",
+        "function": {"name": "Read\ude00", "arguments": '{"path": "\ud83d'},
+        "extra_content": {"google": {"thought_signature": "\udfff"}},
+    }
+    more = {"index": 0, "function": {"arguments": '\ude00"}'}}
+    found = streamed(
+        chunks(
+            *({"reasoning_details": [one]} for one in details),
+            {"tool_calls": [entry]},
+            {"tool_calls": [more]},
+            reason="tool_calls",
+        )
+    )
+    assert found.tool_calls is not None
+    (call,) = found.tool_calls
+    assert (call.id, call.function.name) == ("c\ufffd", "Read\ufffd")
+    assert call.function.arguments == '{"path": "😀"}'
+    assert found.thinking == "😀"
+
+
+def test_halves_in_an_error() -> None:
+    for body in (
+        b'{"error": {"message": "no \\ud83d", "code": "\\ude00", "type": "\\ud800"}}',
+        b'"\\ud83d"',
+    ):
+        context = ResponseContext("host", "m", status=400, headers={"location": "\ud83d"})
+        error = error_of_response(body, context)
+        f"{error} {error.message} {error.advice} {error!r}".encode()
+        with pytest.raises(APIStatusError) as caught:
+            ChunkDecoder(ResponseContext("host", "m")).decode(SSEvent("error", body))
+        f"{caught.value}{caught.value.code}".encode()
+
+
+@pytest.mark.parametrize("size", [3, 40, 10_000])
+@pytest.mark.parametrize(
+    ("pieces", "thought", "text"),
+    [
+        (["reasoning here", "</think>", "The answer"], "reasoning here", "The answer"),
+        (["so\n", "</", "thi", "nk>", "\n\nThe answer", " is"], "so\n", "The answer is"),
+        (["so a < b </b> <", "/think>The", " answer"], "so a < b </b> ", "The answer"),
+        (["so</think>It ends with </think>."], "so", "It ends with </think>."),
+        (["\n</think>\n\n", "The answer"], "", "The answer"),
+        (["</think>The answer"], "", "The answer"),
+        # Text about tags is text.
+        (["It ends with `</think>`."], "", "It ends with `</think>`."),
+        (["Use <think> and </think>."], "", "Use <think> and </think>."),
+        (["Like so:\n```\n", "so\n</think>\n", "```\n"], "", "Like so:\n```\nso\n</think>\n```\n"),
+        (["It is '", "</think>", "'."], "", "It is '</think>'."),
+        (["a <", "b> c </", "p>"], "", "a <b> c </p>"),
+        (["the end </thin"], "", "the end </thin"),
+    ],
+)
+def test_the_end_of_reasoning_without_a_beginning(
+    pieces: list[str], thought: str, text: str, size: int
+) -> None:
+    found = streamed(chunks(*content(*pieces)), size)
+    assert (found.thinking, found.text) == (thought, text)
+    # It is sent back as it came.
+    assert {part.field for part in found.parts if isinstance(part, ThinkPart)} == (
+        {"think_tag"} if thought else set()
+    )
+
+
+def test_an_end_without_a_beginning_behind_reasoning_of_its_own() -> None:
+    found = streamed(chunks({"reasoning": "so "}, *content("it is", "</think>", "The answer")))
+    assert (found.thinking, found.text) == ("so it is", "The answer")
+    (thought, _) = found.parts
+    assert isinstance(thought, ThinkPart)
+    assert thought.field == "reasoning"
+
+
+def test_no_tag_is_looked_for_behind_a_call() -> None:
+    entry = {"index": 0, "id": "c", "function": {"name": "Read", "arguments": "{}"}}
+    found = streamed(chunks(*content("so "), {"tool_calls": [entry]}, *content("it</think>")))
+    assert (found.thinking, found.text) == ("", "so it</think>")
+
+
+def test_the_first_choice_counts_wherever_it_is() -> None:
+    two = [{"index": 1, "delta": {"content": "no"}}, {"index": 0, "delta": {"content": "yes"}}]
+    other = [{"index": 1, "delta": {"content": "no"}}]
+    end = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    for order in (two, two[::-1]):
+        every = [{"choices": one} for one in (order, other, order, end)]
+        data = b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in every)
+        assert streamed(data).text == "yesyes"
+    alone = chunks({"content": "only"}).replace(b'"index": 0', b'"index": 1')
+    assert streamed(alone).text == "only"
+
+
+def test_content_that_is_an_object() -> None:
+    parts = [{"text": "so "}, {"type": "text", "text": "it is"}]
+    assert streamed(chunks(*({"content": one} for one in parts))).text == "so it is"

@@ -107,6 +107,10 @@ async def test_a_stream_under_a_wrong_name_is_read_all_the_same() -> None:
         items = [item async for item in reader(Arrived(body(3), kind)).items()]
         assert items[-1] == Finished("stop")
         assert "".join(item.text for item in items if isinstance(item, TextDelta)) == "word " * 3
+    for start in (b": a comment\n\n", b"\n:\n\n", b"event: message\n", b"retry: 3\n\n", b"id: 1\n"):
+        response = Arrived(start + body(3), "application/json")
+        items = [item async for item in reader(response).items()]
+        assert items[-1] == Finished("stop")
 
 
 async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:

@@ -207,7 +207,7 @@ class Gateway:
         by_id = self.ids == "every"
         if self.interleaved and not (by_index or by_id):
             return False  # nothing says to which call a piece belongs
-        if self.interleaved and self.index == "zero" and self.names == "every":
+        if self.interleaved and self.index == "zero":
             return False  # the id of one call could have changed in its middle
         if self.ids == "changed" and (not by_index or self.interleaved):
             return False  # nothing says to which call a piece belongs
@@ -292,11 +292,12 @@ KEYS = st.sampled_from(["path", "edit", "n"])
 ANY_CALLS = st.lists(
     st.tuples(NAMES, st.dictionaries(KEYS, VALUES, max_size=2)), min_size=1, max_size=4
 )
+SOME_CALL = st.tuples(NAMES, st.dictionaries(KEYS, VALUES, min_size=1, max_size=2))
 UNLIKE_CALLS = st.lists(
-    st.tuples(NAMES, st.dictionaries(KEYS, VALUES, min_size=1, max_size=2)),
-    min_size=1,
-    max_size=4,
-    unique_by=lambda call: json.dumps(call, sort_keys=True),
+    SOME_CALL, min_size=1, max_size=4, unique_by=lambda call: json.dumps(call, sort_keys=True)
+)
+CALLS_UNLIKE_BUT_FOR_NAMES = st.lists(
+    SOME_CALL, min_size=1, max_size=4, unique_by=lambda call: json.dumps(call[1], sort_keys=True)
 )
 
 
@@ -317,6 +318,8 @@ def gateways_and_calls(draw: st.DrawFn) -> tuple[Gateway, list[tuple[str, dict[s
     # and has the arguments of another is taken for that.
     is_clear = gateway.ids in ("head", "every") and gateway.names != "late"
     can_be_alike = is_clear and gateway.again == "no" and not gateway.doubled
+    if gateway.names == "late":
+        return gateway, draw(CALLS_UNLIKE_BUT_FOR_NAMES)
     return gateway, draw(ANY_CALLS if can_be_alike else UNLIKE_CALLS)
 
 
