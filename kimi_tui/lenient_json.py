@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, cast
 
 
@@ -18,11 +19,19 @@ def parse(data: bytes | str) -> Any:
     try:
         return pydantic_core.from_json(data)
     except (ValueError, TypeError):  # the latter for text with surrogates
-        text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+        text = _decoded(data) if isinstance(data, bytes) else data
         try:
             return json.loads(text, strict=False)
         except RecursionError:
             raise ValueError("nested too deeply") from None
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        # Characters of which each half was written by itself are whole again where they are joined.
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -59,6 +68,14 @@ def count(value: Any) -> int | None:
     except (ValueError, OverflowError):
         return None
     return number if number >= 0 else None
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+
+
+def can_have_halves(data: bytes) -> bool:
+    """Whether halves of characters can be in a text of this JSON."""
+    return _HALF.search(data) is not None
 
 
 class Halves:

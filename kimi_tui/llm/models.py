@@ -133,7 +133,7 @@ class _JsonClient:
 def _parsed(raw: bytes) -> Any:
     value = lenient_json.parse(raw)
     # Names go to the screen and into the configuration, which hold no halves of characters.
-    return lenient_json.text_only(value) if b"\\ud" in raw.lower() else value
+    return lenient_json.text_only(value) if lenient_json.can_have_halves(raw) else value
 
 
 async def _read(response: httpx2.Response) -> tuple[bytes, bool]:

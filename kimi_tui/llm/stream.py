@@ -349,8 +349,7 @@ class ChunkDecoder:
         if len(texts) != len(parts):
             return "", 0
         # Halves of characters are joined where the events are read one by one.
-        has_halves = b"\\ud" in joined or b"\\uD" in joined
-        if has_halves or not self._tags.takes(words := "".join(texts)):
+        if lenient_json.can_have_halves(joined) or not self._tags.takes(words := "".join(texts)):
             return "", 0
         self._tries = _FRAME_TRIES
         return words, size
