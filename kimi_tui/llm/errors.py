@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -120,6 +121,7 @@ _CODES = frozenset(
     (
         *("context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"),
         *("context_window_exceeded", "contextwindowexceedederror", "context_length_error"),
+        *("model_max_prompt_tokens_exceeded", "tokens_limit_reached"),
     )
 )
 _OTHER_CODES = frozenset(
@@ -136,8 +138,8 @@ _TEXTS = (
     r"input token length too long",
     r"context_length_exceeded",
     r"contextwindowexceedederror",
-    r"maximum context length is \d",
-    r"exceeds the context window",
+    r"maximum context length (?:is|of) \d",
+    r"exceeds?(?: the)?(?: model'?s)?(?: maximum)? context (?:window|length|limit|size)",
     r"input tokens exceed the configured limit",
     r"your prompt contains at least \d{1,12} input tokens",
     r"requested \d{1,12} output tokens",
@@ -159,6 +161,19 @@ _TEXTS = (
     r"prompt is too long",
     r"maximum prompt length is \d",
     r"maximum allowed input length",
+    # Anthropic, also behind Databricks and Bedrock; Vertex; GitHub; Volcengine.
+    r"input length and .{0,4}max_tokens.{0,4} exceed context limit",
+    r"input token count is \d{1,12} but .{0,40}only supports up to \d",
+    r"request body too large for .{0,80}max size: ?\d{1,12} tokens",
+    r"exceed max message tokens",
+    # TGI and Together; vLLM; TensorRT; Cohere, whose "too many tokens, please wait" is another thing at Bedrock.
+    r"inputs.{0,4} tokens \+ .{0,4}max_new_tokens.{0,4} must be <= ?\d",
+    r"inputs.{0,4} must have less than \d{1,12} tokens",
+    r"longer than the maximum model length",
+    r"exceeds (?:the )?max_model_len",
+    r"max_tokens must be at least 1, got -",
+    r"prompt length \(\d{1,12}[\d.]{0,4}\).{0,80}(?:exceed|max_tokens)",
+    r"too many tokens: (?:size limit|total number)",
 )
 _OVERFLOW = re.compile("|".join(_TEXTS), re.IGNORECASE)
 _LOOSE = re.compile(
@@ -194,6 +209,19 @@ _WINDOWS = tuple(
         rf"exceeds the limit of {_FIGURE}",
         rf"> ?{_FIGURE} maximum",
         rf"available context size \({_FIGURE} tokens\)",
+        rf"exceed context limit: [\d,]{{1,15}} \+ [\d,]{{1,15}} > {_FIGURE}",
+        rf"context (?:length|window|limit)(?: is| of)?:? {_FIGURE}",
+        rf"while limit is {_FIGURE}",
+        rf"only supports up to {_FIGURE}",
+        rf"max size: ?{_FIGURE} tokens",
+        rf"max_new_tokens.{{0,4}} must be <= ?{_FIGURE}",
+        rf"must have less than {_FIGURE} tokens",
+        rf"maximum model length of {_FIGURE}",
+        rf"max_model_len[ =:(]{{1,4}}{_FIGURE}",
+        rf"maximum input length \({_FIGURE}\)",
+        rf"should not exceed max_(?:num_tokens|seq_len) \({_FIGURE}\)",
+        rf"limit for this model is {_FIGURE}",
+        rf"in the prompt cannot exceed {_FIGURE}",
         rf"limit: ?{_FIGURE}",
     )
 )
@@ -249,20 +277,33 @@ def _fields(body: str) -> str:
     return body[place : place + 40] if place >= 0 else ""
 
 
-_DURATION = re.compile(
-    r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?$"
+_UNITS: Mapping[str, float] = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PIECE = (
+    r"\d{1,12}(?:\.\d{1,12})? ?(?:m(?:illi)?s(?:ec(?:ond)?s?)?|s(?:ec(?:ond)?s?)?"
+    r"|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?)(?![a-z])"
 )
+_SPAN = rf"{_PIECE}(?:(?:,? and |, ?| )?{_PIECE}){{0,4}}"
+_DURATION = re.compile(_SPAN, re.IGNORECASE)
+_AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?(milli|ms|[smhd])", re.IGNORECASE)
 _IN_BODY = (
-    re.compile(r"retryDelay[\\\"': ]{1,8}(\d{1,12}(?:\.\d{0,12})?)s"),
-    re.compile(r"(?:try again|retry) (?:in|after) ([\dhm.]{1,40}s)\b", re.IGNORECASE),
-    re.compile(r"(?:try again|retry) (?:in|after) ([\d.]{1,20}) ?seconds?", re.IGNORECASE),
+    re.compile(r"retryDelay[\\\"': ]{1,8}(\d{1,12}(?:\.\d{0,12})?s)"),
+    re.compile(
+        rf"(?:try again|retry|available|wait)(?: again)?(?: in| after| for)?(?: about)? ({_SPAN})",
+        re.IGNORECASE,
+    ),
 )
 _RESETS = (
     "x-ratelimit-reset",
     "x-ratelimit-reset-after",
     "x-ratelimit-reset-requests",
     "x-ratelimit-reset-tokens",
+    "x-ratelimit-reset-requests-day",
+    "x-ratelimit-reset-tokens-minute",
     "ratelimit-reset",
+    "anthropic-ratelimit-requests-reset",
+    "anthropic-ratelimit-tokens-reset",
+    "anthropic-ratelimit-input-tokens-reset",
+    "anthropic-ratelimit-output-tokens-reset",
 )
 _LONGEST = 10 * 365 * 86_400.0
 _LONGEST_TEXT = 64
@@ -283,9 +324,10 @@ def retry_after(
     if milliseconds is not None:
         return _bounded(milliseconds / 1_000)
     if after := headers.get("retry-after", "").strip():
-        found = _number(after)
-        if found is None:
-            found = _until_date(after, now)
+        # Sent twice, by a server and a proxy in front of it, the longer one counts. Dates have commas of their own.
+        parts = re.split(r",(?![^,]{0,30}GMT)" if "GMT" in after else ",", after[:256])
+        waits = [_wait(part.strip(), now) for part in parts]
+        found = max((wait for wait in waits if wait is not None), default=None)
         if found is not None:
             return _bounded(found)
     for pattern in _IN_BODY:
@@ -300,7 +342,7 @@ def retry_after(
         for name in _RESETS
         # Of several limits only those that are used up hold us back.
         if headers.get(name.replace("reset", "remaining"), "0").strip() in {"0", "0.0", ""}
-        and (found := _reset(headers.get(name, ""), now)) is not None
+        and (found := _wait(headers.get(name, "").strip(), now)) is not None
     ]
     return _bounded(max(resets)) if resets else None
 
@@ -318,9 +360,15 @@ def _number(text: str) -> float | None:
 
 
 def _until_date(text: str, now: float) -> float | None:
+    """Seconds until a date as HTTP or ISO 8601 writes it; without a time zone it is UTC."""
     try:
         return parsedate_to_datetime(text).timestamp() - now
     except (ValueError, TypeError, OverflowError):
+        pass
+    try:
+        date = datetime.fromisoformat(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now
+    except (ValueError, OverflowError):
         return None
 
 
@@ -328,18 +376,21 @@ def _parsed_duration(text: str) -> float | None:
     number = _number(text)
     if number is not None:
         return number
-    match = _DURATION.match(text.strip()[:_LONGEST_TEXT])
-    if match is None or not any(match.groups()):
+    text = text.strip()[:_LONGEST_TEXT]
+    if _DURATION.fullmatch(text) is None:
         return None
-    units = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
-    return sum(float(value or 0) * unit for value, unit in zip(match.groups(), units, strict=True))
+    amounts = _AMOUNT.findall(text)
+    return sum(
+        float(amount) * _UNITS.get("ms" if unit.lower() == "milli" else unit.lower(), 0.0)
+        for amount, unit in amounts
+    )
 
 
-def _reset(text: str, now: float) -> float | None:
-    """A reset is a duration, or a moment in seconds or milliseconds since 1970."""
-    found = _parsed_duration(text.strip())
+def _wait(text: str, now: float) -> float | None:
+    """The seconds in a header: a duration, a date, or a moment in seconds or milliseconds since 1970."""
+    found = _parsed_duration(text)
     if found is None:
-        return None
+        return _until_date(text, now) if text else None
     if found > 1e11:
         return found / 1_000 - now
     if found > 1e8:
@@ -602,6 +653,8 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         return f"Check that {context.model!r} exists at this server, and the base URL."
     if status == 413:
         return "Compact the context, or rewind to an earlier checkpoint."
+    if status == 407:
+        return "A proxy on the way asks for a login: set HTTPS_PROXY to http://NAME:PASSWORD@HOST:PORT."
     if status in {301, 302, 303, 307, 308}:
         target = _shown(context.headers.get("location", ""), context)
         moved = f"It points to {target}; if" if target else "The server has moved; if"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from email.utils import formatdate
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from kimi_tui.llm.errors import (
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 NOW = 1_790_000_000.0
+ISO = datetime.fromtimestamp(NOW + 30, UTC)
 
 
 def failed(status: int, body: Any, *, host: str = "api.example.org", **headers: str) -> LLMError:
@@ -397,6 +399,109 @@ def test_overflows_are_known_in_every_tongue_and_teach_the_window(
     assert not is_retryable(error)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "window"),
+    [
+        # Anthropic, and the same behind others.
+        (
+            "input length and `max_tokens` exceed context limit: 196758 + 8192 > 200000, decrease input length or `max_tokens` and try again",
+            200_000,
+        ),
+        (
+            json.dumps(
+                {
+                    "error": {
+                        "message": "input length and `max_tokens` exceed context limit: 196,758 + 8,192 > 200,000"
+                    }
+                }
+            ),
+            200_000,
+        ),
+        ("prompt is too long: 215000 tokens > 200000 maximum", 200_000),
+        # SGLang
+        (
+            "Requested token count exceeds the model's maximum context length of 202752 tokens. You requested a total of 210000 tokens: 200000 tokens from the input messages and 10000 tokens for the completion.",
+            202_752,
+        ),
+        (
+            "Input length (140000 tokens) exceeds the maximum allowed length (131072 tokens). The input (140000 tokens) is longer than the model's context length (131072 tokens).",
+            131_072,
+        ),
+        # GitHub Copilot and Models
+        ("prompt token count of 150000 exceeds the limit of 128000", 128_000),
+        ("Request body too large for gpt-4o model. Max size: 8000 tokens.", 8_000),
+        # Text Generation Inference, Together
+        (
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000 `inputs` tokens and 20 `max_new_tokens`",
+            8_192,
+        ),
+        ("Input validation error: `inputs` must have less than 4096 tokens. Given: 5000", 4_096),
+        # Fireworks, Cerebras
+        ("The prompt is too long: 267657, model maximum context length: 262143", 262_143),
+        (
+            "Please reduce the length of the messages or completion. Current length is 140000 while limit is 131072",
+            131_072,
+        ),
+        # vLLM
+        (
+            "The decoder prompt (length 9000) is longer than the maximum model length of 8192. Make sure that `max_model_len` is no smaller than the number of text tokens.",
+            8_192,
+        ),
+        ("max_tokens must be at least 1, got -900.", None),
+        (
+            "This model's maximum context length is 32768 tokens. However, you requested 40960 tokens (32769 in the messages, 8191 in the completion).",
+            32_768,
+        ),
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 2000. This model's maximum context length is 4096 tokens and your request has 2104 input tokens (2000 > 4096 - 2104).",
+            4_096,
+        ),
+        # TensorRT-LLM
+        ("Prompt length (9000) exceeds maximum input length (8192). Set log level to info", 8_192),
+        (
+            "The sum of prompt length (9000.0), query length (0) and max_tokens (100) should not exceed max_num_tokens (8192)",
+            8_192,
+        ),
+        # Cohere, Vertex, Ollama, Volcengine, and plain words
+        (
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000.",
+            4_081,
+        ),
+        (
+            "too many tokens: size limit exceeded by 3 tokens. Try using shorter or fewer inputs. The limit for this model is 128000 tokens.",
+            128_000,
+        ),
+        ("The input token count is 1200000 but model only supports up to 1048576.", 1_048_576),
+        ("the input length exceeds the context length", None),
+        ("Total tokens of image and text exceed max message tokens", None),
+        ("Prompt exceeds context window of 65536 tokens", 65_536),
+    ],
+)
+@pytest.mark.parametrize("shape", ["error", "message"])
+def test_the_overflows_of_more_servers(sentence: str, window: int | None, shape: str) -> None:
+    error = failed(400, {shape: {"message": sentence}} if shape == "error" else {shape: sentence})
+    assert isinstance(error, ContextOverflowError)
+    assert error.window == window
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Too many tokens, please wait before trying again.",
+        "max_tokens must be at least 1, got 0.",
+        "max_tokens is too large: 999999. This model supports at most 16384 completion tokens.",
+        "`max_new_tokens` must be strictly positive",
+        "temperature must be <= 2",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128",
+        "The context parameter is unknown.",
+        "name exceeds the limit of 64 characters",
+        "Request body too large for this server. Max size: 4 MB",
+    ],
+)
+def test_what_is_about_something_else_is_no_overflow(sentence: str) -> None:
+    assert not isinstance(failed(400, {"error": {"message": sentence}}), ContextOverflowError)
+
+
 def test_a_rate_limit_is_no_overflow_whatever_it_says() -> None:
     for status, text in [
         (
@@ -436,6 +541,71 @@ def test_a_rate_limit_is_no_overflow_whatever_it_says() -> None:
         ({}, "Please retry after 20 seconds", 20.0),
         ({}, '"retryDelay": "37s"', 37.0),
         ({}, "no word of it", None),
+        # A moment, units, two headers, dates.
+        ({"retry-after": str(int(NOW + 30))}, "", 30.0),
+        ({"retry-after": str(int((NOW + 30) * 1000))}, "", 30.0),
+        ({"retry-after": str(NOW + 30.5)}, "", 30.5),
+        ({"retry-after": "30s"}, "", 30.0),
+        ({"retry-after": "30 seconds"}, "", 30.0),
+        ({"retry-after": "1500ms"}, "", 1.5),
+        ({"retry-after": "2m"}, "", 120.0),
+        ({"retry-after": "1h30m"}, "", 5_400.0),
+        ({"retry-after": "20, 40"}, "", 40.0),
+        ({"retry-after": "40,20"}, "", 40.0),
+        ({"retry-after": f"{formatdate(NOW + 30, usegmt=True)}, 20"}, "", 30.0),
+        (
+            {
+                "retry-after": f"{formatdate(NOW + 30, usegmt=True)}, {formatdate(NOW + 40, usegmt=True)}"
+            },
+            "",
+            40.0,
+        ),
+        ({"retry-after": ISO.isoformat()}, "", 30.0),
+        ({"retry-after": ISO.strftime("%Y-%m-%dT%H:%M:%SZ")}, "", 30.0),
+        ({"retry-after": ISO.strftime("%Y-%m-%d %H:%M:%S")}, "", 30.0),
+        ({"retry-after": str(int(NOW - 30))}, "", 0.0),
+        ({"retry-after": "20 monkeys"}, "", None),
+        ({"retry-after": ", ,"}, "", None),
+        ({}, "Try again in 5 minutes.", 300.0),
+        ({}, "Please retry in 1 hour", 3_600.0),
+        ({}, "Rate limited: retry in 1 hour and 5 minutes.", 3_900.0),
+        ({}, "Please wait 30 sec, then go on", 30.0),
+        ({}, "available again in 2 days", 172_800.0),
+        ({}, "try again in 1 hour, 2 minutes, 3 seconds", 3_723.0),
+        ({}, "Please retry in 37.123456789s.", 37.12),
+        ({}, "try again in 5 months", None),
+        # Only what is used up holds back.
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": ISO.isoformat(),
+            },
+            "",
+            30.0,
+        ),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "49",
+                "anthropic-ratelimit-requests-reset": "2099-01-01T00:00:00Z",
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": ISO.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            },
+            "",
+            30.0,
+        ),
+        (
+            {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": ISO.isoformat()},
+            "",
+            30.0,
+        ),
+        (
+            {
+                "x-ratelimit-remaining-requests-day": "0",
+                "x-ratelimit-reset-requests-day": "33011.382867",
+            },
+            "",
+            33_011.38,
+        ),
         ({"retry-after": "-5"}, "", None),
         ({"retry-after": "nan"}, "", None),
     ],
@@ -445,3 +615,27 @@ def test_waits_are_read_in_every_form(
 ) -> None:
     found = retry_after(headers, body, NOW)
     assert found == (None if expected is None else pytest.approx(expected, abs=0.01))
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"retry_after": str(int(NOW + 30))}, 30.0),
+        (
+            {
+                "anthropic_ratelimit_tokens_remaining": "0",
+                "anthropic_ratelimit_tokens_reset": ISO.isoformat(),
+            },
+            30.0,
+        ),
+    ],
+)
+def test_a_limit_with_a_wait_is_waited_for(headers: dict[str, str], wait_s: float) -> None:
+    error = failed(429, {"error": {"message": "slow down"}}, **headers)
+    assert isinstance(error, APIStatusError)
+    assert error.retry_after_s == pytest.approx(wait_s, abs=0.01)
+    assert is_retryable(error)
+
+
+def test_a_login_at_a_proxy_that_nobody_set() -> None:
+    assert "HTTPS_PROXY" in failed(407, "").advice
