@@ -649,6 +649,8 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         return "Add credit or raise the limit at the provider, or choose another model."
     if status == 403:
         return "This key may not use this model here; check the plan, or choose another model."
+    if status == 404 and not context.model:
+        return "Check the base URL: it usually ends in /v1."
     if status == 404:
         return f"Check that {context.model!r} exists at this server, and the base URL."
     if status == 413:

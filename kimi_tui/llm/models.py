@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
 from kimi_tui import lenient_json
-from kimi_tui.base_url import host_of, is_loopback, root_of
+from kimi_tui.base_url import host_of, is_loopback, root_of, shown_url
 from kimi_tui.llm import errors
 from kimi_tui.llm.dialects import DIALECTS, Dialect, dialect_of_host
 from kimi_tui.llm.errors import (
@@ -260,6 +260,13 @@ async def chat_models(
                 found = await _listed_models(client, url, timeout_s)
             except LLMError as error:
                 if not _has_no_model_list(error):
+                    if first is not None and isinstance(error, APIStatusError):
+                        # The API is here, and refuses: that says more than that it is not at the URL that was given.
+                        ends = (
+                            f"Base URLs usually end in /v1; the API answered at {shown_url(url)}."
+                        )
+                        error.advice = f"{error.advice} {ends}".strip()
+                        raise error from None
                     raise first or error from None
                 first = first or error
                 continue

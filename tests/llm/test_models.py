@@ -494,3 +494,22 @@ def test_of_a_list_without_end_the_beginning_is_taken() -> None:
     assert found is not None
     assert len(found) == models.MOST_MODELS
     assert found[-1].id == f"model-{models.MOST_MODELS - 1}"
+
+
+async def test_a_wrong_key_is_said_also_where_the_end_of_the_base_url_is_missing() -> None:
+    async with ChatServer() as server:
+        refusal = {"error": {"message": "Incorrect API key provided"}}
+        server.route("GET", "/models", status(404, "<html>no"))
+        server.route("GET", "/v1/models", status(401, refusal))
+        with pytest.raises(APIStatusError, match="401: Incorrect API key") as caught:
+            await chat_models(server.origin, "sk-wrong")
+        assert "API key" in caught.value.advice
+        assert (
+            f"Base URLs usually end in /v1; the API answered at {server.base_url}."
+            in caught.value.advice
+        )
+        server.route("GET", "/v1/models", status(404, "no"))
+        server.route("GET", "/api/v1/models", status(404, "no"))
+        with pytest.raises(APIStatusError, match="404") as caught:
+            await chat_models(server.origin, "sk-wrong")
+        assert caught.value.advice == "Check the base URL: it usually ends in /v1."

@@ -72,6 +72,13 @@ LOCAL = Entry(
 ROWS = 12
 
 
+def can_be_taken(text: str) -> bool:
+    """Whether a pasted text is a key or an address, which have a field of their own."""
+    from kimi_tui.tools.credentials import is_key
+
+    return is_web_address(text.strip()) or is_key(text)
+
+
 class KeyForm(NamedTuple):
     """What stood in the fields of a `KeyScreen` that was left.
 
@@ -96,6 +103,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         launch: how the program was started; where that names this server with its key, only the model is asked for.
         base_url: the server whose key is wanted; empty where the user chooses.
         typed: what stood in the fields when they were left; None the first time.
+        pasted: a key or an address that was pasted before, and when; it is put into its field, and nothing is sent yet.
     """
 
     HELP_TITLE = "Lists: settings, models, servers"
@@ -103,9 +111,17 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
     CSS_PATH = sheets("model_setup")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
 
-    def __init__(self, launch: Launch, base_url: str = "", typed: KeyForm | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        base_url: str = "",
+        typed: KeyForm | None = None,
+        *,
+        pasted: tuple[str, float] | None = None,
+    ) -> None:
         super().__init__()
         self._launch = launch
+        self._pasted = pasted
         chosen = server_of(base_url) if base_url else 0
         if typed is not None:
             chosen = typed.server
@@ -128,6 +144,9 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._length = len(key)
         self._is_key_refused = False
         """Whether the note says that a second key was left out."""
+        self._check_failed = False
+        self._insisted = ""
+        """The name of a model that was given although the check failed, and that a second Enter uses."""
 
     def compose(self) -> ComposeResult:
         """A row a field."""
@@ -167,7 +186,9 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             self.set_focus(self._key)
         else:
             self.set_focus(self._server)
-        if self._key.value:
+        if self._pasted is not None:
+            self.call_after_refresh(self._take, *self._pasted)
+        elif self._key.value:
             # The fields have told of what they hold before that.
             self.call_after_refresh(self._check)
 
@@ -218,15 +239,23 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     def on_paste(self, event: events.Paste) -> None:
         """What a list has no use for: a key or an address that is pasted there is meant for its field."""
-        from kimi_tui.tools.credentials import is_key
+        if isinstance(self.focused, PickList) and can_be_taken(event.text):
+            event.stop()
+            self._take(event.text, event.time)
 
-        if isinstance(self.focused, PickList) and is_key(event.text):
-            event.stop()
-            self._key.key_at = event.time
-            self._move_key(event.text.strip())
-        elif isinstance(self.focused, PickList) and is_web_address(event.text.strip()):
-            event.stop()
-            self._move_url(event.text.strip())
+    def _take(self, text: str, at: float) -> None:
+        """Put a pasted key or address into its field.
+
+        Args:
+            text: the one or the other.
+            at: when it was pasted: a key is sent nowhere before its server was on the screen.
+        """
+        text = text.strip()
+        if is_web_address(text):
+            self._move_url(text)
+            return
+        self._key.key_at = at
+        self._move_key(text)
 
     def _move_url(self, url: str) -> None:
         """Ask a server that is none of the list, at this address; one that was written before is not overwritten."""
@@ -279,6 +308,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     def _forget(self) -> None:
         self._checked = None
+        self._check_failed, self._insisted = False, ""
         self._models = ()
         self._status.update("")
         self.query_one("#models-row").display = False
@@ -335,6 +365,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
                 return
             self._say(error.message, error.advice, bad=True)
             if has_no_list(error):
+                self._check_failed = True
                 self._ask_for_name()
             else:
                 self._checked = None
@@ -399,7 +430,11 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
     @on(Input.Submitted, "#name")
     def _name_given(self) -> None:
         name = self._name.value.strip()
-        if name:
+        if name and self._check_failed and name != self._insisted:
+            self._insisted = name
+            words = f'"{name}" at {self._base_url} was not found: no models are listed there.'
+            self._say(words, "Enter once more uses it all the same.", bad=True)
+        elif name:
             url, key = self._base_url, self._key.value.strip()
             self._finish(Choice(self._provider, url, name, key))
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.model_setup.screens import KeyForm
 
 LOOK_DELAY_S = 0.15
+PASTED_OTHER = "What was pasted is neither a key nor an address."
 MOST_NOTICES = 3
 """How many lines about the configuration there is room for."""
 
@@ -79,6 +80,9 @@ class StartOptions(Widget, can_focus=True):
         """Enter, a digit or a click on a way."""
 
         index: int
+
+    class Moved(Message):
+        """Another way is chosen, but not begun."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,6 +132,7 @@ class StartOptions(Widget, can_focus=True):
             step = 1 if event.key in ("down", "j") else -1
             self._chosen = max(0, min(len(self._ways) - 1, self._chosen + step))
             self.refresh()
+            self.post_message(self.Moved())
         elif event.key == "enter":
             self.post_message(self.Chosen(self._chosen))
         elif event.character in ("1", "2", "3"):
@@ -228,7 +233,12 @@ class WelcomeScreen(Screen[None]):
         glyphs = glyphs_of(self)
         arrows = f"{glyphs.up}{glyphs.down}"
         footer = self.query_one(Footer)
-        footer.hints = (("Enter", "choose"), (arrows, "move"), ("Esc", "quit"))
+        footer.hints = (
+            ("Enter", "choose"),
+            (arrows, "move"),
+            ("1 to 3", "choose at once"),
+            ("Esc", "quit"),
+        )
         self._ways.focus()
         self._fit(app_of(self).size)
         self.call_after_refresh(self.set_timer, LOOK_DELAY_S, self._look)
@@ -277,10 +287,26 @@ class WelcomeScreen(Screen[None]):
                 )
             )
 
-    def _paste_a_key(self, base_url: str) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """A key or an address goes to the screen that asks for it; anything else is said to be none."""
+        from kimi_tui.tui.model_setup.screens import can_be_taken
+
+        event.stop()
+        if can_be_taken(event.text):
+            url = self._server_url if self._words else ""
+            self._paste_a_key(url, pasted=(event.text, event.time))
+        else:
+            self.query_one(Footer).urgent = PASTED_OTHER
+
+    def on_start_options_moved(self) -> None:
+        """What was said of a paste is read."""
+        self.query_one(Footer).urgent = ""
+
+    def _paste_a_key(self, base_url: str, *, pasted: tuple[str, float] | None = None) -> None:
         from kimi_tui.tui.model_setup.screens import KeyScreen
 
-        push_once(self, KeyScreen(self._launch, base_url, self._typed), self._key_answered)
+        screen = KeyScreen(self._launch, base_url, self._typed, pasted=pasted)
+        push_once(self, screen, self._key_answered)
 
     def _key_answered(self, answer: Launch | KeyForm | None) -> None:
         if isinstance(answer, Launch):

@@ -221,7 +221,15 @@ async def test_a_server_without_a_list_of_models_asks_for_the_name(home: Path) -
             one = Desk(running, pilot)
             await paste_key(one, server.base_url, "sk-good-key")
             await one.until(lambda: running.screen.query_one("#name", Input).has_focus)
-            await pilot.press(*"my-model", "enter")
+            # Nothing was found there: it is said, and a second Enter insists.
+            await pilot.press(*"my-mode", "enter")
+            await one.sees('"my-mode" at')
+            await one.sees("Enter once more uses it all the same.")
+            assert not (home / "config.toml").exists()
+            await pilot.press("l", "enter")
+            await one.sees('"my-model" at')
+            assert isinstance(running.screen, KeyScreen)
+            await pilot.press("enter")
             await one.sees("What shall we work on?")
             await one.ready()
             await one.screen.conversation.close()
@@ -544,3 +552,69 @@ async def test_a_fault_while_looking_for_servers_leaves_all_three_ways(
         monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
         await pilot.press("ctrl+r")
         await one.sees("Start one and press Ctrl+R")
+
+
+async def test_an_accepted_key_without_models_needs_no_second_enter(home: Path) -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/v1/models", status(200, {"data": []}))
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "sk-good-key")
+            await one.until(lambda: running.screen.query_one("#name", Input).has_focus)
+            await pilot.press(*"mine", "enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.conversation.close()
+
+
+KEY = "sk-proj-4f9Aq7Lx2Zt8Wn3Rb6Yc1Vd5Ke0Hs7Jm"
+
+
+async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("KIMI_TUI_HOME", str(home))
+    async with ChatServer() as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.sees("1 to 3 choose at once")
+            running.screen.post_message(events.Paste("some words"))
+            await one.sees("neither a key nor an address")
+            await pilot.press("down")
+            await one.until(lambda: "neither" not in one.text())
+            running.screen.post_message(events.Paste(f"{KEY}\n"))
+            await one.until(lambda: isinstance(running.screen, KeyScreen))
+            await one.until(lambda: running.screen.query_one("#key", Input).value == KEY)
+            # It goes nowhere before somebody has seen to which server it would.
+            shown = await one.sees("Nothing was sent yet")
+            assert KEY not in shown
+            await pilot.press("escape")
+            await one.until(lambda: isinstance(running.screen, WelcomeScreen))
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await one.sees("Which model shall it use?")
+            running.screen.post_message(events.Paste(server.base_url))
+            await one.until(lambda: isinstance(running.screen, KeyScreen))
+            await one.until(
+                lambda: running.screen.query_one("#url", Input).value == server.base_url
+            )
+            assert not server.other_requests
+
+
+async def test_an_unusable_proxy_is_named_where_the_key_is_checked(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:1")
+    for name in ("HTTPS_PROXY", "https_proxy", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await paste_key(one, "https://api.example.test/v1", "sk-secret-key")
+        await one.until(lambda: 'ALL_PROXY is "gopher://' in " ".join(one.text().split()))
+        assert isinstance(running.screen, KeyScreen)
+        assert not running.screen.query_one("#name-row").display
