@@ -162,11 +162,9 @@ def parse(arguments: Sequence[str]) -> Options | int:
     if given.pop("version", False):
         return _say_version()
     words: list[str] = given.pop("message", [])
-    if len(words) == 1 and not any(map(str.isspace, words[0])):
-        # Hardly a message: a command that is none, or that stands behind an option.
-        meant = _command_like(words[0])
-        advice = f"; did you mean kimi-tui {meant}?" if meant else "; see kimi-tui --help"
-        return _say(f"unrecognized arguments: {words[0]}{advice}", USAGE)
+    if len(words) == 1 and (meant := _command_like(words[0])):
+        # A command that is misspelt, or that stands behind an option. Any other word is a message, which is not sent yet.
+        return _say(f"unrecognized arguments: {words[0]}; did you mean kimi-tui {meant}?", USAGE)
     from kimi_tui.foreign_text import clean_pasted
     from kimi_tui.launch import Options
 
@@ -174,7 +172,12 @@ def parse(arguments: Sequence[str]) -> Options | int:
 
 
 def _command_like(word: str) -> str:
-    """The command that a word of the command line is, or is with a slip of the keys; empty for none."""
+    """The command that a word of the command line is, or is with a slip of the keys; empty for none.
+
+    Commands are of ASCII letters: many languages write a whole sentence without a space.
+    """
+    if not word.isascii():
+        return ""
     from difflib import get_close_matches
 
     from kimi_tui.commands.dispatch import COMMANDS

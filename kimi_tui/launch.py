@@ -191,12 +191,19 @@ def _config(path: Path) -> Config:
     return read_config(kimi_cli_config_file())
 
 
+FOLDER_GONE = "The current folder does not exist any more."
+
+
 def _work_dir(given: str | None) -> Path:
     try:
         path = expanded(given) if given else Path.cwd()
         resolved = path.resolve(strict=True)
     except FileNotFoundError as error:
-        raise ConfigError(f"--work-dir: there is no folder {given or '.'}") from error
+        if not given:
+            raise ConfigError(
+                f"{FOLDER_GONE} Change to another one with cd, or name one with --work-dir."
+            ) from error
+        raise ConfigError(f"--work-dir: there is no folder {given}") from error
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"--work-dir: {given or '.'} cannot be opened: {error}") from error
     if not resolved.is_dir():

@@ -49,7 +49,6 @@ def test_every_option() -> None:
     "arguments",
     [
         ["--no-such"],
-        ["extra"],
         ["--continue", "--session", "a"],
         ["--thinking", "--no-thinking"],
         ["--speed", "0"],
@@ -82,7 +81,26 @@ def test_bad_arguments_are_one_line_and_exit_2(
     assert "\x1b" not in said.err
 
 
-@pytest.mark.parametrize("arguments", [["sesions"], ["--yolo", "sessions"]])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "修复失败的测试，然后提交",
+        "テストを直して",
+        "hello",
+        "!ls",
+        "/init",
+        "#note",
+        "é",
+        "会sessions话",
+        "it's",
+    ],
+)
+def test_one_word_is_a_message_that_is_not_sent_yet(message: str) -> None:
+    assert parse([message]) == Options(message=message)
+    assert parse(["-C", message]) == Options(newest=True, message=message)
+
+
+@pytest.mark.parametrize("arguments", [["sesions"], ["--yolo", "sessions"], ["-C", "session"]])
 def test_a_command_that_is_misspelt_or_misplaced_is_named(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,3 +300,32 @@ def test_as_a_module_it_imports_nothing_from_the_folder_it_starts_in(tmp_path: P
     )
     assert ended.stdout.startswith("kimi-tui ")
     assert "EVIL" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sessions"],
+        ["sessions", "list"],
+        ["doctor", "--offline"],
+        ["checkpoints"],
+        ["worldlines"],
+        [],
+        ["hello"],
+    ],
+)
+def test_a_folder_that_is_gone_is_said_in_a_line(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kimi-tui: The current folder does not exist any more. ")
+    assert "cd" in said
+    assert said.count("\n") == 1

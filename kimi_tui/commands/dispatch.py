@@ -109,6 +109,11 @@ def _failed(error: Exception) -> int:
         case SessionError() | SoulBusy():
             complain(str(error))
             return FAILED
+        case FileNotFoundError() if _is_folder_gone():
+            from kimi_tui.launch import FOLDER_GONE
+
+            complain(f"{FOLDER_GONE} Change to another one with cd, and run this again.")
+            return USAGE
         case OSError():
             reason = error.strerror or type(error).__name__
             about = f" ({error.filename})" if isinstance(error.filename, str) else ""
@@ -116,6 +121,14 @@ def _failed(error: Exception) -> int:
             return FAILED
         case _:
             return _unexpected(error)
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _unexpected(error: Exception) -> int:

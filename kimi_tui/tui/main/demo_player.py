@@ -6,11 +6,15 @@ The player stops for good when the user presses a key.
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 import time
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimi_tui.app_paths import short
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.keyboard import key_of
@@ -20,11 +24,23 @@ from kimi_tui.tui.main.workbench import Workbench
 if TYPE_CHECKING:
     from kimi_tui.launch import Launch
 
+NAME = "kimi-tui"
 PAUSE_S = 1.5
 PER_LETTER_S = 0.04
 DEMO_QUESTION = "This is a demo. Enter begins it."
 PLAYED_QUESTION = "This is a demo."
-DEMO_END = "To begin your own work: Ctrl+Q, then kimi-tui in the folder of your project."
+
+
+def demo_end() -> str:
+    """How to begin one's own work after the demo, with a command that works on this machine."""
+    command = NAME
+    if shutil.which(NAME) is None:
+        # Started by `make run`, or from an environment that is not active.
+        program = Path(sys.executable).with_name(NAME)
+        command = (
+            short(program) if program.exists() else f"{short(Path(sys.executable))} -m kimi_tui"
+        )
+    return f"To begin your own work: Ctrl+Q, then {command} in the folder of your project."
 
 
 def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:
@@ -71,14 +87,14 @@ class DemoPlayer:
         """Whether nobody has pressed a key since the demo began to play."""
         if self._plays and self._bench.last_key_at > self._since:
             self._plays = False
-            self._bench.tell("The keys are yours now.", advice=DEMO_END)
+            self._bench.tell("The keys are yours now.", advice=demo_end())
         return self._plays
 
     async def _type(self, text: str) -> None:
         """Type a message at reading speed and send it; after the last one, show how to continue."""
         if not text:
             self._plays = False
-            self._bench.tell("That was the demo.", advice=DEMO_END, topic="demo")
+            self._bench.tell("That was the demo.", advice=demo_end(), topic="demo")
             return
         area = self._bench.prompt.area
         await asyncio.sleep(PAUSE_S * self._pace)

@@ -12,6 +12,7 @@ from support.screens import Desk, desk
 from kimi_tui.tui.frame import fit_hints
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.keyboard import key_of
+from kimi_tui.tui.main.demo_player import demo_end
 from kimi_tui.tui.main.hints import hints
 from kimi_tui.tui.state import MainState
 
@@ -106,3 +107,22 @@ async def test_below_a_dialog_no_keys_are_named(home: Path) -> None:
             assert "Esc close" in one.text()
             await one.pilot.press("escape")
             await one.until(lambda: foot(one) == usual)
+
+
+def test_the_end_of_the_demo_names_a_command_that_works_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tmp_path / "on-path" / "kimi-tui"
+    found.parent.mkdir()
+    found.write_text("#!/bin/sh\n")
+    found.chmod(0o700)
+    monkeypatch.setenv("PATH", str(found.parent))
+    assert demo_end().endswith("then kimi-tui in the folder of your project.")
+    # As after `make run`: nothing of that name on the path.
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    monkeypatch.setattr("sys.executable", str(bin_folder / "python"))
+    assert f"then {bin_folder}/python -m kimi_tui in the folder" in demo_end()
+    (bin_folder / "kimi-tui").touch()
+    assert f"then {bin_folder}/kimi-tui in the folder" in demo_end()
