@@ -47,7 +47,12 @@ from kimi_tui.soul.messages import (
     label_of_message,
     quoted,
 )
-from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
+from kimi_tui.soul.project_notes import (
+    left_out_words,
+    notes_below,
+    reminder,
+    unreadable_words,
+)
 from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
@@ -269,6 +274,8 @@ class Reminders:
         )
         if self._runtime.asks_for_keys and (words := left_out_words(notes)):
             self._conversation.wire.publish(Notice("info", words))
+        if words := unreadable_words(notes):
+            self._conversation.wire.publish(Notice("warning", words))
         memory.notes.update(one.path for one in notes)
         return [reminder(one) for one in notes]
 
