@@ -165,6 +165,7 @@ class KimiSoul:
             search_sandbox,
             asks_for_keys,
             self._jobs,
+            session.state.moved_from,
         )
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)

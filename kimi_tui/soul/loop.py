@@ -227,7 +227,7 @@ class StreamedAnswer:
 
 
 class Reminders:
-    """Makes `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
+    """Makes `user` messages of the program to the model: a changed mode, a moved work folder, notes of a folder, background commands that ended.
 
     They are not in the system prompt, which stays the same to the byte for the provider's cache. They are appended before the
     next step, behind the user's message or the last results, and only where this world line does not have them yet: after a
@@ -247,9 +247,16 @@ class Reminders:
     async def due(self) -> list[Message]:
         """The reminders to append before the next step."""
         memory, approval = self._conversation.memory, self._runtime.approval
-        if approval.mode != self._first_mode:
+        moved_from, folder = self._runtime.moved_from, str(self._runtime.work_dir)
+        if approval.mode != self._first_mode or moved_from:
             await self._conversation.load_memory()
         due: list[Message] = []
+        if moved_from and memory.known and memory.folder != folder:
+            memory.folder = folder
+            text = prompt("folder_moved", BEFORE=quoted(moved_from), NOW=quoted(folder))
+            due.append(
+                Message.model_validate({"role": "user", "content": text, "work_dir": folder})
+            )
         mode = approval.mode
         if memory.known and mode != (memory.mode or self._first_mode):
             memory.mode = mode
