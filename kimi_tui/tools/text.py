@@ -1,9 +1,9 @@
 """Text of files for tools: decoding and encoding, windows of numbered lines, sizes, and the nearest match of a name or passage.
 
 Decoding is reversible, so that what an edit does not touch stays byte for byte: a file is decoded by its byte order mark
-(UTF-16, UTF-32) or as UTF-8, whose invalid bytes travel as lone surrogates; line endings and the mark are kept. A `LineWindow` takes memory that does not depend on the size of
-the file. The searches for what the model probably meant are bounded: a huge folder or a hostile text costs a fraction
-of a second.
+(UTF-16, UTF-32) or as UTF-8, whose invalid bytes travel as lone surrogates; line endings and the mark are kept. A
+`LineWindow` takes memory that does not depend on the size of the file. The searches for what the model probably meant are
+bounded: a huge folder or a hostile text costs a fraction of a second.
 """
 
 from __future__ import annotations
