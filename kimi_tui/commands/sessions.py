@@ -193,9 +193,9 @@ def _moved_words(store: SessionStore) -> str:
     said: list[str] = []
     for former in former_folders(store, Path.cwd()):
         n_sessions = len(former.sessions)
-        count = "1 session is" if n_sessions == 1 else f"{n_sessions:,} sessions are"
+        count = "1 session belongs" if n_sessions == 1 else f"{n_sessions:,} sessions belong"
         said.append(
-            f"{count} of {short(Path(former.path))}, which does not exist any more. "
+            f"{count} to {short(Path(former.path))}, which does not exist any more. "
             f"To go on with the newest here: kimi-tui --session {former.sessions[0].name[:8]}"
         )
     return "\n".join(said)
