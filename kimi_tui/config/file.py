@@ -184,6 +184,7 @@ _TOP: Mapping[str, Check] = {
     "titles": _flag,
     "hints": _flag,
     "stream_timeout_s": _number(1, 3600),
+    "first_answer_timeout_s": _number(0, 86_400),
 }
 _PROVIDER: Mapping[str, Check] = {
     "type": _provider_type,

@@ -136,6 +136,8 @@ class Config(NamedTuple):
     thinking: str = ""
     """`on`, `off` or an effort; empty where the file does not say."""
     stream_timeout_s: float = 120.0
+    first_answer_timeout_s: float = 0.0
+    """Seconds; 0 for 1,800, and for no limit in the same network."""
     source: Path | None = None
     notices: tuple[str, ...] = ()
 

@@ -41,6 +41,7 @@ from kimi_tui.llm.errors import (
     cannot_be_reached,
 )
 from kimi_tui.llm.provider import NO_HEADERS, check_origin
+from kimi_tui.llm.waiting import WaitedTooLong
 
 if TYPE_CHECKING:
     from openai import Omit
@@ -84,7 +85,7 @@ class RestrictedClient(httpx2.AsyncClient):
         base_url: the one server that is asked.
         own_headers: the user's, for every request to its origin.
         connect_s: seconds for a connection.
-        read_s: seconds of silence in an answer.
+        read_s: seconds of silence in an answer; None for no limit.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class RestrictedClient(httpx2.AsyncClient):
         own_headers: Mapping[str, str] = NO_HEADERS,
         *,
         connect_s: float,
-        read_s: float,
+        read_s: float | None,
     ) -> None:
         server = urlsplit(base_url)
         self._origin = httpx2.URL(base_url)
@@ -178,7 +179,6 @@ class NetworkFailures:
 
     host: str
     secrets: tuple[str, ...] = field(repr=False)
-    stream_timeout_s: float
 
     def timeout(self, error: BaseException) -> APITimeoutError:
         """Connecting took too long, or nothing came for too long."""
@@ -188,8 +188,9 @@ class NetworkFailures:
                 f"{self.host} did not accept a connection within {CONNECT_S:g} s.",
                 advice="Check the network and the base URL.",
             )
+        words = str(cause) if isinstance(cause, WaitedTooLong) else "took too long."
         return APITimeoutError(
-            f"{self.host} was silent for {self.stream_timeout_s:g} s.",
+            f"{self.host} {words}",
             advice="If it stays silent, choose another model with /model.",
         )
 
@@ -241,7 +242,6 @@ class OpenAIClient:
         base_url: of the API.
         api_key: sent to this origin alone; empty for none.
         headers: the user's own, sent as the key is.
-        read_s: seconds of silence in an answer.
 
     Attributes:
         failures: makes the errors for failed connections.
@@ -255,15 +255,13 @@ class OpenAIClient:
         base_url: str,
         api_key: str,
         headers: Mapping[str, str] = NO_HEADERS,
-        *,
-        read_s: float,
     ) -> None:
         host = check_origin(base_url, api_key, headers)
         preload()
         from openai import AsyncOpenAI
 
         self._api_key = api_key
-        self.failures = NetworkFailures(host, (api_key, *headers.values()), read_s)
+        self.failures = NetworkFailures(host, (api_key, *headers.values()))
         self._client = AsyncOpenAI(
             api_key=api_key or _NO_KEY,
             base_url=base_url,
@@ -273,7 +271,8 @@ class OpenAIClient:
             admin_api_key="",
             webhook_secret="",
             max_retries=0,
-            http_client=RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s),
+            # How long an answer is waited for is decided where it is read.
+            http_client=RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None),
             default_headers={"User-Agent": USER_AGENT},
         )
 

@@ -191,7 +191,7 @@ class StreamedAnswer:
             case ToolCallDelta():
                 self._on_call(item)
             case _:
-                pass
+                self._conversation.publish_progress(item)
 
     def _on_call(self, item: ToolCallDelta) -> None:
         position = item.position

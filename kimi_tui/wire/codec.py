@@ -33,7 +33,7 @@ from kimi_tui.wire.events import (
     TodoItem,
 )
 
-# By field: the first ten have no name at kimi-cli, the last four have an empty payload there.
+# By field: the first eleven have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -41,6 +41,7 @@ _STORED_BY_FIELD: dict[str, type] = {
         ev.ToolOutput,
         ev.ModeChanged,
         ev.JobsChanged,
+        ev.PromptProgress,
         ev.NextMessage,
         ev.CheckpointCreated,
         ev.ContextReverted,

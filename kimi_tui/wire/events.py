@@ -583,6 +583,14 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """How far the server has read the prompt, in tokens that it had to read. Of this run alone, and not recorded."""
+
+    read: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModeChanged:
     """What is asked from now on is another thing, by an answer to a plan. Of this run alone, and not recorded."""
 
@@ -625,6 +633,7 @@ Event = (
     | LineChanged
     | ModeChanged
     | JobsChanged
+    | PromptProgress
     | Notice
 )
 
