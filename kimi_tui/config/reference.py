@@ -86,6 +86,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("loop_control.compaction_trigger_ratio", "The share of the window from which on the conversation is compacted by itself.", "number"),
     Setting("loop_control.compaction", "How: simple is the one there is.", "text"),
     Setting("loop_control.patience", "Seconds for which an overloaded or lost server is waited out; 0 for a few attempts.", "number"),
+    Setting("loop_control.same_call_limit", "Same calls in a row, with the same result, after which you are asked how the turn goes on; 0 for never.", "number"),
+    Setting("loop_control.same_dmail_limit", "D-Mails in a row without a new tool result after which you are asked how the turn goes on; 0 for never.", "number"),
     Setting("dmail.enabled", "Whether the agent may write to its past self.", "flag"),
     Setting("dmail.nudge_tokens", "Tokens of a tool's result from which on it is reminded of that; 0 for never.", "number"),
     Setting("dmail.review", "Whether you read each D-Mail before it goes.", "flag"),

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
@@ -31,7 +31,7 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.loop import AgentLoop, Steer, Steering
+from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
 from kimi_tui.soul.messages import Author
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.project_notes import notes_in
@@ -904,9 +904,7 @@ class KimiSoul:
         self._task = None
         self.wire.publish(end)
 
-    async def _run_and_save(
-        self, work: Coroutine[Any, Any, Literal["done", "rejected"]]
-    ) -> TurnEnd:
+    async def _run_and_save(self, work: Coroutine[Any, Any, TurnOutcome]) -> TurnEnd:
         """Run the steps of a turn and save; an error is the turn's end, not an exception."""
         try:
             end = TurnEnd(await work)
