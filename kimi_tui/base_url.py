@@ -28,6 +28,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+_NEAR_ENDINGS = (".local", ".lan", ".internal", ".home.arpa")
+"""What names in a network of one's own end in (RFC 6762, RFC 8375, and the habits of routers and containers)."""
+
+
+def is_near(host: str) -> bool:
+    """Whether the host is this machine or one in the same private network, by its name or its address."""
+    if not host or is_loopback(host) or host.endswith(_NEAR_ENDINGS):
+        return bool(host)
+    import ipaddress
+
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return "." not in host
+    # Private, link-local and carriers' addresses, which a VPN gives to machines of one's own.
+    return not address.is_global
+
+
 def origin_of(url: str) -> str:
     """Scheme, host and port of a URL, the port always written: what a key belongs to."""
     try:

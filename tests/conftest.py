@@ -177,3 +177,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
     # And let what few tests leave be looked for less often than Python does: without a pause that anybody would feel.
     gc.set_threshold(5_000, 10, 10)
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers on this machine are waited for as those elsewhere are."""
+    monkeypatch.setattr("kimi_tui.llm.waiting.is_near", lambda host: False)

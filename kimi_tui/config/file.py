@@ -184,6 +184,7 @@ _TOP: Mapping[str, Check] = {
     "titles": _flag,
     "hints": _flag,
     "stream_timeout_s": _number(1, 3600),
+    "first_answer_timeout_s": _number(0, 86_400),
 }
 _PROVIDER: Mapping[str, Check] = {
     "type": _provider_type,
@@ -208,6 +209,8 @@ _LOOP: Mapping[str, Check] = {
     "max_steps_per_turn": _whole(1, 1_000_000),
     "max_retries_per_step": _whole(1, 100),
     "patience": _number(0, 86_400),
+    "same_call_limit": _whole(0, 1_000),
+    "same_dmail_limit": _whole(0, 1_000),
     "reserved_context_size": _whole(0, 100_000_000),
     "compaction_trigger_ratio": _number(0.1, 1.0),
     "compaction": _stripped,

@@ -56,7 +56,8 @@ class ModelConfig(NamedTuple):
 
 
 class LoopControl(NamedTuple):
-    """The limits of the agent's loop, under kimi-cli's names; `patience` is for how many seconds an overload is waited out."""
+    """The limits of the agent's loop, under kimi-cli's names; `patience` is for how many seconds an overload is waited out.
+    After so many same calls or D-Mails in a row the user is asked; 0 for never."""
 
     max_steps_per_turn: int = 1000
     max_retries_per_step: int = 3
@@ -64,6 +65,8 @@ class LoopControl(NamedTuple):
     compaction_trigger_ratio: float = 0.85
     compaction: str = "simple"
     patience: float = 600.0
+    same_call_limit: int = 3
+    same_dmail_limit: int = 3
 
 
 class DMailConfig(NamedTuple):
@@ -136,6 +139,8 @@ class Config(NamedTuple):
     thinking: str = ""
     """`on`, `off` or an effort; empty where the file does not say."""
     stream_timeout_s: float = 120.0
+    first_answer_timeout_s: float = 0.0
+    """Seconds; 0 for 1,800, and for no limit in the same network."""
     source: Path | None = None
     notices: tuple[str, ...] = ()
 

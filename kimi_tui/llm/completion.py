@@ -14,7 +14,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -44,6 +44,8 @@ from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
     Finished,
+    Overdue,
+    PromptRead,
     StreamItem,
     TextDelta,
     TextWasThought,
@@ -57,6 +59,14 @@ if TYPE_CHECKING:
     from tenacity import AsyncRetrying, RetryCallState
 
 _log = logging.getLogger(__name__)
+
+_REASONING = 2_048
+"""Tokens that a model is given to think about an answer of one line."""
+_CHARS_OF_TOKEN = 8
+"""More than a token has on average in any language."""
+
+OnOverdue = Callable[[Overdue], Coroutine[Any, Any, bool]]
+"""Decides whether an answer that is overdue is waited on."""
 
 
 @dataclass(slots=True)
@@ -169,6 +179,8 @@ class Collector:
                 self.usage = item
             case Finished():
                 self.finish = item
+            case PromptRead() | Overdue():
+                pass
 
     @property
     def thinking(self) -> str:
@@ -450,6 +462,7 @@ async def complete(
     retry_now: asyncio.Event | None = None,
     collector: Collector | None = None,
     known: bool = True,
+    on_overdue: OnOverdue | None = None,
 ) -> Completion:
     """Call the model, and retry after failures that may be temporary.
 
@@ -466,6 +479,8 @@ async def complete(
             Empty while a retry is waited for.
         known: the server has answered before. One that never did most likely has another address: a failed connection to it
             is not waited out.
+        on_overdue: decides whether an answer that is overdue is waited on; it is cancelled where that comes meanwhile. None
+            for never, which counts as a failure that may pass.
 
     Raises:
         LLMError: the last attempt failed, or the failure is one that a retry does not help.
@@ -482,7 +497,9 @@ async def complete(
     try:
         async for attempt in retries.attempts():
             with attempt:
-                return await _ask_once(provider, system, tools, history, answer, on_item)
+                return await _ask_once(
+                    provider, system, tools, history, answer, on_item, on_overdue
+                )
     except APIStatusError as error:
         final = retries.final_error(error)
         if final is not error:
@@ -498,10 +515,15 @@ async def _ask_once(
     history: Sequence[Message],
     answer: Collector,
     on_item: Callable[[StreamItem], None],
+    on_overdue: OnOverdue | None,
 ) -> Completion:
     stream = provider.generate(system, tools, history)
     try:
         async for item in stream:
+            if isinstance(item, Overdue):
+                if on_overdue is not None:
+                    item.decision = asyncio.create_task(on_overdue(item), name="overdue")
+                continue
             answer.add(item)
             # Reasoning that stayed empty is stored, but there is nothing to show.
             if not (isinstance(item, ThinkDelta) and not item.text):
@@ -532,6 +554,61 @@ async def _ask_once(
         raise APIEmptyResponseError("The model answered with nothing.")
     usage = await _usage(answer.usage, system, tools, history, message)
     return Completion(message, usage, finish.reason)
+
+
+async def first_line(
+    provider: ChatProvider, system: str, question: Message, *, most_tokens: int
+) -> tuple[str, Usage]:
+    """Ask once, without tools, for an answer of one line: the stream is ended behind the first one.
+
+    A model that spends all of the limit on reasoning is asked once more, with room for that.
+
+    Args:
+        provider: the model.
+        system: the system prompt.
+        question: what is asked.
+        most_tokens: the limit of the answer.
+
+    Returns:
+        the line, empty where there is none, and what it cost.
+
+    Raises:
+        LLMError: the model could not be asked.
+    """
+    thinks = provider.info.thinking
+    line, usage, is_cut = await _line(provider, system, question, most_tokens + thinks * _REASONING)
+    if line or thinks or not is_cut:
+        return line, usage
+    line, more, _ = await _line(provider, system, question, most_tokens + _REASONING)
+    both = Usage(usage.input + more.input, usage.output + more.output, usage.cached + more.cached)
+    return line, replace(both, estimated=usage.estimated or more.estimated)
+
+
+async def _line(
+    provider: ChatProvider, system: str, question: Message, most_tokens: int
+) -> tuple[str, Usage, bool]:
+    """The first line of an answer, what it cost, and whether the limit cut it."""
+    info = provider.info
+    answer = Collector(info.provider, info.model)
+    line, n_chars = "", 0
+    stream = cast(
+        "AsyncGenerator[StreamItem]",
+        provider.generate(system, (), (question,), most_tokens=most_tokens),
+    )
+    async with contextlib.aclosing(stream):
+        async for item in stream:
+            answer.add(item)
+            if isinstance(item, TextDelta):
+                line = (line + item.text).lstrip()
+            if isinstance(item, TextDelta | ThinkDelta):
+                # A server that does not know the limit is held to it here.
+                n_chars += len(item.text)
+            if "\n" in line or n_chars > most_tokens * _CHARS_OF_TOKEN:
+                break
+    message = await answer.whole() or Message(role="assistant", content="")
+    usage = await _usage(answer.usage, system, (), (question,), message)
+    is_cut = answer.finish is not None and answer.finish.reason == "length"
+    return line.partition("\n")[0].strip(), usage, is_cut
 
 
 async def _usage(

@@ -196,8 +196,13 @@ class Dialect:
     """Tool calls have a field `extra_content` that must be sent back with them."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of every request."""
+    limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
+    """The field that limits an answer, and the one to try where that is refused."""
+    one_at_a_time: bool = False
+    """Such a server answers one request after another, as it is installed, and does not say so."""
 
 
+_NEWER_LIMITS = ("max_completion_tokens", "max_tokens")
 GENERIC = Dialect("generic")
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -209,6 +214,7 @@ DIALECTS: Mapping[str, Dialect] = {
             reasoning="reasoning_content",
             cache_key=True,
             schema="moonshot",
+            limits=_NEWER_LIMITS,
         ),
         Dialect(
             "openai",
@@ -216,11 +222,13 @@ DIALECTS: Mapping[str, Dialect] = {
             path="/v1",
             reasoning="never",
             cache_key=True,
+            limits=_NEWER_LIMITS,
         ),
         Dialect(
             "azure",
             hosts=(".openai.azure.com", ".ai.azure.com"),
             reasoning="never",
+            limits=_NEWER_LIMITS,
         ),
         Dialect(
             "deepseek",
@@ -282,9 +290,16 @@ DIALECTS: Mapping[str, Dialect] = {
             "ollama",
             reasoning="reasoning",
             thinking=Thinking("effort", _THREE_EFFORTS, on="medium"),
+            one_at_a_time=True,
         ),
         Dialect("vllm", reasoning="reasoning", thinking=Thinking("template")),
-        Dialect("llamacpp", reasoning="reasoning_content", thinking=Thinking("template")),
+        Dialect(
+            "llamacpp",
+            reasoning="reasoning_content",
+            thinking=Thinking("template"),
+            # Else nothing is heard of it while it reads a prompt, which takes minutes without a graphics card.
+            extra={"return_progress": True},
+        ),
         Dialect("lmstudio", reasoning="reasoning_content"),
         Dialect("sglang", reasoning="reasoning_content", thinking=Thinking("template")),
         GENERIC,

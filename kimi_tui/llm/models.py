@@ -529,7 +529,8 @@ _OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 class ServerFacts:
     """What probing found out of a server and a model; None where it did not tell.
 
-    `base_url` is where the API is, if that is not where it was said to be.
+    `base_url` is where the API is, if that is not where it was said to be. With `one_at_a_time` the server answers one request
+    after another.
     """
 
     dialect: Dialect | None = None
@@ -537,6 +538,7 @@ class ServerFacts:
     capabilities: frozenset[Capability] | None = None
     notices: tuple[str, ...] = ()
     base_url: str | None = None
+    one_at_a_time: bool = False
 
 
 async def probe(
@@ -651,7 +653,13 @@ async def _llamacpp(
         if window and window < _SMALL_WINDOW
         else ()
     )
-    return ServerFacts(DIALECTS["llamacpp"], window, frozenset(can), notices)
+    return ServerFacts(
+        DIALECTS["llamacpp"],
+        window,
+        frozenset(can),
+        notices,
+        one_at_a_time=lenient_json.count(props.get("total_slots")) == 1,
+    )
 
 
 def _n_ctx(props: dict[str, Any]) -> int | None:

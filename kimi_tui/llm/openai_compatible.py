@@ -48,6 +48,7 @@ from kimi_tui.llm.provider import (
     Capability,
     ChatProvider,
     ModelInfo,
+    Overdue,
     StreamItem,
     ToolSpec,
     Usage,
@@ -55,12 +56,16 @@ from kimi_tui.llm.provider import (
 )
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, build_request
 from kimi_tui.llm.stream import AnswerReader
+from kimi_tui.llm.waiting import AnswerWait, WaitedTooLong, WaitLimits
 
 if TYPE_CHECKING:
     import httpx2
 
     from kimi_tui.llm.message import Message
     from kimi_tui.llm.transport import OpenAIClient
+
+    Sent = tuple[EncodedRequest, httpx2.Response]
+    """A request, and the response to it, whose body is unread."""
 
 
 class OpenAICompatible(ChatProvider):
@@ -77,7 +82,9 @@ class OpenAICompatible(ChatProvider):
         thinking: `on`, `off` or an effort, where the model takes that; empty to ask models that are said to think.
         headers: the user's own, sent as the key is.
         session_id: sent as the cache key to providers that cache by one.
-        stream_timeout_s: how long a stream may be silent.
+        stream_timeout_s: how long a stream may be silent between two pieces of an answer.
+        first_answer_timeout_s: how long the first of them is waited for; 0 for the default (`waiting.FIRST_ANSWER_S`,
+            without a limit in the same network).
     """
 
     def __init__(
@@ -94,6 +101,7 @@ class OpenAICompatible(ChatProvider):
         headers: Mapping[str, str] = NO_HEADERS,
         session_id: str = "",
         stream_timeout_s: float = 120.0,
+        first_answer_timeout_s: float = 0.0,
     ) -> None:
         if not model:
             raise LLMNotSet("No model is set.", advice="Choose one with --model or in the config.")
@@ -104,13 +112,14 @@ class OpenAICompatible(ChatProvider):
         self._headers = headers
         self._secrets = (api_key, *headers.values())
         self._session_id = session_id
-        self._stream_timeout_s = stream_timeout_s
+        self._limits = WaitLimits.of(self._host, stream_timeout_s, first_answer_timeout_s)
         self._dialect = dialect_for(self._base_url, model, dialect)
         self._dialect_is_set = dialect is not None
         self._window_is_set = window is not None
         self._dialect_name = dialect or ""
         self._quirks = quirks_of(self._base_url, model, self._dialect_name)
         self._reported_window: int | None = None
+        self._one_at_a_time = False
         self._window_is_learned = False
         self._client: OpenAIClient | None = None
         self._prepared: asyncio.Task[tuple[str, ...]] | None = None
@@ -133,7 +142,13 @@ class OpenAICompatible(ChatProvider):
         )
         if not dialect.images:
             can -= {"image_in"}
-        return replace(self._info, thinking=thinks, effort=effort, capabilities=can)
+        return replace(
+            self._info,
+            thinking=thinks,
+            effort=effort,
+            capabilities=can,
+            one_at_a_time=self._one_at_a_time or dialect.one_at_a_time,
+        )
 
     @property
     def _thinking_set(self) -> str:
@@ -187,6 +202,7 @@ class OpenAICompatible(ChatProvider):
             and self._dialect.name == "generic"
         ):
             self._dialect = for_model(found.dialect, self._info.model)
+        self._one_at_a_time = found.one_at_a_time
         if found.base_url is not None:
             self._base_url = found.base_url
             self._quirks = quirks_of(found.base_url, self._info.model, self._dialect_name)
@@ -215,7 +231,12 @@ class OpenAICompatible(ChatProvider):
         return ()
 
     async def generate(
-        self, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
     ) -> AsyncIterator[StreamItem]:
         """Ask once; see `ChatProvider.generate`."""
         # An answer with thousands of calls has as many results behind it.
@@ -235,38 +256,48 @@ class OpenAICompatible(ChatProvider):
             ),
             thinking=self._thinking_set,
             session_id=self._session_id,
+            most_tokens=most_tokens,
         )
-        client = self._client
-        body, response = await self._send(client, request)
-        reader = AnswerReader(
-            response,
-            self._context(response),
-            client.failures,
-            self._quirks,
-            estimated_tokens=body.estimated_tokens,
-            most_tokens=body.most_tokens,
-            window=self._info.window,
-            window_is_known=self._info.window == self._reported_window,
-            silence_s=self._stream_timeout_s,
-        )
+        client, wait = self._client, AnswerWait(self._limits)
+        sending = asyncio.create_task(self._send(client, request), name="request")
+
+        def answered() -> asyncio.Future[Sent]:
+            # Not to be cancelled by a limit, behind which it may be waited on.
+            return asyncio.shield(sending)
+
         try:
+            while isinstance(sent := await wait.next(answered), Overdue):
+                yield sent
+            body, response = sent
+            reader = AnswerReader(
+                response,
+                self._context(response),
+                client.failures,
+                self._quirks,
+                estimated_tokens=body.estimated_tokens,
+                most_tokens=body.most_tokens,
+                window=self._info.window,
+                window_is_known=self._info.window == self._reported_window,
+                wait=wait,
+            )
             async with aclosing(reader.items()) as items:
                 async for item in items:
                     if isinstance(item, Usage):
                         self._learn_from(item)
                     yield item
+        except WaitedTooLong as error:
+            raise client.failures.timeout(error) from error
         except ContextOverflowError as error:
             self._learn_window(error.window)
             raise
         finally:
-            await response.aclose()
+            wait.close()
+            await _end(sending)
 
     def _connect(self) -> OpenAIClient:
         from kimi_tui.llm.transport import OpenAIClient
 
-        return OpenAIClient(
-            self._base_url, self._api_key, self._headers, read_s=self._stream_timeout_s
-        )
+        return OpenAIClient(self._base_url, self._api_key, self._headers)
 
     def _check_images(self, history: Sequence[Message]) -> None:
         """Raise `LLMNotSupported` for new images that the model cannot take; earlier ones are sent as a text."""
@@ -285,9 +316,7 @@ class OpenAICompatible(ChatProvider):
 
     # Sending, and learning from refusals.
 
-    async def _send(
-        self, client: OpenAIClient, request: ChatRequest
-    ) -> tuple[EncodedRequest, httpx2.Response]:
+    async def _send(self, client: OpenAIClient, request: ChatRequest) -> Sent:
         """Send the request until it is accepted, changed by what each refusal teaches.
 
         Returns:
@@ -359,6 +388,14 @@ class OpenAICompatible(ChatProvider):
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+
+
+async def _end(sending: asyncio.Task[Sent]) -> None:
+    """End a request: it is not waited for any more, and its response is closed."""
+    sending.cancel()
+    (sent,) = await asyncio.gather(sending, return_exceptions=True)
+    if not isinstance(sent, BaseException):
+        await sent[1].aclose()
 
 
 def _preload() -> None:

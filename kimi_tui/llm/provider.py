@@ -6,6 +6,7 @@ Retrying, collecting a message and counting are done by `completion`. `check_ori
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -34,6 +35,7 @@ class ModelInfo:
         capabilities: what it can take and do.
         thinking: it is asked to think, or always does.
         effort: how much, if the request says so.
+        one_at_a_time: its server answers one request after another, as far as is known: a second one holds up the next.
     """
 
     provider: str
@@ -43,6 +45,7 @@ class ModelInfo:
     capabilities: frozenset[Capability] = frozenset({"tools"})
     thinking: bool = False
     effort: str = ""
+    one_at_a_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,39 @@ class Finished:
     reason: FinishReason
 
 
-StreamItem = TextDelta | ThinkDelta | TextWasThought | ToolCallDelta | Usage | Finished
+@dataclass(frozen=True, slots=True)
+class PromptRead:
+    """How far the server has read the prompt, in tokens; those it still had from an earlier call are not counted."""
+
+    read: int
+    total: int
+
+
+@dataclass(slots=True)
+class Overdue:
+    """A limit of the wait for the answer was reached. Where nobody sets `decision`, the stream ends with an `APITimeoutError`.
+
+    Attributes:
+        text: what was waited for, in one sentence.
+        near: the server is on this machine or in this network.
+        decision: decides whether to wait on. It is cancelled where the answer comes before it has decided.
+    """
+
+    text: str
+    near: bool = False
+    decision: asyncio.Task[bool] | None = None
+
+
+StreamItem = (
+    TextDelta
+    | ThinkDelta
+    | TextWasThought
+    | ToolCallDelta
+    | Usage
+    | Finished
+    | PromptRead
+    | Overdue
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +173,12 @@ class ChatProvider(Protocol):
         ...
 
     def generate(
-        self, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
     ) -> AsyncIterator[StreamItem]:
         """Ask once, without retrying.
 
@@ -146,6 +186,7 @@ class ChatProvider(Protocol):
             system: the system prompt, may be empty.
             tools: what the model may call, may be empty.
             history: the stored messages, in order; turning them into what is sent is the provider's part.
+            most_tokens: how long the answer may be, reasoning counted, where the server takes a limit; 0 for none of ours.
 
         Raises:
             LLMError: any of `llm.errors`; a stream that ends without a `Finished` raises `APIStreamError`.

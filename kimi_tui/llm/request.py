@@ -414,6 +414,8 @@ class ChatRequest:
     thinking: str = UNSET
     """The setting: on, off, an effort, or nothing."""
     session_id: str = ""
+    most_tokens: int = 0
+    """The limit of the answer; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,6 +456,9 @@ def build_request(
         fields["stream_options"] = {"include_usage": True}
     if dialect.cache_key and request.session_id:
         fields["prompt_cache_key"] = request.session_id
+    limit = next((name for name in dialect.limits if name not in dropped), None)
+    if request.most_tokens and limit is not None:
+        fields[limit] = request.most_tokens
     fields.update(dialect.thinking.fields(request.thinking, has_tools=bool(tools)))
     fields.update(dialect.extra)
     for name in dropped - _ALWAYS_SENT:

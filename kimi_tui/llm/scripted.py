@@ -231,7 +231,12 @@ class ScriptedProvider(ChatProvider):
         return self._script.suggestions
 
     async def generate(
-        self, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
     ) -> AsyncIterator[StreamItem]:
         """The next answer of the script; see `ChatProvider.generate`."""
         said = _since_last_answer(history)

@@ -27,6 +27,8 @@ from kimi_tui.llm.errors import APIEmptyResponseError, APIStreamError, LLMError,
 from kimi_tui.llm.provider import (
     Finished,
     FinishReason,
+    Overdue,
+    PromptRead,
     StreamItem,
     TextDelta,
     TextWasThought,
@@ -35,6 +37,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tool_call_pieces import ToolCallMerger
+from kimi_tui.llm.waiting import AnswerWait, WaitedTooLong
 
 if TYPE_CHECKING:
     import httpx2
@@ -415,9 +418,10 @@ class ChunkDecoder:
             self._take_usage(chunk["usage"])
         if chunk.get("x_groq"):
             self._take_usage(lenient_json.mapping(chunk["x_groq"]).get("usage"))
+        progress = _progress_of(chunk["prompt_progress"]) if chunk.get("prompt_progress") else []
         choice, index = _first_choice(chunk)
         if not choice or (index and self._has_first):
-            return []
+            return progress
         self._has_first = self._has_first or not index
         self.chunks += 1
         if choice.get("usage"):
@@ -425,7 +429,7 @@ class ChunkDecoder:
         delta = lenient_json.mapping(choice.get("delta")) or lenient_json.mapping(
             choice.get("message")
         )
-        items: list[StreamItem] = []
+        items: list[StreamItem] = progress
         if not _REASONING.isdisjoint(delta):
             items += self._reasoning(delta)
         items += self._content(delta.get("content"))
@@ -448,7 +452,7 @@ class ChunkDecoder:
                 self._thought = True
             elif isinstance(item, TextWasThought):
                 self._thought, self.said_anything = True, False
-            else:
+            elif not isinstance(item, PromptRead):
                 self.said_anything = True
         return items
 
@@ -546,6 +550,17 @@ class ChunkDecoder:
         self._usage = _usage_of(value) or self._usage
 
 
+def _progress_of(value: Any) -> list[StreamItem]:
+    """How far llama.cpp has read the prompt (`return_progress`); nothing where it had all of it from an earlier call."""
+    progress = lenient_json.mapping(value)
+    figures = [
+        lenient_json.count(progress.get(name)) or 0 for name in ("total", "cache", "processed")
+    ]
+    total, cached, processed = figures
+    read, to_read = processed - cached, total - cached
+    return [PromptRead(min(read, to_read), to_read)] if read >= 0 < to_read else []
+
+
 def _usage_of(value: Any) -> Usage | None:
     """The usage in the `usage` object of an answer or of a chunk of its stream, in any dialect; None where it has no figures.
 
@@ -584,6 +599,11 @@ def _first_choice(chunk: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 def _index_of(choice: Any) -> int:
     return lenient_json.count(lenient_json.mapping(choice).get("index")) or 0
+
+
+def _is_answer(items: Iterable[StreamItem]) -> bool:
+    """Whether a piece of the answer is among the items of an event."""
+    return any(not isinstance(item, PromptRead) for item in items)
 
 
 def _only_words(value: Any) -> str:
@@ -759,7 +779,7 @@ class AnswerReader:
         most_tokens: more than the whole request can be, whatever tokenizer the server has.
         window: of the model.
         window_is_known: the size comes from the server itself.
-        silence_s: after so long without an event the stream is given up, even if other bytes come.
+        wait: the clock of the answer, which runs since the request was sent.
     """
 
     def __init__(
@@ -773,7 +793,7 @@ class AnswerReader:
         most_tokens: int,
         window: int,
         window_is_known: bool,
-        silence_s: float,
+        wait: AnswerWait,
     ) -> None:
         self._response = response
         self._context = context
@@ -783,11 +803,13 @@ class AnswerReader:
         self._most_tokens = most_tokens
         self._window = window
         self._window_is_known = window_is_known
-        self._silence_s = silence_s
+        self._wait = wait
         self._decoder = ChunkDecoder(context)
 
     async def items(self) -> AsyncGenerator[StreamItem]:
         """The items of the answer, with neighbouring pieces of text joined; then usage and the end.
+
+        An `Overdue` is among them where a limit of the wait is reached.
 
         Raises:
             LLMError: the answer is none, or broke.
@@ -800,7 +822,7 @@ class AnswerReader:
             async with aclosing(self._whole() if whole else self._stream(kind)) as items:
                 async for item in items:
                     yield item
-        except httpx2.TimeoutException as error:
+        except (httpx2.TimeoutException, WaitedTooLong) as error:
             if not self._decoder.reason:
                 raise self._network.timeout(error) from error
         except httpx2.HTTPError as error:
@@ -815,14 +837,17 @@ class AnswerReader:
         decoder = self._decoder
         events = SSEDecoder()
         first = b""
-        began = heard = time.perf_counter()
+        wait, began = self._wait, time.perf_counter()
         async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
-            while (data := await self._next(arrivals, heard)) is not None:
+            while (data := await self._next(arrivals)) is not None:
+                if isinstance(data, Overdue):
+                    yield data
+                    continue
+                wait.came()
                 if not decoder.chunks and len(first) < 2_000:
                     first += data[:2_000]
                 batch: list[StreamItem | str] = []
                 for event in events.feed(data, decoder.alike):
-                    heard = time.perf_counter()
                     try:
                         found = event if isinstance(event, str) else decoder.read(event)
                     except LLMError:
@@ -833,8 +858,9 @@ class AnswerReader:
                         batch.append(found)
                     else:
                         batch += found
+                    wait.happened(is_answer=isinstance(found, str) or _is_answer(found))
                     # Let the screen have its turn by the clock.
-                    if heard - began > _LOOP_SHARE_S:
+                    if time.perf_counter() - began > _LOOP_SHARE_S:
                         for item in joined(batch):
                             yield item
                         batch.clear()
@@ -852,41 +878,34 @@ class AnswerReader:
             for item in items:
                 yield item
 
-    async def _next(self, arrivals: Arrivals, heard: float) -> bytes | None:
-        """The next bytes, or None at the end.
-
-        Bytes alone do not extend the wait: comments, or one byte a minute, would keep the stream open without end. The
-        limit counts from `heard`, when the last event came.
+    async def _next(self, arrivals: Arrivals) -> bytes | Overdue | None:
+        """The next bytes, or what is overdue; None at the end.
 
         Once the answer is whole only figures and the end of the stream are waited for, and not for long; they are read
         so that the connection can be used again.
         """
-        patience_s = self._silence_s - (time.perf_counter() - heard)
-        if self._decoder.done:
-            patience_s = _AFTER_DONE_S
-        elif self._decoder.reason:
-            patience_s = _AFTER_FINISH_S
+        if not (self._decoder.done or self._decoder.reason):
+            return await self._wait.next(arrivals.take)
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(_AFTER_DONE_S if self._decoder.done else _AFTER_FINISH_S):
                 return await arrivals.take()
-        except TimeoutError as error:
-            if not self._decoder.done and not self._decoder.reason:
-                raise self._network.timeout(error) from error
+        except TimeoutError:
             return None
 
     async def _whole(self) -> AsyncGenerator[StreamItem]:
         """The items of a response in one piece: of a server that does not stream, or an error with status 200."""
         pieces: list[bytes] = []
         size = 0
-        try:
-            async with asyncio.timeout(self._silence_s):
-                async for chunk in self._response.aiter_bytes():
-                    pieces.append(chunk)
-                    size += len(chunk)
-                    if size > _MAX_WHOLE_BYTES:
-                        raise EventTooLarge
-        except TimeoutError as error:
-            raise self._network.timeout(error) from error
+        async with aclosing(Arrivals(self._response.aiter_bytes())) as arrivals:
+            while (data := await self._wait.next(arrivals.take)) is not None:
+                if isinstance(data, Overdue):
+                    yield data
+                    continue
+                self._wait.came()
+                pieces.append(data)
+                size += len(data)
+                if size > _MAX_WHOLE_BYTES:
+                    raise EventTooLarge
         raw = b"".join(pieces)
         if raw.lstrip().startswith(_STREAM_STARTS):
             # A stream under a wrong name; it has already come whole.

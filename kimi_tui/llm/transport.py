@@ -42,6 +42,7 @@ from kimi_tui.llm.errors import (
 )
 from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_certificates
 from kimi_tui.llm.provider import NO_HEADERS, check_origin
+from kimi_tui.llm.waiting import WaitedTooLong
 
 if TYPE_CHECKING:
     from openai import Omit
@@ -85,7 +86,7 @@ class RestrictedClient(httpx2.AsyncClient):
         base_url: the one server that is asked.
         own_headers: the user's, for every request to its origin.
         connect_s: seconds for a connection.
-        read_s: seconds of silence in an answer.
+        read_s: seconds of silence in an answer; None for no limit.
 
     Attributes:
         proxy: the proxy in between, which the environment names.
@@ -100,7 +101,7 @@ class RestrictedClient(httpx2.AsyncClient):
         own_headers: Mapping[str, str] = NO_HEADERS,
         *,
         connect_s: float,
-        read_s: float,
+        read_s: float | None,
     ) -> None:
         self._origin = httpx2.URL(base_url)
         self._own_headers = own_headers
@@ -207,7 +208,6 @@ class NetworkFailures:
 
     host: str
     secrets: tuple[str, ...] = field(repr=False)
-    stream_timeout_s: float
     proxy: EnvironmentProxy | None = None
 
     def timeout(self, error: BaseException) -> APITimeoutError:
@@ -221,8 +221,9 @@ class NetworkFailures:
                 if self.proxy is None
                 else f"Check the proxy, or add {self.host} to NO_PROXY.",
             )
+        words = str(cause) if isinstance(cause, WaitedTooLong) else "took too long."
         return APITimeoutError(
-            f"{self.host} was silent for {self.stream_timeout_s:g} s.",
+            f"{self.host} {words}",
             advice="If it stays silent, choose another model with /model.",
         )
 
@@ -293,7 +294,6 @@ class OpenAIClient:
         base_url: of the API.
         api_key: sent to this origin alone; empty for none.
         headers: the user's own, sent as the key is.
-        read_s: seconds of silence in an answer.
 
     Attributes:
         failures: makes the errors for failed connections.
@@ -308,18 +308,17 @@ class OpenAIClient:
         base_url: str,
         api_key: str,
         headers: Mapping[str, str] = NO_HEADERS,
-        *,
-        read_s: float,
     ) -> None:
         host = check_origin(base_url, api_key, headers)
         preload()
         from openai import AsyncOpenAI
 
         self._api_key = api_key
-        http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=read_s)
+        # How long an answer is waited for is decided where it is read.
+        http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None)
         self._proxy = http.proxy
         secrets = (api_key, *headers.values(), *(http.proxy.secrets if http.proxy else ()))
-        self.failures = NetworkFailures(host, secrets, read_s, http.proxy)
+        self.failures = NetworkFailures(host, secrets, http.proxy)
         self._client = AsyncOpenAI(
             api_key=api_key or _NO_KEY,
             base_url=base_url,

@@ -22,6 +22,12 @@ from kimi_tui.wire.events import (
     EventRecord,
     LineChanged,
     StatusUpdate,
+    StepInterrupted,
+    StepRetry,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    ToolCallPart,
 )
 
 
@@ -250,11 +256,19 @@ class FreedTokens:
     estimated: bool = False
 
 
+_BYTES_OF_TOKEN = 4
+"""About as many bytes of UTF-8 make a token: four letters, or a little more than one sign of Chinese."""
+_SEEN = 10
+_SEEN_OF_WINDOW = 400
+"""The gauge moves with an answer that streams by so many tokens, or by such a part of the window where that is more."""
+
+
 class GaugeModel:
     """The state of the gauge, reduced from events.
 
     Attributes:
-        status: the newest report of the window; after a revert or compaction an estimate of it until the next report.
+        status: the newest report of the window; while an answer streams, and after a revert or compaction, an estimate of it
+            until the next report.
         freed: the tokens that the newest rewind, D-Mail or compaction freed.
     """
 
@@ -264,11 +278,22 @@ class GaugeModel:
         self._is_step = False
         # Whether reports to come tell better what was left: not those behind what the user says, or of another line.
         self._is_guess = False
+        self._told: StatusUpdate | None = None
+        """The report that was there when the answer began that streams now."""
+        self._streamed = 0.0
+        """About how many tokens have come of it."""
 
     def apply(self, record: EventRecord) -> bool:
         """Apply one event; returns whether the gauge may look different now."""
         match record.event:
+            case TextPart(text) | ThinkPart(text):
+                return self._stream(text)
+            case ToolCall(arguments=text) | ToolCallPart(arguments=text):
+                return self._stream(text)
+            case StepRetry() | StepInterrupted(failed=True):
+                return self._drop_streamed()
             case StatusUpdate() as status:
+                self._told = None
                 freed = self.freed
                 self._correct(status)
                 if status == self.status and self.freed == freed:
@@ -291,6 +316,26 @@ class GaugeModel:
                 return False
         return True
 
+    def _stream(self, text: str) -> bool:
+        """Count more of an answer in; true where that is enough to be seen."""
+        if self._told is None:
+            self._told, self._streamed = self.status, 0.0
+        told = self._told
+        self._streamed += len(text.encode("utf-8", "surrogatepass")) / _BYTES_OF_TOKEN
+        grown = round(self._streamed * (told.correction or 1.0))
+        if told.used + grown - self.status.used < max(_SEEN, told.limit // _SEEN_OF_WINDOW):
+            return False
+        self.status = told._replace(used=told.used + grown, talk=told.talk + grown, estimated=True)
+        return True
+
+    def _drop_streamed(self) -> bool:
+        """Go back to the report before an answer of which nothing stays."""
+        told, self._told = self._told, None
+        if told is None or told == self.status:
+            return False
+        self.status = told
+        return True
+
     def _correct(self, status: StatusUpdate) -> None:
         """Replace the estimate of `freed.after` by the server's next figure: that of the first request since."""
         if self._is_guess:
@@ -301,7 +346,7 @@ class GaugeModel:
 
     def _drop(self, reason: str, before: int, after: int) -> None:
         self.freed = FreedTokens(reason, before, after, self.freed.serial + 1, estimated=True)
-        self._is_guess = True
+        self._is_guess, self._told = True, None
         status = self.status
         if status.used <= 0:
             self.status = status._replace(used=after, estimated=True)

@@ -627,6 +627,7 @@ class Compactor:
             system,
             tools,
             history,
+            on_item=self._conversation.publish_progress,
             on_retry=partial(self._conversation.publish_retry, step),
         )
 

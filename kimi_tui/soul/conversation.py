@@ -15,7 +15,7 @@ from typing import Literal
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.completion import RetryNotice
 from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import Usage
+from kimi_tui.llm.provider import PromptRead, StreamItem, Usage
 from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.context_index import WorldLineContent
@@ -40,6 +40,7 @@ from kimi_tui.wire.events import (
     EventRecord,
     LineChanged,
     Operation,
+    PromptProgress,
     StatusUpdate,
     StepRetry,
 )
@@ -384,6 +385,11 @@ class Conversation:
         if not created.was:
             self.files.mark(created.uid)
         self.publish(created)
+
+    def publish_progress(self, item: StreamItem) -> None:
+        """Publish how far the server has read the prompt, where the item says that."""
+        if isinstance(item, PromptRead):
+            self.wire.publish(PromptProgress(item.read, item.total))
 
     def publish_retry(self, step: int, notice: RetryNotice) -> None:
         """Publish that a call of the model failed and is repeated; what it streamed is void."""

@@ -13,13 +13,13 @@ import shutil
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
-from kimi_tui.llm.provider import ChatProvider
+from kimi_tui.llm.provider import ChatProvider, Overdue
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.session import Session
@@ -31,7 +31,7 @@ from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
 from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.loop import AgentLoop, Steer, Steering
+from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
 from kimi_tui.soul.messages import Author
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.record import Recorder
@@ -93,6 +93,9 @@ from kimi_tui.workspace.snapshots import Limits
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+WAIT_ON = "Wait on"
+ASK_AGAIN = "Send the request again"
+"""The answers where a model's answer is overdue."""
 # Stopped tools end what they started within a few seconds.
 _ORPHANS_S = 10.0
 
@@ -184,6 +187,9 @@ class KimiSoul:
         self._stoppable = False
         self._stopping = False
         self._closed = False
+        self._naming: asyncio.Task[str] | None = None
+        """Has the model name the session."""
+        conversation.model.on_overdue = self._waits_on
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -376,7 +382,14 @@ class KimiSoul:
         await asyncio.wait([task])
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
-        """Answer an approval request; unknown or answered ids are passed over."""
+        """Answer an approval request; unknown or answered ids are passed over.
+
+        Args:
+            request_id: `ApprovalRequest.id`.
+            answer: yes, yes for the session, or no.
+            feedback: with a no why; with a yes the option chosen, or what is to be sent or run instead. A yes without it to
+                a request of the kind `pause` is its first option.
+        """
         self._approval.answer(request_id, answer, feedback)
 
     async def set_mode(self, mode: Mode) -> None:
@@ -784,9 +797,21 @@ class KimiSoul:
         await asyncio.to_thread(self.session.rename, title)
         return self.session.title
 
-    async def name_session(self) -> str:
-        """Have the model name the session; returns the title, empty where there is none or the user has set one."""
-        title = await propose_title(self._conversation)
+    async def name_session(self) -> str | None:
+        """Have the model name the session. A turn, or a compaction, that begins meanwhile stops it.
+
+        Returns:
+            the title, empty where there is none or the user has set one; None where it was stopped.
+        """
+        self._naming = naming = asyncio.create_task(propose_title(self._conversation), name="title")
+        try:
+            # By itself, so that it can be stopped apart from its caller.
+            await asyncio.wait([naming])
+        finally:
+            naming.cancel()
+        if naming.cancelled():
+            return None
+        title = naming.result()
         if not title or self._closed or self.session.state.title:
             return ""
         with contextlib.suppress(StorageTrouble):
@@ -828,6 +853,9 @@ class KimiSoul:
         if self._task is not None or self._closed:
             work.close()
             raise SoulBusy("The agent is working. Stop it first with Esc.")
+        if stoppable and self._naming is not None:
+            # A server may have one slot for both, and the user waits for this one.
+            self._naming.cancel()
         self._task = task = asyncio.create_task(work, name="soul")
         self._stoppable, self._stopping = stoppable, False
         try:
@@ -856,15 +884,27 @@ class KimiSoul:
         self._task = None
         self.wire.publish(end)
 
+    async def _waits_on(self, overdue: Overdue) -> bool:
+        """Ask the user whether an answer that is overdue is waited on. A no stops what runs, as Esc does.
+
+        Returns:
+            whether it is; else the request is made again.
+        """
+        options = [WAIT_ON] if overdue.near else [WAIT_ON, ASK_AGAIN]
+        said = await self._approval.pause(
+            f"{overdue.text} Keep waiting for the answer?", options, no_offer="Stop the turn"
+        )
+        if said is None:
+            await self.interrupt()
+        return said != ASK_AGAIN
+
     async def _user_command(self, command: str, *, told: bool) -> None:
         self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
         end = await self._run_and_save(run_user_command(command, self._tools, told=told))
         self._task = None
         self.wire.publish(end)
 
-    async def _run_and_save(
-        self, work: Coroutine[Any, Any, Literal["done", "rejected"]]
-    ) -> TurnEnd:
+    async def _run_and_save(self, work: Coroutine[Any, Any, TurnOutcome]) -> TurnEnd:
         """Run the steps of a turn and save; an error is the turn's end, not an exception."""
         try:
             end = TurnEnd(await work)

@@ -32,6 +32,7 @@ from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
+from kimi_tui.soul.circles import Circles
 from kimi_tui.soul.compaction import Compactor, advice_when_full
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.denwarenji import BackToTheFuture
@@ -78,7 +79,10 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Wire
 
 _COMMAND_CHARS = 200
-StepEnd = Literal["go on", "done", "rejected"]
+StepEnd = Literal["go on", "done", "rejected", "interrupted"]
+TurnOutcome = Literal["done", "rejected", "interrupted"]
+GO_ON = "Go on"
+_TELL = "Tell the agent something, and go on"
 
 _ENDINGS = {
     "length": (
@@ -201,7 +205,7 @@ class StreamedAnswer:
             case ToolCallDelta():
                 self._on_call(item)
             case _:
-                pass
+                self._conversation.publish_progress(item)
 
     def _on_call(self, item: ToolCallDelta) -> None:
         position = item.position
@@ -345,13 +349,15 @@ class AgentLoop:
         self._dmails = dmails
         self._steering = steering
         self._reminders = Reminders(tools)
+        control = self._conversation.limits.control
+        self._circles = Circles(control.same_call_limit, control.same_dmail_limit)
         self._user_messages: list[Message] = []
         self._published_full = False
         self._published_prompt_cut = False
 
     async def run(
         self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
-    ) -> Literal["done", "rejected"]:
+    ) -> TurnOutcome:
         """Take steps until the agent stops.
 
         Args:
@@ -368,6 +374,7 @@ class AgentLoop:
         # Before anything is said.
         self._conversation.model.require()
         self._conversation.denwa.begin_turn()
+        self._circles.begin()
         # What the user says in this turn survives every compaction as it is.
         self._user_messages = []
         if text.strip() or images:
@@ -396,8 +403,8 @@ class AgentLoop:
                 self._conversation.wire.publish(StepInterrupted(failed=True))
                 raise
             await self._conversation.context.sync()
-            if end == "rejected":
-                return "rejected"
+            if end in ("rejected", "interrupted"):
+                return end
             if end == "done" and not self._steering:
                 return "done"
             n += 1
@@ -432,6 +439,7 @@ class AgentLoop:
         # Taken before anything is awaited: what is withdrawn from here on has gone in.
         steers = self._steering.take(only)
         if steers:
+            self._circles.interrupted()
             await self._append_steers(steers, begin=begin)
         return bool(steers)
 
@@ -601,12 +609,42 @@ class AgentLoop:
         self._conversation.publish_status()
         pending = self._conversation.denwa.fetch_pending()
         is_rejected = any(each.rejected and not each.feedback for each in done)
+        circle = await self._circles.after_calls(done)
         done.clear()
         await batch.release()
         if is_rejected:
             return "rejected"
         if pending:
+            circle = self._circles.before_dmails(pending) or circle
+        if circle is not None and (end := await self._ask_in_circle(*circle)) is not None:
+            return end
+        if pending:
             raise BackToTheFuture(pending)
+        return "go on"
+
+    async def _ask_in_circle(self, text: str, detail: str) -> StepEnd | None:
+        """Ask the user whether an agent that goes in circles goes on; what they tell it goes in before the next step.
+
+        Args:
+            text: what has happened, in a sentence.
+            detail: the call or the D-Mail.
+
+        Returns:
+            how the step ends: D-Mails that wait do not go. None where it goes on as if nobody had asked.
+        """
+        try:
+            said = await self._tools.approval.pause(
+                f"{text} Go on?", [GO_ON], detail=detail, words_offer=_TELL
+            )
+        except asyncio.CancelledError:
+            self._conversation.wire.publish(StepInterrupted())
+            raise
+        self._circles.interrupted()
+        if said is None:
+            return "interrupted"
+        if said == GO_ON:
+            return None
+        self._steering.queue(said)
         return "go on"
 
     def _publish_prompt_cut(self, usage: Usage) -> None:

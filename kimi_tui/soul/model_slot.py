@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kimi_tui.config.settings import DMailConfig, LoopControl
-from kimi_tui.llm.completion import Collector, RetryNotice, RetryPolicy, complete
+from kimi_tui.llm.completion import Collector, OnOverdue, RetryNotice, RetryPolicy, complete
 from kimi_tui.llm.errors import LLMNotSet
 from kimi_tui.llm.message import Message
 from kimi_tui.llm.provider import ChatProvider, Completion, ModelInfo, StreamItem, ToolSpec
@@ -59,12 +59,17 @@ class ModelSlot:
         provider: the first one; None while no model is set.
         policy: how often and how patiently a failed call is repeated.
         images: those that messages name; only a model that sees is sent them.
+
+    Attributes:
+        current: the provider in use; None while no model is set.
+        on_overdue: decides whether an answer that is overdue is waited on; None for never.
     """
 
     def __init__(
         self, provider: ChatProvider | None, policy: RetryPolicy, images: ImageStore
     ) -> None:
         self.current = provider
+        self.on_overdue: OnOverdue | None = None
         self._policy = policy
         self._images = images
         self._retry_now = asyncio.Event()
@@ -128,7 +133,8 @@ class ModelSlot:
             tools: what the model may call.
             history: the messages.
             on_item: called with every part of the answer as it streams.
-            on_retry: called for every failed attempt; what it streamed is void. Without it no overload is waited out.
+            on_retry: called for every failed attempt; what it streamed is void. Without it no overload is waited out, and
+                no answer that is overdue.
             collector: filled with what the running attempt has streamed, for a caller that may be cancelled.
 
         Raises:
@@ -147,6 +153,7 @@ class ModelSlot:
             retry_now=self._retry_now,
             collector=collector,
             known=self._answered is provider,
+            on_overdue=self.on_overdue if on_retry else None,
         )
         self._answered = provider
         return done

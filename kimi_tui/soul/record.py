@@ -36,6 +36,7 @@ from kimi_tui.wire.events import (
     JobsChanged,
     LineChanged,
     ModeChanged,
+    PromptProgress,
     TextPart,
     ThinkPart,
     ToolCall,
@@ -148,7 +149,7 @@ class Recorder:
 
     def _take(self, record: EventRecord) -> None:
         event = record.event
-        if isinstance(event, ToolOutput | JobsChanged | ModeChanged):
+        if isinstance(event, ToolOutput | JobsChanged | ModeChanged | PromptProgress):
             # Of this run alone.
             return
         text = text_of(event)

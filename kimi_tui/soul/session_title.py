@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
-from kimi_tui.llm.completion import RetryPolicy, complete
+from kimi_tui.llm.completion import first_line
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
@@ -19,6 +19,7 @@ from kimi_tui.soul.messages import is_user_words
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 60.0
+_MOST_TOKENS = 64
 _MAX_CHARS = 2_000
 """The most characters of either message that the model is shown."""
 
@@ -26,8 +27,12 @@ _MAX_CHARS = 2_000
 async def propose_title(conversation: Conversation) -> str:
     """Have the model propose a title for the conversation; empty where it gives none.
 
-    The tokens of the call count in the session's totals.
+    A server that answers one request after another is not asked: the user's next message would wait for the title. The
+    tokens of the call count in the session's totals.
     """
+    info = conversation.model.info()
+    if info is None or info.one_at_a_time:
+        return ""
     # It reads as far as there is a second message of the user.
     user, agent = await asyncio.to_thread(_beginning, conversation.context.messages)
     if not user:
@@ -35,20 +40,14 @@ async def propose_title(conversation: Conversation) -> str:
     question = Message(role="user", content=prompt("title", USER=user, AGENT=agent))
     try:
         async with asyncio.timeout(_TIMEOUT_S), conversation.model.call() as provider:
-            completion = await complete(
-                provider,
-                prompt("title_system"),
-                (),
-                (question,),
-                on_item=lambda item: None,
-                policy=RetryPolicy(max_attempts=1),
+            line, usage = await first_line(
+                provider, prompt("title_system"), question, most_tokens=_MOST_TOKENS
             )
     except (LLMError, TimeoutError) as error:
         log.info("the session was not named: %s", type(error).__name__)
         return ""
-    conversation.meter.add_usage(completion.usage)
-    lines = completion.message.text.strip().splitlines()
-    return short_title(one_line(lines[0]).strip(" .\"'`*#“”«»")) if lines else ""
+    conversation.meter.add_usage(usage)
+    return short_title(one_line(line).strip(" .\"'`*#“”«»"))
 
 
 def _beginning(messages: Sequence[Message]) -> tuple[str, str]:

@@ -441,6 +441,10 @@ def _signal_name(number: int) -> str:
 # --- commands in the background
 
 
+STILL_RUNS = "still runs"
+"""The brief of a command in the background that has not ended."""
+
+
 class TaskOutputParams(BaseModel):
     """Of which command."""
 
@@ -521,7 +525,7 @@ def _reported(job: Job) -> ToolOutcome:
             facts.append("Nothing new was printed.")
         if fresh.shortened:
             facts.append("The new output was shortened: beginning and end are kept.")
-        return ToolOutcome(fresh.text, " ".join(facts), brief="still runs")
+        return ToolOutcome(fresh.text, " ".join(facts), brief=STILL_RUNS)
     # Its end is the last thing there is to say of it; the output that came with it is read once.
     if job.is_read:
         output = ""

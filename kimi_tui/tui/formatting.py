@@ -312,7 +312,10 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
         pairs.append(("cost", cost_words(figures.cost)))
     if figures.dmails:
         pairs.append(
-            ("D-Mails", f"{figures.dmails:,}, {tokens(figures.dmail_tokens_saved)} tokens saved")
+            (
+                "D-Mails",
+                f"{figures.dmails:,}, {tokens(figures.dmail_tokens_saved)} tokens taken out of the context",
+            )
         )
     if figures.compactions:
         each = ", ".join(

@@ -5,7 +5,7 @@ No widget here. It is imported before the first paint; the module of events is i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
@@ -55,7 +55,8 @@ class MainState(NamedTuple):
     (0: none). `can_resume` is true where Enter in an empty prompt has the agent continue. `own_command` is true while a shell
     command of the user's own is running, after which the agent has nothing to continue. `tools` is false where requests carry
     no tools. `unsaved` is true while the conversation cannot be written to the disk. `commands` are the tool calls whose
-    commands are running, `jobs` is the number of background commands.
+    commands are running, `jobs` is the number of background commands. `asked_at` is since when the first piece of an answer is
+    waited for (0: it is not), `prompt_read` the share of the prompt that the server has read by now (-1: it does not say).
     """
 
     title: str = ""
@@ -77,6 +78,8 @@ class MainState(NamedTuple):
     unsaved: bool = False
     commands: frozenset[str] = frozenset()
     jobs: int = 0
+    asked_at: float = 0.0
+    prompt_read: float = -1.0
 
     @property
     def waits_for_own(self) -> bool:
@@ -84,6 +87,8 @@ class MainState(NamedTuple):
         return self.running and self.own_command and not self.step
 
 
+_NOT_WAITING: dict[str, Any] = {"asked_at": 0.0, "prompt_read": -1.0}
+"""The fields of a state in which no answer is waited for."""
 TITLE_CELLS = 60
 
 
@@ -100,9 +105,15 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
 
     match record.event:
         case wire.TextPart() | wire.ThinkPart() | wire.ToolCall():
-            return state._replace(retry_until=0.0) if state.retry_until else state
+            if state.retry_until or state.asked_at or state.prompt_read >= 0:
+                return state._replace(retry_until=0.0, **_NOT_WAITING)
+            return state
+        case wire.CheckpointCreated(kind="step", was=""):
+            return state._replace(asked_at=record.at, prompt_read=-1.0)
         case wire.CheckpointCreated():
             return state
+        case wire.PromptProgress(read=read, total=total):
+            return state._replace(prompt_read=read / total if total else -1.0)
         case wire.TurnBegin() as said:
             return state._replace(
                 title=title_from(said, state.title),
@@ -120,16 +131,20 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
                 retry_until=0.0,
                 approvals=(),
                 commands=frozenset(),
+                **_NOT_WAITING,
                 can_resume=reason in ("error", "interrupted") and not state.own_command,
             )
         case wire.StepBegin(n=n):
             return state._replace(step=n, retry_until=0.0)
         case wire.StepRetry(wait_s=wait_s):
-            return state._replace(retry_until=record.at + wait_s)
+            until = record.at + wait_s
+            return state._replace(retry_until=until, asked_at=until, prompt_read=-1.0)
+        case wire.StepInterrupted():
+            return state._replace(**_NOT_WAITING)
         case wire.CompactionBegin():
-            return state._replace(compacting=True)
+            return state._replace(compacting=True, **_NOT_WAITING)
         case wire.CompactionEnd():
-            return state._replace(compacting=False, retry_until=0.0)
+            return state._replace(compacting=False, retry_until=0.0, **_NOT_WAITING)
         case wire.ContextReverted(reason="rewind", prompt=prompt):
             return state._replace(can_resume=not prompt)
         case wire.ContextReverted(reason="dmail", author="person") if not state.running:
@@ -178,4 +193,5 @@ def settled(state: MainState, *, running: bool) -> MainState:
         approvals=(),
         commands=frozenset(),
         jobs=0,
+        **_NOT_WAITING,
     )

@@ -98,7 +98,12 @@ class Planned(ChatProvider):
         return ModelInfo("p", "m", 1_000)
 
     async def generate(
-        self, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
     ) -> AsyncIterator[StreamItem]:
         for item in self.plans.pop(0):
             if isinstance(item, BaseException):

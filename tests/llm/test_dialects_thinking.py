@@ -80,9 +80,10 @@ async def test_what_is_set_is_what_is_sent_and_what_is_said(
 ) -> None:
     async with ChatServer() as server:
         asked = provider(server, dialect, model)
-        assert await sent(server, asked) == {}  # nobody said anything
+        always = asked.dialect.extra
+        assert await sent(server, asked) == always  # nobody said anything
         asked.set_thinking(word.upper())
-        assert await sent(server, asked) == expected
+        assert await sent(server, asked) == {**always, **expected}
         assert asked.info.thinking is thinks
         assert asked.info.effort == (word if word not in ("on", "off") else "")
         assert word in (*asked.thinking_choices, "on")

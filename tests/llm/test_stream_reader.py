@@ -13,6 +13,7 @@ from kimi_tui.llm.errors import APIStatusError, ResponseContext
 from kimi_tui.llm.provider import Finished, StreamItem, TextDelta, ThinkDelta, ToolCallDelta
 from kimi_tui.llm.stream import AnswerReader, Arrivals
 from kimi_tui.llm.transport import NetworkFailures
+from kimi_tui.llm.waiting import AnswerWait, WaitLimits
 
 
 class Arrived:
@@ -31,13 +32,13 @@ def reader(response: Arrived) -> AnswerReader:
     return AnswerReader(
         cast("Any", response),
         ResponseContext("host", "m"),
-        NetworkFailures("host", (), 1.0),
+        NetworkFailures("host", ()),
         LearnedQuirks(),
         estimated_tokens=10,
         most_tokens=1_000,
         window=1_000,
         window_is_known=True,
-        silence_s=30.0,
+        wait=AnswerWait(WaitLimits("host", 30.0, 30.0, 30.0)),
     )
 
 

@@ -118,7 +118,7 @@ def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
 CLIENT = """
 import sys
 from kimi_tui.llm.transport import OpenAIClient
-OpenAIClient("http://127.0.0.1:1/v1", "", read_s=1.0)
+OpenAIClient("http://127.0.0.1:1/v1", "")
 assert "openai.types.responses.response" not in sys.modules
 from openai.types.responses import Response
 assert Response.model_fields

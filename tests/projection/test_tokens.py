@@ -5,7 +5,18 @@ from __future__ import annotations
 from support.story import until_folding
 
 from kimi_tui.projection.tokens import FreedTokens, GaugeModel
-from kimi_tui.wire.events import CompactionEnd, ContextReverted, EventRecord, TextPart
+from kimi_tui.wire.events import (
+    CompactionEnd,
+    ContextReverted,
+    Event,
+    EventRecord,
+    StatusUpdate,
+    StepRetry,
+    TextPart,
+    ThinkPart,
+    ToolCall,
+    ToolCallPart,
+)
 
 
 def test_it_falls_at_once_with_a_revert() -> None:
@@ -55,3 +66,33 @@ def test_a_failed_compaction_changes_nothing() -> None:
     before = (model.status, model.freed)
     assert not model.apply(EventRecord(1, 0.0, CompactionEnd(9, 0, error="The model said no.")))
     assert (model.status, model.freed) == before
+
+
+def test_it_moves_while_an_answer_streams() -> None:
+    model, told = GaugeModel(), StatusUpdate(used=1_000, limit=2_048, trigger=1_700, talk=400)
+
+    def apply(event: Event) -> bool:
+        return model.apply(EventRecord(1, 0.0, event))
+
+    apply(told)
+    assert not apply(TextPart(""))
+    assert model.status == told
+    assert apply(ThinkPart("word " * 80))
+    used = model.status.used
+    assert 1_080 < used < 1_120
+    assert model.status == told._replace(used=used, talk=used - 600, estimated=True)
+    apply(ToolCall("k", "WriteFile", "x" * 400))
+    apply(ToolCallPart("k", "世界" * 100))
+    assert 1_320 < model.status.used < 1_380
+    # Of an attempt that failed nothing stays; the figure of the server takes the place of the guess.
+    assert apply(StepRetry(1, 2, 3, 0.1, "busy"))
+    assert model.status == told
+    apply(TextPart("word " * 80))
+    assert model.status.used == used
+    final = told._replace(used=1_210)
+    apply(final)
+    assert model.status == final
+    # What an answer adds is corrected as all estimates of the session are.
+    apply(final._replace(correction=2.0))
+    apply(TextPart("word " * 80))
+    assert model.status.used - final.used == 2 * (used - told.used)

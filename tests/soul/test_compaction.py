@@ -15,6 +15,7 @@ from support.effort import most_in_a_callback
 from support.made_images import flat, saved
 from support.soul import Stage, next_event, stage
 
+from kimi_tui.config.settings import LoopControl
 from kimi_tui.llm.message import (
     FunctionCall,
     ImagePart,
@@ -38,6 +39,7 @@ from kimi_tui.soul.compaction import (
 from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.errors import NothingToCompact, UnknownCompaction
 from kimi_tui.soul.messages import internal_kind, summary_message, user_words
+from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
@@ -473,7 +475,8 @@ async def test_a_prompt_longer_than_the_window_is_an_error(tmp_path: Path) -> No
 
 
 async def test_a_refusal_as_too_long_compacts_once_and_goes_on(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
+    limits = LoopLimits(LoopControl(same_call_limit=0))
+    async with stage(tmp_path, limits=limits) as on:
         (on.work / "a.txt").write_text("some words here\n" * 380)
         on.server.script(*(call("ReadFile", {"path": "a.txt"}) for _ in range(20)), say("read"))
         await on.soul.run("read all")

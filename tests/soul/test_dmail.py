@@ -258,7 +258,8 @@ async def test_a_steer_that_had_gone_in_is_carried_over(tmp_path: Path) -> None:
 
 
 async def test_the_guard_against_loops(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
+    limits = LoopLimits(LoopControl(same_dmail_limit=0))
+    async with stage(tmp_path, limits=limits) as on:
         for _ in range(6):
             on.server.script(calls([mail("again", 1)]))
         on.server.script(say("I stop"))
@@ -270,7 +271,8 @@ async def test_the_guard_against_loops(tmp_path: Path) -> None:
 
 
 async def test_every_call_counts_against_the_limit(tmp_path: Path) -> None:
-    limits = LoopLimits(LoopControl(max_steps_per_turn=3), dmails_to_one_checkpoint=99)
+    control = LoopControl(max_steps_per_turn=3, same_dmail_limit=0)
+    limits = LoopLimits(control, dmails_to_one_checkpoint=99)
     async with stage(tmp_path, limits=limits) as on:
         for _ in range(4):
             on.server.script(calls([mail("again", 1)]))

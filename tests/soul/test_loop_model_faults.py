@@ -22,7 +22,6 @@ from support.chat_server import (
     raw,
     reply,
     say,
-    slow_headers,
     stall,
     status,
     stream,
@@ -66,7 +65,6 @@ PASSING: dict[str, tuple[Answer, str]] = {
         "broke",
     ),
     "stalled": (stall(3, say(f"{PART} meant.")), "silent for 0.3 s"),
-    "slow headers": (slow_headers(), "silent for 0.3 s"),
     "malformed chunk": (stream(delta(content=PART), Chunk("{oops")), "not JSON"),
     "no finish and no [DONE]": (say(PART, finish=None, usage=None, done=False), "broke"),
     "empty answer": (say(""), "nothing"),
@@ -84,6 +82,7 @@ PASSING: dict[str, tuple[Answer, str]] = {
 }
 
 
+@pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("name", PASSING)
 async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
     fault, words = PASSING[name]
@@ -105,6 +104,7 @@ async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
         await goes_on(on)
 
 
+@pytest.mark.usefixtures("far")
 @pytest.mark.parametrize(
     "name",
     ["reset before headers", "dropped in mid-arguments", "stalled", "empty answer", "503"],

@@ -22,7 +22,7 @@ import sys
 import threading
 import tomllib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,8 @@ class ChatServer:
         """All other requests."""
         self.title: Answer | None = None
         """What a session is called; without one, asking for it fails."""
+        self.title_answers: Callable[[Request], Answer] | None = None
+        """Answers what `title` answers otherwise."""
         self.title_requests: list[Request] = []
         self.models = models
         self.chunked = chunked
@@ -236,6 +238,8 @@ class ChatServer:
             if _asks_for_title(request):
                 # Apart from the script: a title is asked for after the first turn of any session.
                 self.title_requests.append(request)
+                if self.title_answers is not None:
+                    return self.title_answers(request)
                 return self.title or status(404, {"error": {"message": "no title here"}})
             async with self._news:
                 self.requests.append(request)

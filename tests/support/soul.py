@@ -149,6 +149,7 @@ class Stage:
             dialect="generic",
             capabilities=self.capabilities,
             stream_timeout_s=self.options.pop("stream_timeout_s", 120.0),
+            first_answer_timeout_s=self.options.pop("first_answer_timeout_s", 0.0),
         )
         quick = RetryPolicy(initial_s=0.01, max_s=0.02, jitter_s=0.0)
         options: dict[str, Any] = {"mode": "all", "policy": quick, "environ": {}, **self.options}

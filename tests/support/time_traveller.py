@@ -82,7 +82,12 @@ class PuppetModel(ChatProvider):
         return ModelInfo("test", "puppet", WINDOW)
 
     async def generate(
-        self, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
     ) -> AsyncIterator[StreamItem]:
         self.n_said += 1
         n = self.n_said

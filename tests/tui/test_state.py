@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 
@@ -9,17 +11,21 @@ from kimi_tui.tui.state import MainState, reduce, settled
 from kimi_tui.wire.events import (
     ApprovalRequest,
     ApprovalResolved,
+    CheckpointCreated,
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
     Event,
     EventRecord,
     LineChanged,
+    PromptProgress,
     SteerQueued,
     SteerTaken,
     StepBegin,
+    StepInterrupted,
     StepRetry,
     TextPart,
+    ToolCall,
     TurnBegin,
     TurnEnd,
 )
@@ -46,6 +52,22 @@ def test_a_turn_from_its_begin_to_its_end() -> None:
         2,
     )
     assert not after(TurnEnd("done"), state=state).running
+
+
+def test_since_when_an_answer_is_waited_for() -> None:
+    step = CheckpointCreated(1, "u", "step")
+    asked = after(TurnBegin("a"), StepBegin(1), step)
+    assert (asked.asked_at, asked.prompt_read) == (1003.0, -1.0)
+    reading = after(PromptProgress(31, 100), state=asked)
+    assert (reading.asked_at, reading.prompt_read) == (1003.0, 0.31)
+    for event in (TextPart("x"), ToolCall("k", "Shell"), StepInterrupted(), TurnEnd("done")):
+        done = after(event, state=reading)
+        assert (done.asked_at, done.prompt_read) == (0.0, -1.0)
+    again = after(StepRetry(1, 2, 3, 5.0, "busy"), state=reading)
+    assert (again.asked_at, again.prompt_read) == (1006.0, -1.0)
+    assert settled(reading, running=False).asked_at == 0.0
+    # One that a compaction renumbers asks nothing, nor does the prompt of a turn.
+    assert not after(replace(step, was="v"), CheckpointCreated(2, "w", "user")).asked_at
 
 
 def test_the_title_is_the_first_thing_said() -> None:

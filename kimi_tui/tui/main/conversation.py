@@ -852,7 +852,12 @@ class Conversation:
 
     async def _name(self) -> None:
         """Have the model name the session; where it does not, the title stays the beginning of the first message."""
-        if self.soul is not None and (title := await self.soul.name_session()):
+        if self.soul is None:
+            return
+        title = await self.soul.name_session()
+        # A turn that stopped it is followed by another chance.
+        self._is_unnamed = title is None
+        if title:
             self._show_title(title)
 
     def _notify(self, notice: Notice) -> None:

@@ -249,6 +249,7 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
         headers=choice.headers,
         session_id=session_id,
         stream_timeout_s=launch.config.stream_timeout_s,
+        first_answer_timeout_s=launch.config.first_answer_timeout_s,
     )
 
 

@@ -40,6 +40,22 @@ BEFORE_WORDS = 4
 RESUME_WORDS = "{send} goes on from here; or write what to do instead"
 
 
+SHOWN_AFTER_S = 5.0
+"""Seconds after which it is said that nothing of an answer has come yet."""
+
+
+def _activity_of(state: MainState) -> tuple[object, ...]:
+    """The fields of a state that are drawn beside the field, as far as no clock draws them."""
+    return (
+        state.running,
+        state.step,
+        state.retry_until,
+        state.compacting,
+        bool(state.asked_at),
+        state.prompt_read,
+    )
+
+
 class PromptNotes(Widget):
     """Rows above the text field of the prompt."""
 
@@ -126,12 +142,7 @@ class PromptBar(Widget):
         elif not busy and self._timer is not None:
             self._timer.stop()
             self._timer = None
-        if (old.running, old.step, old.retry_until, old.compacting) != (
-            new.running,
-            new.step,
-            new.retry_until,
-            new.compacting,
-        ):
+        if _activity_of(old) != _activity_of(new):
             self._show_activity()
         elif self.reading:
             self.refresh()
@@ -171,7 +182,21 @@ class PromptBar(Widget):
     @property
     def _room_beside(self) -> int:
         waits = self.state.retry_until > time.time() and self.size.width >= WIDE_FROM
-        return WAITING_ROOM if waits else CLOCK_ROOM
+        words = self._waiting_words(time.time())
+        return max(WAITING_ROOM if waits else CLOCK_ROOM, CLOCK_ROOM + cell_len(words))
+
+    def _waiting_words(self, now: float) -> str:
+        """What of the answer is waited for, where that takes more than a few seconds; else empty."""
+        state = self.state
+        is_wide = self.size.width >= WIDE_FROM
+        if 0 <= state.prompt_read < 1:
+            share = int(100 * state.prompt_read)
+            return f"reading the prompt {share} %" if is_wide else f"prompt {share} %"
+        waited_s = now - state.asked_at
+        if not state.asked_at or waited_s < SHOWN_AFTER_S:
+            return ""
+        what = "waiting for the first token" if is_wide else "first token"
+        return f"{what} {clock(waited_s)}"
 
     def _show_activity(self) -> None:
         """Show the activity at the right end of the field's first row: a widget of its own would cost a layout of the screen."""
@@ -213,6 +238,8 @@ class PromptBar(Widget):
             parts.append((f"again in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
         elif state.approvals:
             parts.append(("waits for you   ", "$ink-quiet"))
+        elif words := self._waiting_words(now):
+            parts.append((f"{words}   ", "$ink-quiet"))
         if state.running:
             parts.append((clock(max(0.0, now - state.turn_at)), "$ink"))
         if state.compacting:

@@ -17,7 +17,6 @@ from support.chat_server import (
     gate,
     reply,
     say,
-    stall,
     status,
     stream,
 )
@@ -284,15 +283,26 @@ async def test_a_setting_that_the_server_refuses_is_not_shown_as_sent(home: Path
         await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
 
 
-async def test_a_silent_server_is_given_up_after_the_configured_time(home: Path) -> None:
-    config = Config(stream_timeout_s=0.3)
+async def test_an_answer_that_is_overdue_is_waited_on_where_the_user_says_so(home: Path) -> None:
+    config = Config(first_answer_timeout_s=0.3)
     async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
-        server.script(stall(), stall(), stall())
+        server.script(gate(0, say("At last.")), gate(0, say("Never.")))
         await one.ready()
         await one.say("Hello")
-        await one.sees("was silent for 0.3 s")
-        await one.sees("Model call failed")
-        await one.idle()
+        for key, then in (("1", "At last."), ("n", "Your answer: Stop the turn")):
+            await one.until(lambda: (p := one.screen.bench.question) is not None and p.accepts_keys)
+            shown = one.text()
+            assert "127.0.0.1 has not begun to answer for 0.3 s. Keep waiting for the" in shown
+            assert "1  Wait on" in shown
+            await one.pilot.press(key)
+            if key == "1":
+                server.release()
+            await one.sees(then)
+            await one.idle()
+            if key == "1":
+                assert len(server.requests) == 1
+                await one.say("Again")
+        assert one.screen.conversation.state.can_resume
 
 
 async def test_what_a_local_server_says_of_itself_is_known_before_the_first_message(
@@ -375,6 +385,7 @@ async def test_the_model_names_the_session_after_its_first_turn(home: Path) -> N
         await one.sees("Done again.")
         await one.idle()
         (asked,) = server.title_requests
+        assert asked.body["max_tokens"] == 64
         assert len(server.requests) == 2
         assert "keys that the server uses" in asked.messages[-1]["content"]
         assert asked.body.get("tools") is None

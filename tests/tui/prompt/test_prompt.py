@@ -296,6 +296,36 @@ async def test_the_row_tells_what_the_agent_does() -> None:
         assert desk.bar._timer is None  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.parametrize(
+    ("width", "ago_s", "read", "words"),
+    [
+        (80, 80, -1.0, "waiting for the first token 1:20"),
+        (60, 80, -1.0, "first token 1:20"),
+        (80, 80, 0.31, "reading the prompt 31 %"),
+        (60, 80, 0.31, "prompt 31 %"),
+        (80, 80, 1.0, "waiting for the first token 1:20"),
+        (80, 2, -1.0, ""),
+    ],
+)
+async def test_the_row_tells_what_of_the_answer_is_waited_for(
+    width: int, ago_s: float, read: float, words: str
+) -> None:
+    desk = Desk()
+    async with desk.run_test(size=(width, 10)) as pilot:
+        asked_at = time.time() - ago_s - 0.2
+        desk.bar.state = MainState(
+            running=True, turn_at=asked_at - 60, step=12, asked_at=asked_at, prompt_read=read
+        )
+        await pilot.pause()
+        shown = desk.area.render_line(0).text
+        assert words in shown
+        assert ("token" in shown or "prompt" in shown) == bool(words)
+        assert shown.rstrip().endswith("step 12")
+        desk.bar.state = desk.bar.state._replace(asked_at=0.0, prompt_read=-1.0)
+        await pilot.pause()
+        assert "token" not in desk.area.render_line(0).text
+
+
 # --- the history
 
 

@@ -1,0 +1,103 @@
+"""`Circles`: notices within a turn that the agent goes in circles, by its calls with their results and by its D-Mails.
+
+It only notices and says so in a sentence; the loop asks the user how the turn goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.soul.conversation import DMAIL_TOOL
+from kimi_tui.soul.denwarenji import DMail
+from kimi_tui.soul.tasks import TimeSlices
+from kimi_tui.soul.tool_calls import Call, CallResult
+from kimi_tui.tools.outcome import ToolOutcome
+from kimi_tui.tools.shell import STILL_RUNS
+
+_CALL_CHARS = 500
+"""The most characters of a call's arguments that are shown in the question."""
+_MESSAGE_CHARS = 2_000
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+class Circles:
+    """What a turn has done so far, as far as it can be seen to repeat.
+
+    Args:
+        same_calls: so many equal calls in a row, with equal results, are a circle; 0 for never.
+        same_dmails: so many D-Mails without a new tool result between them, or two in a row with the same words, are one; 0
+            for never.
+    """
+
+    def __init__(self, same_calls: int, same_dmails: int) -> None:
+        self._same_calls = same_calls
+        self._same_dmails = same_dmails
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn: nothing has been done in it."""
+        self._seen: set[bytes] = set()
+        """Digests of the calls with results of this turn."""
+        self._last = b""
+        self._n_same = 0
+        self._n_dmails = 0
+        self._last_dmail: tuple[str, ...] = ()
+
+    def interrupted(self) -> None:
+        """Note that the user said something, or that the turn goes on although it was a circle: count anew."""
+        self._last, self._n_same = b"", 0
+        self._n_dmails, self._last_dmail = 0, ()
+
+    async def after_calls(self, done: Sequence[CallResult]) -> tuple[str, str] | None:
+        """Note the calls of a step, in order.
+
+        Returns:
+            where they are a circle what has happened, and the call; else None.
+        """
+        slices = TimeSlices()
+        for each in done:
+            await slices.yield_if_over()
+            if each.call.name == DMAIL_TOOL:
+                continue
+            if each.outcome.brief == STILL_RUNS:
+                # Reading a running command again is how it is waited for.
+                self._last, self._n_same = b"", 0
+                continue
+            digest = _digest(each.call, each.outcome)
+            self._n_same = self._n_same + 1 if digest == self._last else 1
+            self._last = digest
+            if digest not in self._seen:
+                self._seen.add(digest)
+                self._n_dmails = 0
+        if not 0 < self._same_calls <= self._n_same:
+            return None
+        call = done[-1].call
+        text = f"The agent made the same call {self._n_same} times in a row, with the same result each time."
+        return text, f"{call.name} {one_line(call.arguments[:_CALL_CHARS])}"
+
+    def before_dmails(self, mails: Sequence[DMail]) -> tuple[str, str] | None:
+        """Note the D-Mails of a step, before they go. See `after_calls`, which is told of the same step before."""
+        texts = tuple(mail.message.strip() for mail in mails)
+        is_same, self._last_dmail = texts == self._last_dmail, texts
+        self._n_dmails += 1
+        if not self._same_dmails:
+            return None
+        if is_same:
+            return "The agent sends its past self the same D-Mail once more.", texts[0]
+        if self._n_dmails < self._same_dmails:
+            return None
+        text = f"The agent sends {self._n_dmails} D-Mails in a row without a new tool result between them."
+        return text, texts[0]
+
+
+def _digest(call: Call, outcome: ToolOutcome) -> bytes:
+    """What equals that of another call where name, arguments and result are the same; for how long it ran does not count."""
+    said = _NUMBERS.sub("", outcome.message[:_MESSAGE_CHARS])
+    digest = blake2b(digest_size=16)
+    for text in (call.name, call.arguments, outcome.brief, said, outcome.output):
+        digest.update(f"{len(text)}:".encode())
+        digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
