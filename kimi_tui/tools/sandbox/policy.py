@@ -16,15 +16,25 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import kimi_tui
 from kimi_tui import app_paths
-from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
+from kimi_tui.filesystem import create_file, links_to, read_regular
 from kimi_tui.tools.process import word_set
+from kimi_tui.tools.sandbox.git_levers import (
+    ADDRESSES,
+    BARE,
+    folders_in,
+    held_levers,
+    inner_repositories,
+    levers,
+    opened,
+    path_in,
+)
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -43,8 +53,6 @@ _MOST_GUARDED = 2000
 _HOME_TOPS = ("", *app_paths.XDG_FOLDERS, "Library", "Library/Application Support")
 """Folders of the home folder in which secrets are looked for by name."""
 _MOST_REPOSITORIES = 500
-_OF_BARE = frozenset({"HEAD", "objects", "refs"})
-_GIT_FILE_BYTES = 4096
 _SETTINGS_BYTES = 1 << 18
 _MOST_SETTINGS_FILES = 20
 _MOST_NAMED = 1000
@@ -473,22 +481,20 @@ class WatchedFiles:
         ]
         return sorted(changed, key=lambda path: (path.count("/"), path))
 
-    def remove_moves(self) -> list[str]:
-        """Remove what makes git look for the settings of a repository elsewhere, where that was not there before.
+    def git_folders(self) -> list[str]:
+        """The repositories that a command may write in, with those of their submodules. Lists folders: for a thread."""
+        found = [*self.repositories, *self.commons]
+        with contextlib.suppress(NoSandbox):
+            found += [module for git in (*self.repositories, *self.commons) for module in _modules(git)]
+        return list(dict.fromkeys(found))
 
-        Git itself makes no such file in these places, and there is no way to keep a file from being made. For a thread.
-
-        Returns:
-            what was removed, relative to the work folder.
-        """
-        removed: list[str] = []
-        for git in self.repositories:
-            path = os.path.join(git, "commondir")
-            if path not in self.stamps and os.path.lexists(path):
-                with contextlib.suppress(OSError), _opened(git) as folder:
-                    os.unlink("commondir", dir_fd=folder)
-                    removed.append(os.path.relpath(path, self.work))
-        return removed
+    def since(self, before: WatchedFiles) -> list[str]:
+        """What of this look is new or another than in an earlier one, relative to the work folder."""
+        return sorted(
+            os.path.relpath(path, self.work)
+            for path, stamp in self.stamps.items()
+            if before.stamps.get(path) != stamp
+        )
 
 
 class _Listing(NamedTuple):
@@ -685,7 +691,7 @@ def _listing(
             if name == ".git" or _is_git_too(folder, name):
                 gits += [] if is_package else [name]
                 continue
-            if name in _OF_BARE and not is_package:
+            if name in BARE and not is_package:
                 parts.add(name)
             is_folder = item.is_dir(follow_symlinks=False)
             if not (is_folder or item.is_symlink() or item.is_file(follow_symlinks=False)):
@@ -707,7 +713,7 @@ def _listing(
         folders,
         guarded,
         gits,
-        is_bare=len(parts) == len(_OF_BARE),
+        is_bare=len(parts) == len(BARE),
         sockets=sockets,
     )
 
@@ -756,18 +762,27 @@ def _git_stamps(git: str, work: str, environ: Mapping[str, str]) -> dict[str, _S
         return _stamped(git)
     stamps: dict[str, _Stamp] = {}
     stamps |= _filled(git, "commondir", "config", "config.worktree")
-    stamps |= _hook_stamps(git) | _step_stamps(git)
-    for tree in _listed(os.path.join(git, "worktrees"))[:_MOST_REPOSITORIES]:
+    stamps |= _hook_stamps(git) | _step_stamps(git) | _lever_stamps(git, is_module=False)
+    for tree in folders_in(os.path.join(git, "worktrees"))[:_MOST_REPOSITORIES]:
         stamps |= _step_stamps(tree) | _filled(tree, "config.worktree")
     with contextlib.suppress(NoSandbox):
         for module in _modules(git):
             stamps |= _stamped(os.path.join(module, "config"))
             stamps |= _hook_stamps(module) | _step_stamps(module)
+            stamps |= _lever_stamps(module, is_module=True)
     with contextlib.suppress(NoSandbox):
         for path in named_by_settings(git, os.path.dirname(git), environ, there=False):
             if os.path.isfile(path) and _under(path, (work, git)):
                 # What was not there could not be held still.
                 stamps |= _stamped(path)
+    return stamps
+
+
+def _lever_stamps(git: str, *, is_module: bool) -> dict[str, _Stamp]:
+    """Of what may be there in a repository that a command made; in others it is undone (`git_watch`)."""
+    stamps: dict[str, _Stamp] = {}
+    for lever in levers(git, is_module=is_module):
+        stamps |= _stamped(os.path.join(git, lever))
     return stamps
 
 
@@ -788,8 +803,8 @@ def _hook_stamps(git: str) -> dict[str, _Stamp]:
     return stamps
 
 
-_STEPS = {"rebase-merge": "git-rebase-todo", "sequencer": "todo"}
-"""Where the steps of a rebase are that stopped: `git rebase --continue` runs what an `exec` there says."""
+_STEPS = {"rebase-merge": "git-rebase-todo", "rebase-apply": "next", "sequencer": "todo"}
+"""Where the steps of a rebase are that stopped, or of `git am`: `git rebase --continue` runs what an `exec` there says."""
 _begun_by_commands: set[tuple[str, tuple[int, int]]] = set()
 """Those that a command began can be gone on with by the next one, and were named."""
 
@@ -807,10 +822,11 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
         return
     modules = [*_modules(git)]
     for path in (git, *modules) if makes_hooks else ():
-        with contextlib.suppress(OSError), _opened(path) as folder:
-            # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
-            os.mkdir("hooks", dir_fd=folder)
-    trees = _listed(os.path.join(git, "worktrees"))
+        for name in ("hooks", *ADDRESSES) if path == git else ("hooks",):
+            with contextlib.suppress(OSError), opened(path) as folder:
+                # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
+                os.mkdir(name, dir_fd=folder)
+    trees = folders_in(os.path.join(git, "worktrees"))
     if len(trees) > _MOST_REPOSITORIES:
         raise NoSandbox(f"{git} has more than {_MOST_REPOSITORIES} working trees")
     own_settings = (git, *trees) if _has_own_settings(git) else ()
@@ -818,6 +834,9 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
         there = [one for one in (os.path.join(path, name) for name in _STEPS) if os.path.isdir(one)]
         steps = _identities(one for one in there if not os.path.islink(one))
         yield from (one for one, which in steps.items() if (one, which) not in _begun_by_commands)
+        if path not in trees:
+            held = (os.path.join(path, name) for name in held_levers(path, is_module=path != git))
+            yield from filter(os.path.exists, held)
         for name in ("hooks", "config", "config.worktree", "commondir", "gitdir"):
             inner = os.path.join(path, name)
             if os.path.lexists(inner) and not os.path.islink(inner):
@@ -827,24 +846,12 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
                 yield path
             elif name == "config.worktree" and path in own_settings:
                 # Where git would read it, an empty one: a missing one could be made.
-                with contextlib.suppress(OSError), _opened(path) as folder:
+                with contextlib.suppress(OSError), opened(path) as folder:
                     create_file(name, folder, b"", mode=0o644)
                     yield inner
-
-
-@contextlib.contextmanager
-def _opened(folder: str) -> Generator[int]:
-    """A folder for what is made or removed in it. A command in the background can put a link in its place at any moment.
-
-    Raises:
-        OSError: there is no such folder, or a link on the way.
-    """
-    top, *parts = Path(folder).parts
-    held = open_folder(Path(top), parts)
-    try:
-        yield held
-    finally:
-        os.close(held)
+    if makes_hooks:
+        for place in inner_repositories(git):
+            yield from _of_git(os.path.join(git, place), makes_hooks=False)
 
 
 def _has_own_settings(git: str) -> bool:
@@ -968,7 +975,7 @@ def _modules(git: str) -> Iterator[str]:
     Raises:
         NoSandbox: there are too many folders to find them in.
     """
-    waiting = _listed(os.path.join(git, "modules"))
+    waiting = folders_in(os.path.join(git, "modules"))
     n_seen = 0
     while waiting:
         n_seen += 1
@@ -977,24 +984,18 @@ def _modules(git: str) -> Iterator[str]:
         folder = waiting.pop()
         if os.path.exists(os.path.join(folder, "HEAD")):
             yield folder
-            waiting += _listed(os.path.join(folder, "modules"))
+            waiting += folders_in(os.path.join(folder, "modules"))
         else:
-            waiting += _listed(folder)
-
-
-def _listed(folder: str) -> list[str]:
-    with contextlib.suppress(OSError), os.scandir(folder) as listing:
-        return [item.path for item in listing if item.is_dir(follow_symlinks=False)]
-    return []
+            waiting += folders_in(folder)
 
 
 def repositories_behind(link: str, work: str) -> list[str]:
     """The repository that `.git` is, or the ones in the work folder that the file of that name leads to."""
     if not os.path.isfile(link):
         return [link]
-    named = _first_line(link).removeprefix("gitdir:").strip()
+    named = path_in(link).removeprefix("gitdir:").strip()
     own = os.path.realpath(os.path.join(os.path.dirname(link), named))
-    common = _first_line(os.path.join(own, "commondir")).strip()
+    common = path_in(os.path.join(own, "commondir")).strip()
     found = {own, os.path.realpath(os.path.join(own, common)) if common else own}
     return sorted(path for path in found if path.startswith(f"{work}/"))
 
@@ -1007,11 +1008,11 @@ def _shared_repository(folder: str) -> str:
     link = os.path.join(folder, ".git")
     if not os.path.isfile(link):
         return ""
-    own = _first_line(link).removeprefix("gitdir: ")
+    own = path_in(link).removeprefix("gitdir: ")
     own = os.path.realpath(os.path.join(folder, own))
-    if os.path.realpath(_first_line(os.path.join(own, "gitdir"))) != os.path.realpath(link):
+    if os.path.realpath(path_in(os.path.join(own, "gitdir"))) != os.path.realpath(link):
         return ""
-    common = _first_line(os.path.join(own, "commondir"))
+    common = path_in(os.path.join(own, "commondir"))
     found = os.path.realpath(os.path.join(own, common)) if common else ""
     is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
     return found if is_one else ""
@@ -1030,7 +1031,7 @@ def is_own_repository(folder: str) -> bool:
         if _shared_repository(folder):
             return True
         top = os.path.realpath(folder)
-        own = os.path.realpath(os.path.join(top, _first_line(link).removeprefix("gitdir:").strip()))
+        own = os.path.realpath(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
         if not _under(own, (top,)) and top != _working_tree(own):
             return False
     return not has_parts_elsewhere(own)
@@ -1054,15 +1055,6 @@ def _working_tree(git: str) -> str:
         if key.strip().lower() == "worktree":
             return os.path.realpath(os.path.join(git, value.strip().strip('"')))
     return ""
-
-
-def _first_line(path: str) -> str:
-    try:
-        with open(open_regular(Path(path)), "rb", buffering=0) as file:
-            data = file.read(_GIT_FILE_BYTES) or b""
-    except OSError:
-        return ""
-    return data.decode(errors="surrogateescape").partition("\n")[0]
 
 
 def refused(output: str, policy: Policy) -> list[str]:

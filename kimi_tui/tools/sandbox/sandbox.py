@@ -23,6 +23,7 @@ from typing import Literal
 
 from kimi_tui.app_paths import home_of
 from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.sandbox.git_watch import GitWatch
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
     NoSandbox,
@@ -73,6 +74,9 @@ class Sandbox:
         settings: the user's settings.
         environ: the environment of the program.
         program: the path of `bwrap` or `sandbox-exec`; empty for the other backends.
+
+    Attributes:
+        git_watch: undoes what its commands do to git's levers while they live.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Sandbox:
         self.program = program
         self._tmp = ""
         self._memory = FolderMemory()
+        self.git_watch = GitWatch()
 
     @property
     def gaps(self) -> tuple[str, ...]:
