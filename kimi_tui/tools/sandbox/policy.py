@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +48,8 @@ from kimi_tui.workspace.protected_names import (
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000
+_MOST_DEEP = 5000
+"""Folders below these that are looked through for repositories."""
 _SETTLED_NS = 2_000_000_000
 """A folder that changed later than this ago may have changed again without another time on it."""
 _MOST_GUARDED = 2000
@@ -508,6 +511,8 @@ class _Listing(NamedTuple):
         gits: the names of its repository, in each spelling.
         is_bare: whether it is a repository without a working tree.
         sockets: names of what is neither a file, a folder nor a link.
+        named: names of files that run when somebody starts what reads them.
+        deeper: folders that are looked into for repositories alone.
     """
 
     stamp: _Stamp | None
@@ -517,6 +522,8 @@ class _Listing(NamedTuple):
     gits: list[str]
     is_bare: bool
     sockets: list[str]
+    named: list[str]
+    deeper: list[str]
 
 
 class FolderMemory:
@@ -551,6 +558,8 @@ def _look(
     repositories: list[str] = []
     gits: list[str] = []
     sockets: list[str] = []
+    deeper: list[str] = []
+    packages: list[str] = []
     known = memory.of(work)
     listings: dict[str, _Listing] = {}
     in_home = {
@@ -572,6 +581,11 @@ def _look(
             continue
         listings[folder] = listing
         n_looked_at += listing.n_entries
+        deeper += [os.path.join(folder, name) for name in listing.deeper]
+        for name in listing.named:
+            stamps |= _stamped(os.path.join(folder, name))
+        if above and (above[-1] in PASSED_OVER or above[-1] == _PROVIDERS):
+            packages.append(folder)
         sockets += [os.path.join(folder, name) for name in listing.sockets]
         repositories += [folder] if listing.gits and not is_top else []
         gits += [os.path.join(folder, name) for name in listing.gits]
@@ -593,6 +607,18 @@ def _look(
             (os.path.join(folder, name), (*above, folded(name)), runs_later)
             for name, runs_later in listing.folders
         ]
+    stamps |= _package_stamps(packages)
+    for folder in deeper:
+        # The list grows meanwhile.
+        listing = _listing(folder, (), known.get(folder), is_deep=True)
+        if listing is None:
+            continue
+        listings[folder] = listing
+        repositories += [folder] if listing.gits else []
+        gits += [os.path.join(folder, name) for name in listing.gits]
+        gits += [folder] if listing.is_bare else []
+        if len(deeper) < _MOST_DEEP:
+            deeper += [os.path.join(folder, name) for name in listing.deeper]
     for deep in _deep_submodules([work, *repositories]):
         link = os.path.join(deep, ".git")
         if deep not in repositories and os.path.lexists(link):
@@ -646,9 +672,10 @@ def _listing(
     above: tuple[str, ...],
     known: _Listing | None,
     *,
-    is_top: bool,
-    is_later: bool,
-    room: int,
+    is_top: bool = False,
+    is_later: bool = False,
+    room: int = sys.maxsize,
+    is_deep: bool = False,
 ) -> _Listing | None:
     """The listing of a folder; None where it cannot be listed.
 
@@ -659,6 +686,7 @@ def _listing(
         is_top: it is the work folder.
         is_later: what is in it runs later, whatever its name.
         room: how many entries are looked at.
+        is_deep: it is looked through for repositories alone.
     """
     try:
         found = os.lstat(folder)
@@ -672,14 +700,17 @@ def _listing(
     except OSError:
         return None
     secret, later = protected_names.secrets(), protected_names.runs_later()
+    started = protected_names.runs_when_started()
     # In what was fetched or built only the top is looked at, for secrets: packages bring keys for tests, and certificates
-    # that programs cannot do without.
+    # that programs cannot do without. What runs later there is found by its places (`_package_stamps`).
     is_package = bool(above) and above[-1] in PASSED_OVER
     is_deepest = is_package or len(above) >= _DEEPEST
     folders: list[tuple[str, bool]] = []
     guarded: list[tuple[str, bool, bool, bool]] = []
     gits: list[str] = []
     sockets: list[str] = []
+    named: list[str] = []
+    deeper: list[str] = []
     parts: set[str] = set()
     n_entries, is_whole = 0, False
     with contextlib.suppress(OSError), listing:
@@ -694,6 +725,10 @@ def _listing(
             if name in BARE and not is_package:
                 parts.add(name)
             is_folder = item.is_dir(follow_symlinks=False)
+            if is_folder and (is_deep or (is_deepest and not is_package)):
+                deeper += [name] if name not in PASSED_OVER else []
+            if is_deep:
+                continue
             if not (is_folder or item.is_symlink() or item.is_file(follow_symlinks=False)):
                 sockets.append(name)
             seen = (*above, folded(name))
@@ -702,6 +737,8 @@ def _listing(
             runs_later = runs_later and not is_package
             if is_secret or (runs_later and (is_top or not is_folder)):
                 guarded.append((name, is_secret, runs_later, is_folder))
+            elif not is_folder and not is_package and started.covers(seen, is_folder=False):
+                named.append(name)
             if is_folder and not is_secret and not is_deepest and name != "__pycache__":
                 folders.append((name, runs_later))
         else:
@@ -715,6 +752,8 @@ def _listing(
         gits,
         is_bare=len(parts) == len(BARE),
         sockets=sockets,
+        named=named,
+        deeper=deeper,
     )
 
 
@@ -728,7 +767,56 @@ def _stamped(path: str) -> dict[str, _Stamp]:
         found = os.lstat(path)
     except OSError:
         return {}
-    return {path: (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)}
+    # Of the times the one that a command cannot set.
+    return {path: (found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode)}
+
+
+_PROGRAMS = (".bin", ".hooks", "bin", "Scripts")
+"""Folders of programs in what was fetched: of node, and of a virtual environment of Python."""
+_AT_START = (".pth", ".egg-link", "sitecustomize.py", "usercustomize.py")
+"""So end the names in `site-packages` that every Python there reads when it starts."""
+_MOST_IN_PACKAGES = 5000
+_PROVIDERS = ".terraform"
+"""The folder with the programs that terraform runs, deep below it."""
+
+
+def _package_stamps(packages: Iterable[str]) -> dict[str, _Stamp]:
+    """The stamps of what runs later in folders of packages: programs, and what Python reads when it starts."""
+    stamps: dict[str, _Stamp] = {}
+    for package in packages:
+        if os.path.basename(package) == _PROVIDERS:
+            for place, _, names in islice(os.walk(package), _MOST_DEEP):
+                for name in names:
+                    stamps |= _stamped(os.path.join(place, name))
+            continue
+        stamps |= _stamped(os.path.join(package, "pyvenv.cfg"))
+        trees = [package]
+        if os.path.basename(package) in (".tox", ".nox"):
+            trees += folders_in(package)
+        for tree in trees:
+            libraries = [os.path.join(tree, "Lib")]
+            libraries += folders_in(os.path.join(tree, "lib"))
+            for library in libraries:
+                stamps |= _program_stamps(os.path.join(library, "site-packages"), _AT_START)
+            for name in _PROGRAMS:
+                stamps |= _program_stamps(os.path.join(tree, name), ("",))
+        if len(stamps) > _MOST_IN_PACKAGES:
+            break
+    return stamps
+
+
+def _program_stamps(folder: str, endings: tuple[str, ...]) -> dict[str, _Stamp]:
+    stamps: dict[str, _Stamp] = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        for item in listing:
+            if item.name.endswith(endings) and not item.is_dir(follow_symlinks=False):
+                stamps |= _stamped(item.path)
+                if item.is_symlink():
+                    # What it leads to is what runs, and can be written through it.
+                    with contextlib.suppress(OSError):
+                        end = os.stat(item.path)
+                        stamps[item.path] = (end.st_ino, end.st_size, end.st_ctime_ns, end.st_mode)
+    return stamps
 
 
 def _partly_run(work: str) -> dict[str, _Held]:

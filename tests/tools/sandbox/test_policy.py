@@ -1055,3 +1055,75 @@ def test_a_trial_that_does_not_end_is_ended(
     assert select.select([reading], [], [], 10)[0]
     assert os.read(reading, 1) == b""
     os.close(reading)
+
+
+def test_what_runs_later_in_folders_of_packages_is_named(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    changed = (
+        "node_modules/.bin/eslint",
+        "venv/bin/activate",
+        "packages/app/node_modules/.bin/x",
+        "venv/lib/python3.12/site-packages/y.pth",
+        ".tox/py312/bin/pytest",
+    )
+    for name in (*changed, "venv/lib/python3.12/site-packages/z.py", "vite.config.ts", "sub/.lenv"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("old\n")
+    program = work / "node_modules/prettier/bin.js"
+    program.parent.mkdir()
+    program.write_text("old\n")
+    (work / "node_modules/.bin/prettier").symlink_to("../prettier/bin.js")
+    look = policy_for(work, SandboxSettings(), environ).watch
+    assert look.changed() == []
+    for path in (*(work / name for name in changed), program):
+        times = path.stat()
+        path.write_text("new\n")
+        # As `touch -r` does; the other time of a file cannot be set.
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    for name in (".venv/bin/activate", ".terraform/providers/a/b/c/d/x", "sub/.lenv", "web/vite.config.ts"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("new\n")
+    (work / "venv/lib/python3.12/site-packages/z.py").write_text("new\n")
+    assert sorted(look.changed()) == sorted(
+        (
+            *changed,
+            "node_modules/.bin/prettier",
+            ".venv/bin/activate",
+            ".terraform/providers/a/b/c/d/x",
+            "sub/.lenv",
+            "web/vite.config.ts",
+        )
+    )
+
+
+def test_repositories_deep_in_the_folder_are_held_still_and_new_ones_named(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    deep = work / "a/b/c/d/e/f/g"
+    deep.mkdir(parents=True)
+    git("init", "-q", within=deep)
+    found = policy_for(work, SandboxSettings(), environ)
+    for name in ("hooks/new", "config", "remotes/origin"):
+        assert not found.may_write(str(deep / ".git" / name)), name
+    assert found.may_write(str(deep / ".git/index"))
+    assert str(deep / ".git") in found.watch.git_folders()
+    git("init", "-q", "--bare", "a/b/c/d/e/x/y", within=work)
+    assert found.watch.changed() == ["a/b/c/d/e/x/y/config"]
+
+
+def test_a_path_in_a_file_of_gits_is_read_as_git_reads_it(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    # A line end within belongs to the name.
+    for name in ("own", "own\nx"):
+        (work / name).mkdir(parents=True)
+        (work / name / "config").write_text("x\n")
+    (work / ".git").write_text("gitdir: own\nx\n")
+    found = policy_for(work, SandboxSettings(), environ)
+    assert not found.may_write(str(work / "own\nx/config"))
+    (work / ".git").write_bytes(b"gitdir: own\0x\n")
+    assert not policy_for(work, SandboxSettings(), environ).may_write(str(work / "own/config"))
