@@ -214,6 +214,14 @@ def links_to(path: str) -> tuple[list[str], str]:
     return links, at
 
 
+def real_path(path: str) -> str:
+    """`os.path.realpath`, also where a name is a link at one look and none at the next, which fails there (EINVAL)."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return links_to(path)[1]
+
+
 def write_all(
     fd: int, data: bytes | memoryview, write: Callable[[int, memoryview], int] = os.write
 ) -> None:
