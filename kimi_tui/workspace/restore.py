@@ -27,7 +27,7 @@ from kimi_tui.filesystem import (
     read_regular,
     sync_folder,
 )
-from kimi_tui.workspace.ignore import ALWAYS
+from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.protected_names import folded, secrets
 from kimi_tui.workspace.snapshots import (
     FOREIGN,
@@ -212,7 +212,7 @@ def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     for path, entry in now.items():
         name = path.rpartition("/")[2]
-        if entry.is_known or folded(name) in ALWAYS:
+        if entry.is_known or is_of_version_control(name):
             continue
         shown = f"{path[: -len(REST)]}…" if name == REST else path
         if name != REST and os.path.isdir(root / path):

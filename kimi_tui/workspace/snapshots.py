@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.protected_names import folded
+from kimi_tui.workspace.ignore import ALWAYS, is_of_version_control
 
 Kind = Literal[
     "file", "link", "ignored", "large", "unreadable", "special", "over", "folder", "secret"
@@ -417,7 +416,7 @@ def parse_path(value: object, *said: Entry | None) -> str:
     names = folders if is_named_only and name in (REST, *ALWAYS) else [*folders, name]
     if "\0" in path or not {"", ".", ".."}.isdisjoint(names):
         raise ValueError("a path leads elsewhere")
-    if not ALWAYS.isdisjoint(map(folded, names)):
+    if any(map(is_of_version_control, names)):
         raise ValueError("a path belongs to version control")
     return path
 
