@@ -447,7 +447,9 @@ def _segment(mark: int, body: bytes) -> bytes:
 
 def _jpeg_profile(pieces: dict[int, bytes]) -> list[bytes]:
     """The segments with a colour profile that was cut into pieces."""
-    profile = without_texts(b"".join(pieces[number] for number in sorted(pieces))) if pieces else b""
+    profile = (
+        without_texts(b"".join(pieces[number] for number in sorted(pieces))) if pieces else b""
+    )
     cut = [profile[at : at + _PROFILE_PIECE] for at in range(0, len(profile), _PROFILE_PIECE)]
     return [
         _segment(_APP2, _PROFILE_HEAD + bytes((number, len(cut))) + piece)

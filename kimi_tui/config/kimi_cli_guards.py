@@ -42,7 +42,9 @@ def not_run_notice(config_file: Path) -> str:
 
 def _in_config(path: Path) -> Iterator[str]:
     try:
-        table: Mapping[str, Any] = tomllib.loads(read_regular(path, _MAX_BYTES, links=True).decode())
+        table: Mapping[str, Any] = tomllib.loads(
+            read_regular(path, _MAX_BYTES, links=True).decode()
+        )
     except (OSError, ValueError, RecursionError):
         # Whoever reads it as the configuration says what is wrong with it.
         return

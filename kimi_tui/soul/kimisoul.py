@@ -442,7 +442,9 @@ class KimiSoul:
         """Say at once what commands that still run did to what the user's own git and other programs run."""
         if news.undone:
             named = _first_of(news.undone)
-            text = f"A sandboxed command made {named}, by which your own git could run other programs."
+            text = (
+                f"A sandboxed command made {named}, by which your own git could run other programs."
+            )
             advice = f"It was undone at once; what was moved away is in {ASIDE} in that repository."
             if news.is_ended:
                 advice = "It did so again and again, so the sandboxed commands were ended."

@@ -327,9 +327,7 @@ def _own_places(environ: Mapping[str, str]) -> list[Path]:
 
 
 def _secret_places(environ: Mapping[str, str]) -> list[Path]:
-    return [
-        Path(real_path(place)) for place in secret_places(environ) if os.path.lexists(place)
-    ]
+    return [Path(real_path(place)) for place in secret_places(environ) if os.path.lexists(place)]
 
 
 def _is_in(path: Path, root: Path, places: Iterable[Path]) -> bool:
@@ -435,7 +433,9 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
             detail="\n".join(linked),
             where="each of them has several names, and the others may be elsewhere",
             session_key=f"show linked:{target.real}" if target.inside else "",
-            session_offer=f"Yes, and such files of {place} in this session" if target.inside else "",
+            session_offer=f"Yes, and such files of {place} in this session"
+            if target.inside
+            else "",
         )
     )
 

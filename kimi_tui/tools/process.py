@@ -719,7 +719,9 @@ class RunningCommand:
             watch.wait(max(wait_until - now, 0))
 
 
-def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., None], value: object) -> None:
+def call_soon(
+    loop: asyncio.AbstractEventLoop, function: Callable[..., None], value: object
+) -> None:
     """Call on the loop; nothing where the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, value)

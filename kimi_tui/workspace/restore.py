@@ -74,6 +74,8 @@ _MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed meanwhile; left alone"
 PROTECTED = "it runs later, steers tools or holds secrets; only brought back when you ask for it"
 _KEY_BYTES = 32
+_CLOCK_S = 2.0
+"""By so much the times of files may be behind the clock: FAT keeps every second one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +204,15 @@ def plan_back(
     return changes
 
 
-def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
-    """The paths that were not scanned, as the user reads them, each with the reason.
+def left_out(root: Path, now: Manifest, since: float) -> tuple[tuple[str, str], ...]:
+    """The paths that were not scanned, as the user reads them, each with the reason. Looks at files.
+
+    Files that nobody has touched since are not named; of a folder it is not known what was changed in it.
 
     Args:
         root: the work folder.
         now: a fresh scan of it.
+        since: when the files stood as they would be brought back, in seconds since the epoch.
     """
     found: list[tuple[str, str]] = []
     for path, entry in now.items():
@@ -215,8 +220,15 @@ def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
         if entry.is_known or is_of_version_control(name):
             continue
         shown = f"{path[: -len(REST)]}…" if name == REST else path
-        if name != REST and os.path.isdir(root / path):
-            shown += "/"
+        if name != REST:
+            try:
+                status = os.lstat(root / path)
+            except OSError:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                shown += "/"
+            elif max(status.st_mtime, status.st_ctime) < since - _CLOCK_S:
+                continue
         found.append((shown, why_not(entry.kind)))
     return tuple(sorted(found))
 

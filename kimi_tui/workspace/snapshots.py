@@ -221,6 +221,11 @@ class SnapshotLog:
             position += 1
         return self._snapshots[position] if position >= 0 else None
 
+    def known_at(self, uid: str) -> float:
+        """When the last snapshot before a checkpoint was taken, in seconds since the epoch; 0 where there is none."""
+        position = self._marks.get(uid, -1)
+        return self._snapshots[position].at if position >= 0 else 0.0
+
     def at_first_of(self, uids: Collection[str]) -> Snapshot | None:
         """How the files stood at the one of these checkpoints that was made first."""
         first = next((uid for uid in self._marks if uid in uids), None)

@@ -444,7 +444,9 @@ NAMED = """vite.config.ts vitest.config.mts next.config.mjs tailwind.config.js k
     compose.yaml Dockerfile gradle.properties pixi.toml setup.cfg CMakeLists.txt app/app.csproj""".split()
 
 
-def test_what_runs_by_a_commit_a_folder_or_an_editor_asks_and_what_the_user_starts_does_not() -> None:
+def test_what_runs_by_a_commit_a_folder_or_an_editor_asks_and_what_the_user_starts_does_not() -> (
+    None
+):
     for name in ASKED:
         assert runs_later().rule_in(name.split("/")), name
     for name in NAMED:

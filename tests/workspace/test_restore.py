@@ -15,7 +15,7 @@ import pytest
 from support.access_lists import NAME, access_list, can_have_attributes
 from support.followed_folder import Place, PowerCut, power_cut
 
-from kimi_tui.workspace import restore, scan, store
+from kimi_tui.workspace import restore, scan, store, tracker
 from kimi_tui.workspace.ignore import IgnoreStack
 from kimi_tui.workspace.snapshots import Entry, Limits, SnapshotLog, parse_path
 
@@ -405,10 +405,29 @@ def test_a_path_that_a_snapshot_cannot_have_is_refused(path: str) -> None:
     assert is_passed_over == ("belongs" in str(refusal.value))
 
 
-@pytest.mark.parametrize("path", ["git", "git~", "a.git/x", ".github/x", ".gitignore", "x~1", "notes: git", "gitt~1", "hg"])
+@pytest.mark.parametrize(
+    "path",
+    ["git", "git~", "a.git/x", ".github/x", ".gitignore", "x~1", "notes: git", "gitt~1", "hg"],
+)
 def test_ordinary_names_are_taken(path: str) -> None:
     assert parse_path(path, Entry("file", "0" * 64, 0o644, 1)) == path
     assert not IgnoreStack().ignores(path.split("/")[0], is_folder=True)
+
+
+def test_a_file_without_a_snapshot_is_named_only_where_somebody_touched_it_since(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.other(("docs/passwords.txt", "x"), ("touched.pem", "x"), (".ssh/config", "x"), ("a", "1"))
+    # As a snapshot of a minute later.
+    monkeypatch.setattr(tracker.time, "time", lambda: os.stat(place.root).st_mtime + 60)
+    start = place.begin()
+    os.utime(place.root / "touched.pem", (2e9, 2e9))
+    place.agent(("a", "2"))
+    assert set(place.tracker.plan(start).not_covered) == {
+        ("touched.pem", "may hold secrets"),
+        # Of what is in a folder it is not known.
+        (".ssh/", "may hold secrets"),
+    }
 
 
 @pytest.mark.parametrize("cut", range(40))

@@ -37,7 +37,19 @@ _MOST_TREE_WATCHES = 256
 _MOST_TOLD = 20
 _MOST_UNDONE = 5
 """A command that goes on making levers after so many were undone is ended: between two looks the user's git could read one."""
-_NAMES = frozenset({"commondir", "attributes", "alternates", "head", "objects", "refs", "info", "worktrees", *ADDRESSES})
+_NAMES = frozenset(
+    {
+        "commondir",
+        "attributes",
+        "alternates",
+        "head",
+        "objects",
+        "refs",
+        "info",
+        "worktrees",
+        *ADDRESSES,
+    }
+)
 """In a repository: other new files are none of the levers, and git makes many."""
 _FIRST = ("", "info", "objects", "objects/info", "worktrees", *ADDRESSES)
 _MOST_INNER = 200
@@ -155,7 +167,9 @@ class GitWatch:
         known = self._folders.paths
         self._watched = {path: git for path, git in self._watched.items() if path in known}
         for git in gits:
-            trees = [os.path.relpath(tree, git) for tree in folders_in(os.path.join(git, "worktrees"))]
+            trees = [
+                os.path.relpath(tree, git) for tree in folders_in(os.path.join(git, "worktrees"))
+            ]
             self._add(git, *_FIRST, *trees)
         for git in gits:
             self._add(git, *_inner_folders(git))
@@ -222,7 +236,9 @@ class GitWatch:
         if folded(name) == ".git":
             return [path]
         if folded(name) in ("head", "objects", "refs"):
-            return [folder] if all(os.path.lexists(os.path.join(folder, one)) for one in BARE) else []
+            return (
+                [folder] if all(os.path.lexists(os.path.join(folder, one)) for one in BARE) else []
+            )
         found: list[str] = []
         waiting = [path] if is_folder else []
         for path in waiting:

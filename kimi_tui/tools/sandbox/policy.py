@@ -488,7 +488,9 @@ class WatchedFiles:
         """The repositories that a command may write in, with those of their submodules. Lists folders: for a thread."""
         found = [*self.repositories, *self.commons]
         with contextlib.suppress(NoSandbox):
-            found += [module for git in (*self.repositories, *self.commons) for module in _modules(git)]
+            found += [
+                module for git in (*self.repositories, *self.commons) for module in _modules(git)
+            ]
         return list(dict.fromkeys(found))
 
     def since(self, before: WatchedFiles) -> list[str]:

@@ -74,7 +74,9 @@ def behind_a_link(path: Path) -> None:
 _LEVERS: dict[str, Callable[[Path], None]] = {
     "commondir": lambda git: write(git / "commondir", "../x\n"),
     "commondir by a link": lambda git: (git / "commondir").symlink_to("../a"),
-    "commondir by a rename": lambda git: (write(git / "y"), (git / "y").rename(git / "commondir"))[0],
+    "commondir by a rename": lambda git: (write(git / "y"), (git / "y").rename(git / "commondir"))[
+        0
+    ],
     "commondir of a working tree": lambda git: linked(git / "worktrees/e"),
     "commondir with a line end": lambda git: write(git / "worktrees/e/commondir", "../..\nx"),
     "remotes/origin": lambda git: write(git / "remotes/origin", "URL: .git/ev.git\n"),

@@ -1082,7 +1082,12 @@ def test_what_runs_later_in_folders_of_packages_is_named(
         path.write_text("new\n")
         # As `touch -r` does; the other time of a file cannot be set.
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    for name in (".venv/bin/activate", ".terraform/providers/a/b/c/d/x", "sub/.lenv", "web/vite.config.ts"):
+    for name in (
+        ".venv/bin/activate",
+        ".terraform/providers/a/b/c/d/x",
+        "sub/.lenv",
+        "web/vite.config.ts",
+    ):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("new\n")
     (work / "venv/lib/python3.12/site-packages/z.py").write_text("new\n")
