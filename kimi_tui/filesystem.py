@@ -506,8 +506,9 @@ class Storage:
             shared: Other processes may replace it at the same moment, so each needs a temporary name of its own. Else what
                 a crash leaves is overwritten by the next one.
         """
-        ending = f"{os.urandom(6).hex()}.tmp" if shared else "tmp"
-        temporary = path.with_name(f".{path.name}.{ending}")
+        temporary = temporary_of(path)
+        if shared:
+            temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
         try:
             self.write_file(temporary, data, new=shared)
             self.replace(temporary, path)
@@ -516,6 +517,11 @@ class Storage:
                 self.unlink(temporary)
             raise
         self.sync_folder(path.parent)
+
+
+def temporary_of(path: Path) -> Path:
+    """The name under which `Storage.replace_file` writes what then replaces a file that is not shared."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 # -- files in folders that others write to as well -----------------------------------------------------
