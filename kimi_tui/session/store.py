@@ -144,7 +144,9 @@ class SessionStore:
         names = (name, temporary_of(Path(name)).name)
         held: list[tuple[float, Path]] = []
         for folder in _subfolders(session.dir.parent):
-            times = [os.lstat(path).st_mtime for one in names if os.path.lexists(path := folder / one)]
+            times = [
+                os.lstat(path).st_mtime for one in names if os.path.lexists(path := folder / one)
+            ]
             held += [(max(times), folder)] if times else []
         for _, folder in sorted(held, reverse=True):
             if folder == session.dir or describe(folder) is not None:

@@ -28,7 +28,7 @@ from kimi_tui.filesystem import (
     sync_folder,
 )
 from kimi_tui.workspace.ignore import is_of_version_control
-from kimi_tui.workspace.protected_names import folded, secrets
+from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.snapshots import (
     FOREIGN,
     REST,

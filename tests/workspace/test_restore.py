@@ -398,7 +398,7 @@ HOSTILE_PATHS = (
 @pytest.mark.parametrize("path", HOSTILE_PATHS)
 def test_a_path_that_a_snapshot_cannot_have_is_refused(path: str) -> None:
     entry = Entry("file", "0" * 64, 0o644, 1)
-    with pytest.raises(ValueError, match="a path (leads|belongs)") as refusal:
+    with pytest.raises(ValueError, match=r"a path (leads|belongs)") as refusal:
         parse_path(path, entry)
     # Nor is one taken that a snapshot would lose again.
     is_passed_over = any(IgnoreStack().ignores(name, is_folder=True) for name in path.split("/"))

@@ -49,6 +49,11 @@ def folders(home: Path) -> list[Path]:
     return sorted(home.glob("sessions/*/*"))
 
 
+def left_over(home: Path) -> list[Path]:
+    """What was written of drafts and never got its name."""
+    return [*home.rglob(f".{DRAFT}.tmp")]
+
+
 def session_dir(one: Desk) -> Path:
     """That of the session on the screen."""
     soul = one.screen.conversation.soul
@@ -273,19 +278,18 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
 
 
 async def test_trouble_that_the_watchdog_met_first_is_told_of_once(home: Path) -> None:
-    async with ChatServer() as server:
-        async with desk(home, server.base_url) as one:
-            await one.ready()
-            drafts = one.screen.conversation.drafts
-            assert drafts is not None
-            (session_dir(one) / DRAFT).mkdir()
-            (session_dir(one) / DRAFT / "x").touch()
-            await one.pilot.press(*"pre")
-            drafts.keep_at_once()
-            assert drafts.trouble
-            await one.pilot.press(*"cious")
-            await one.sees("What stands in the prompt cannot be kept: ")
-            assert one.text().count("cannot be kept") == 1
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        drafts = one.screen.conversation.drafts
+        assert drafts is not None
+        (session_dir(one) / DRAFT).mkdir()
+        (session_dir(one) / DRAFT / "x").touch()
+        await one.pilot.press(*"pre")
+        drafts.keep_at_once()
+        assert drafts.trouble
+        await one.pilot.press(*"cious")
+        await one.sees("What stands in the prompt cannot be kept: ")
+        assert one.text().count("cannot be kept") == 1
 
 
 async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(home: Path) -> None:
@@ -305,7 +309,7 @@ async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(ho
         async with desk(home, server.base_url) as one:
             await one.ready()
             await one.until(lambda: one.screen.prompt.area.text == "precious")
-        assert not [*home.rglob(".draft.json.tmp")]
+        assert not left_over(home)
 
 
 @pytest.mark.parametrize("name", [DRAFT, FOLLOW_UPS, f"{IMAGES}/index.json"])
