@@ -18,7 +18,7 @@ before the command starts.
 Words: `level:full`; `level:landlock`; `level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from
 `FILTER_FD`, the mounts over sockets from `COVERS_FD`, and each `open:PATH` from the next descriptor after `FILTER_FD`; where it does
 not start the command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`;
-`layers:FOLDER` (the private layers of the work folder), `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER`
+`layers:FOLDER` (the private layers of the work folder), `home:FOLDER`, `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER`
 (mounted on the folder of temporary files, at `PRIVATE_AT`); `keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must not be renamed); `hide:PATH`;
 `socket:PATH` (hidden too, if it still exists). Paths are absolute and without links, parents before children. Each path is opened
 once and without following links, because a command in the background can have put a link there since the policy was made.
@@ -106,6 +106,8 @@ SEARCHED_FD = COVERS_FD
 """The descriptor of what is searched, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
+_HOME, _LEFT = "home", "left"
+"""Names in the folders of a layer: of what is over the home folder, and of what the kernel left and can be removed."""
 PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """Where a command finds its private folder of caches, for tools that are told by a variable."""
 _MOST_LAYERS = 64
@@ -130,7 +132,8 @@ _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x40000000,
 )
 _ANY_NAMESPACE = 0x7E020000
-_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _NO_SYMLINKS = -100, 0x1000, 0x8000, 0x4
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_NO_OTHER_MOUNT, _NO_SYMLINKS = 0x1, 0x4
 _CLONE_TREE, _CLOEXEC_TREE, _FROM_EMPTY, _TO_EMPTY, _MS_PRIVATE = (
     1,
     os.O_CLOEXEC,
@@ -272,7 +275,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         name: []
         for name in ("write", "keep", "pin", "hide", "socket", "open", "plain", "layer")
     }
-    said = {"level": "full", "network": "off", "tmp": "", "layers": "", "private": ""}
+    said = {"level": "full", "network": "off", "tmp": "", "layers": "", "home": "", "private": ""}
     for word in words:
         kind, _, value = word.partition(":")
         if kind in paths:
@@ -297,7 +300,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         own_user = not _unshare(online)
         _end_with_parent()
         _go_on_below(stay, is_command=False)
-        laid = _layers(said["layers"], paths["plain"], paths["layer"])
+        laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
         if said["private"]:
             laid.append((PRIVATE_AT, _tree(said["private"])))
         _cover(paths, said["tmp"], sockets, laid)
@@ -447,14 +450,18 @@ def _under_private(path: str) -> bool:
 
 
 def _layers(
-    folder: str, plain: list[str], overlaid: list[str]
+    folder: str, base: str, plain: list[str], overlaid: list[str]
 ) -> "list[tuple[str, int]]":
     """The private layers over caches, not yet in their places: each place with its mount, shallow ones first.
 
-    Where there can be no overlay the cache is left as it is, which is read-only.
+    One overlay over all of the home folder has every cache in it, and is mounted nowhere as a whole: each overlay costs a few
+    folders that are made on the disk. What is on another file system has one of its own; so has each cache where the kernel
+    allows none over the home folder, because something is mounted in that. Where there can be no overlay at all the cache is
+    left as it is, which is read-only.
 
     Args:
         folder: of the layers of a work folder; empty for none.
+        base: the home folder.
         plain: places of folders that stand in for the user's, and `overlaid`: places of what lies over the user's. Each is a
             name and an absolute path.
     """
@@ -466,18 +473,46 @@ def _layers(
         name, _, place = word.partition("/")
         os.makedirs(f"{folder}/plain/{name}", mode=0o700, exist_ok=True)
         laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
-    own = _taken_layer(folder)
+    own = _taken_layer(folder) if overlaid else ""
     others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
+    tops = [f"{folder}/{one}/upper" for one in (own, *sorted(others, key=int))]
+    home, whole = -1, -1
+    if own:
+        try:
+            home = _opened(base)
+            whole = _overlay(tops, f"{folder}/{own}/work", _HOME, home)
+        except OSError:
+            whole = -1
     for word in overlaid if own else ():
         name, _, place = word.partition("/")
-        uppers = [f"{folder}/{one}/upper/{name}" for one in sorted(others, key=int)]
+        below = place[len(base) :] if f"/{place}".startswith(f"{base}/") else ""
         try:
-            below = [_opened(one) for one in uppers if os.path.isdir(one)]
-            tree = _overlay(f"{folder}/{own}", name, [*below, _opened(f"/{place}")])
+            tree = _within(whole, home, below) if below else -1
+            if tree < 0:
+                name = f"{_HOME}/{below}" if below else name
+                tree = _overlay(tops, f"{folder}/{own}/work", name, _opened(f"/{place}"))
         except OSError:
             continue
         laid.append((f"/{place}", tree))
+    for one in (home, whole):
+        if one >= 0:
+            os.close(one)
     return laid
+
+
+def _within(whole: int, home: int, below: str) -> int:
+    """A detached mount of a folder in the overlay over the home folder; -1 where something else is mounted on the way to that."""
+    if whole < 0:
+        return -1
+    how = _packed(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_OTHER_MOUNT)
+    same = _libc.syscall(_OPENAT2, home, os.fsencode(below), how, len(how))
+    if same < 0:
+        return -1
+    os.close(same)
+    place = _check(_libc.syscall(_OPENAT2, whole, os.fsencode(below), how, len(how)), below)
+    tree = _tree_at(place, below)
+    os.close(place)
+    return tree
 
 
 def _taken_layer(folder: str) -> str:
@@ -494,34 +529,31 @@ def _taken_layer(folder: str) -> str:
     return ""
 
 
-def _overlay(layer: str, name: str, below: list[int]) -> int:
+def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:
     """A detached overlay mount.
 
     It never waits for the disk (`volatile`): the end of each command would write out the file system that the layer is on.
 
     Args:
-        layer: the folder of the layer.
-        name: of the cache in it.
-        below: descriptors of what is read, the first one first; they are closed.
+        tops: the folders in which the layers have what was written, the one that is written to first; others are read.
+        works: the folder for the kernel's own files.
+        name: the path of this mount's part in each of `tops`.
+        lower: a descriptor of what is read below all of them.
 
     Raises:
         OSError: the kernel or the file system has none.
     """
-    upper, work = f"{layer}/upper/{name}", f"{layer}/work/{name}"
+    upper, work = f"{tops[0]}/{name}", f"{works}/{name.replace('/', '%')}"
     for path in (upper, work):
         os.makedirs(path, mode=0o700, exist_ok=True)
-    # What a volatile mount leaves behind; the kernel takes it for a layer that was not written out.
-    left = f"{work}/work/incompat"
-    for remove, path in (
-        (os.unlink, f"{left}/volatile/dirty"),
-        (os.rmdir, f"{left}/volatile"),
-        (os.rmdir, left),
-    ):
-        try:
-            remove(path)
-        except FileNotFoundError:
-            continue
-    held = [_opened(upper), _opened(work), *below]
+    try:
+        # What the last mount left makes the kernel refuse the layer as not written out. Removing it takes longer than this.
+        os.makedirs(f"{works}/{_LEFT}", exist_ok=True)
+        os.rename(f"{work}/work", f"{works}/{_LEFT}/{os.urandom(8).hex()}")
+    except FileNotFoundError:
+        pass
+    below = [_opened(f"{top}/{name}") for top in tops[1:] if os.path.isdir(f"{top}/{name}")]
+    held = [_opened(upper), _opened(work), *below, os.dup(lower)]
     # By their numbers: a path could have a sign in it that means something in a list of options.
     upper_at, work_at, *below_at = (f"/proc/self/fd/{one}" for one in held)
     context = -1
@@ -565,7 +597,7 @@ def try_layers(folder: str) -> None:
     _unshare(True)
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     for number in range(2):
-        tree = _overlay(folder, "trial", [_opened(below)])
+        tree = _overlay([f"{folder}/upper"], f"{folder}/work", "trial", _opened(below))
         _attach(tree, place)
         os.unlink(f"{place}/folder/file")
         os.rmdir(f"{place}/folder")

@@ -6,7 +6,8 @@ commands and sessions:
 
     sandbox/ID/folder           the work folder
     sandbox/ID/N.lock           locked as long as a command uses the layer N
-    sandbox/ID/N/upper/NAME     what commands wrote over one cache; `work/NAME` is the kernel's
+    sandbox/ID/N/upper/home     what commands wrote over caches in the home folder; NAME in its place: over one elsewhere
+    sandbox/ID/N/work           the kernel's own files
     sandbox/ID/plain/NAME       in the place of the user's `~/.cache`, with the caches in it laid over it
     sandbox/ID/variables        for tools whose cache the user does not have, or where there can be no layer: variables name it
 
@@ -115,12 +116,14 @@ class Caches:
     """The caches that a command may read, as real paths.
 
     Attributes:
+        home: the home folder.
         overlaid: folders that are read like the user's own.
         plain: folders (`~/.cache`) of which a command sees nothing but those of `overlaid` that are in it.
         missing: variables of tools whose folder the user does not have, with the name of theirs in the private one.
         known: values of variables that let a tool read in the user's cache while it writes to a private one.
     """
 
+    home: str = ""
     overlaid: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -135,6 +138,7 @@ class Caches:
         """What `confine` is told, for the layers in a folder."""
         return [
             f"layers:{folder}",
+            f"home:{self.home}",
             *(f"plain:{_name_of(path)}{path}" for path in self.plain),
             *(f"layer:{_name_of(path)}{path}" for path in self.overlaid),
         ]
@@ -234,6 +238,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
             known[variable] = form.format(path)
     ends = {end for end in overlaid if end}
     return Caches(
+        home,
         tuple(sorted(end for end in ends if not _is_under(os.path.dirname(end), ends))),
         tuple(sorted({end for _, end in (*caches, *others)})),
         MappingProxyType(missing),

@@ -146,12 +146,14 @@ class Sandbox:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
+        # Before the policy, which hides only what is there.
+        folder = self._layers_folder(work_dir) if writes else ""
         policy = self.policy_for(work_dir, network=network)
         if not writes:
             # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
             kept = (policy.work,)
             policy = replace(policy, writable=kept, kept=kept, pinned=(), caches=Caches())
-        private = self._private_caches(policy) if writes else _Private()
+        private = self._private_caches(policy, folder)
         if not self._tmp or not os.path.isdir(self._tmp):
             self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-"))
         tmp = self._tmp if self.backend in ("landlock", "macos") else "/tmp"
@@ -182,12 +184,16 @@ class Sandbox:
             self._can_layer = self.backend == "full" and layers.can_layer(self.environ)
         return self._can_layer
 
-    def _private_caches(self, policy: Policy) -> _Private:
-        """What keeps the writes to caches private."""
+    def _layers_folder(self, work_dir: Path) -> str:
+        """The folder of the layers of a work folder; empty where the data folder takes nothing, so that caches are only read."""
         try:
-            folder = layers.made_folder(self.environ, policy.work)
+            return layers.made_folder(self.environ, os.path.realpath(work_dir))
         except OSError:
-            # The data folder takes nothing: caches are only read.
+            return ""
+
+    def _private_caches(self, policy: Policy, folder: str) -> _Private:
+        """What keeps the writes to caches private."""
+        if not folder:
             return _Private()
         own = layers.variables_folder(folder)
         has_tmp = self.backend in ("full", "bwrap")
