@@ -25,9 +25,9 @@ from kimi_tui.tools.process import (
     ProcessEnd,
     RunningCommand,
     child_environment,
-    find_program,
     user_environment,
 )
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size

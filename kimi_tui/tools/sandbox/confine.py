@@ -272,8 +272,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         OSError: the process is not or not completely confined; do not start the command.
     """
     paths: dict[str, list[str]] = {
-        name: []
-        for name in ("write", "keep", "pin", "hide", "socket", "open", "plain", "layer")
+        name: [] for name in ("write", "keep", "pin", "hide", "socket", "open", "plain", "layer")
     }
     said = {"level": "full", "network": "off", "tmp": "", "layers": "", "home": "", "private": ""}
     for word in words:

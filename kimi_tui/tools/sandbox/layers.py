@@ -55,7 +55,9 @@ _TOOLS = {
     ".cargo/git": "",
     "go/pkg": "GOPATH",
     ".gradle/caches": "GRADLE_USER_HOME",
-    **dict.fromkeys((".gradle/wrapper", ".gradle/native", ".gradle/daemon", ".gradle/notifications"), ""),
+    **dict.fromkeys(
+        (".gradle/wrapper", ".gradle/native", ".gradle/daemon", ".gradle/notifications"), ""
+    ),
     ".m2/repository": "MAVEN_OPTS",
     ".m2/wrapper": "",
     ".yarn/berry": "YARN_GLOBAL_FOLDER",
@@ -65,8 +67,13 @@ _TOOLS = {
     ".pub-cache/hosted": "PUB_CACHE",
     ".pub-cache/git": "",
     ".local/share/pnpm/store": "",
-    **dict.fromkeys((".ccache", ".sbt/boot", ".ivy2/cache", ".ivy2/local", ".hex/packages", ".cabal/packages"), ""),
-    **dict.fromkeys((".cabal/store", ".stack/pantry", ".stack/snapshots", ".conan2/p", ".composer/cache"), ""),
+    **dict.fromkeys(
+        (".ccache", ".sbt/boot", ".ivy2/cache", ".ivy2/local", ".hex/packages", ".cabal/packages"),
+        "",
+    ),
+    **dict.fromkeys(
+        (".cabal/store", ".stack/pantry", ".stack/snapshots", ".conan2/p", ".composer/cache"), ""
+    ),
     ".bundle/cache": "",
 }
 """Below the home folder: where package managers keep what they fetched, and for the first of a manager the variable by which it
@@ -152,7 +159,9 @@ class Caches:
         """
         names = dict(self.missing)
         if is_layered and self.plain:
-            names = {variable: name for variable, name in names.items() if variable not in _ONLY_READ}
+            names = {
+                variable: name for variable, name in names.items() if variable not in _ONLY_READ
+            }
         elif not is_layered:
             names.pop("XDG_CACHE_HOME", None)
             names |= _FOLDERS
@@ -167,11 +176,12 @@ class Caches:
         return {**found, "UV_LINK_MODE": "copy"}
 
 
-def cache_places(environ: Mapping[str, str]) -> Iterator[str]:
-    """Where caches of package managers may be, whether they exist or not; as named, not as real paths."""
-    yield from app_paths.home_places(environ, _CACHE, *_TOOLS)
-    home = os.path.realpath(app_paths.home_of(environ) or "/")
-    yield from (os.path.join(home, name) for name in (".local/share/virtualenvs", "Library/Caches"))
+def once_writable(environ: Mapping[str, str]) -> Iterator[str]:
+    """Caches, and what else version 0.x let commands write in the home folder: what is there now may be the work of one.
+
+    As named, not as real paths, whether it exists or not.
+    """
+    yield from app_paths.home_places(environ, _CACHE, "Library/Caches", ".npm", *_TOOLS)
     yield from _named(environ).values()
 
 
@@ -212,7 +222,9 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
         if (end := usable(place))
     ]
     used = {top for place, _ in caches for top in _used_below(place, environ)}
-    overlaid = [usable(os.path.join(place, name)) for place, _ in caches for name in (*_CACHES, *used)]
+    overlaid = [
+        usable(os.path.join(place, name)) for place, _ in caches for name in (*_CACHES, *used)
+    ]
     missing: dict[str, str] = {}
     named = _named(environ)
     overlaid += [end for end in map(usable, named.values()) if end and not _is_under(work, (end,))]
@@ -312,7 +324,10 @@ def made_folder(environ: Mapping[str, str], work: str) -> str:
 def _link_settings(environ: Mapping[str, str], variables: str) -> None:
     """Have a private `CARGO_HOME` and `GRADLE_USER_HOME` go by the user's settings, such as mirrors of registries."""
     home = os.path.realpath(app_paths.home_of(environ) or "/")
-    for name, *files in (("cargo", "config.toml", "config"), ("gradle", "gradle.properties", "init.d")):
+    for name, *files in (
+        ("cargo", "config.toml", "config"),
+        ("gradle", "gradle.properties", "init.d"),
+    ):
         for file in files:
             place = os.path.join(home, f".{name}", file)
             if os.path.exists(place):

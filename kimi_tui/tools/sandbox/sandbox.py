@@ -8,10 +8,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import select
-import stat
 import subprocess
 import sys
 import tempfile
@@ -23,7 +21,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
-from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
 from kimi_tui.tools.sandbox.layers import Caches, remove_tree
 from kimi_tui.tools.sandbox.policy import (
