@@ -208,6 +208,8 @@ async def _to_its_end(
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
     if confined is None:
         return outcome
+    if env.sandbox is not None:
+        env.sandbox.trim(confined.policy)
     return await asyncio.to_thread(_of_sandbox, outcome, confined, home)
 
 

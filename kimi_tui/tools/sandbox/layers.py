@@ -515,6 +515,9 @@ def _used_at(folder: str) -> float:
 def _trim_folder(folder: str, most: int) -> int:
     freed = 0
     with _unused(folder) as (free, _):
+        for name in free:
+            with contextlib.suppress(OSError):
+                remove_tree(os.path.join(folder, name, "work", "left"))
         left = size_of(folder) - most
         if left <= 0:
             return 0

@@ -13,6 +13,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,7 @@ _MOST_BINDS = 800
 """Each takes a descriptor, of which a process usually has 1024."""
 PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """Where a command with a `/tmp` of its own finds its private caches; the same in `confine`, which is not imported for that."""
+_TRIM_EVERY_S = 60.0
 _LANDLOCK_GAPS = (
     "hooks and settings of git in the work folder are not held still",
     "secret files in the work folder can be read, and the names of all can be listed",
@@ -67,6 +69,24 @@ class Confined:
     environ: Mapping[str, str]
     words: tuple[str, ...]
     policy: Policy
+
+
+class SandboxState(NamedTuple):
+    """What holds for commands in a work folder.
+
+    Attributes:
+        backend: the mechanism.
+        writable: real paths, the work folder first.
+        n_bytes: what commands wrote to caches, on the disk.
+        is_layered: caches are read below a private layer; else they have private ones by variables.
+        network: commands have it unasked.
+    """
+
+    backend: Backend
+    writable: tuple[str, ...]
+    n_bytes: int
+    is_layered: bool
+    network: bool
 
 
 class _Private(NamedTuple):
@@ -101,6 +121,8 @@ class Sandbox:
         self._tmp = ""
         self._memory = FolderMemory()
         self._can_layer: bool | None = None
+        self._trimming = threading.Thread()
+        self._trim_from = 0.0
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -202,6 +224,40 @@ class Sandbox:
             laid = policy.caches.words(folder) if self.is_layered else []
             return _Private((*laid, f"private:{own}"), environ, own)
         return _Private((f"write:{own}",) if self.backend == "landlock" else (), environ, own)
+
+    def state(self, work_dir: Path) -> SandboxState:
+        """What holds for the next command in a work folder. Lists folders and may start a process: for a thread.
+
+        Raises:
+            NoSandbox: not in this folder.
+        """
+        policy = self.policy_for(work_dir)
+        return SandboxState(
+            self.backend,
+            policy.writable,
+            layers.size_of(layers.folder_of(self.environ, policy.work)),
+            is_layered=self.is_layered,
+            network=policy.network,
+        )
+
+    def reset(self, work_dir: Path) -> layers.Reset:
+        """Remove what commands in a work folder wrote to caches. For a thread.
+
+        Raises:
+            OSError: not all of it could be removed.
+        """
+        return layers.reset(self.environ, os.path.realpath(work_dir))
+
+    def trim(self, policy: Policy) -> None:
+        """Keep the private layers within their limits, beside what runs and at most once in `_TRIM_EVERY_S`."""
+        now = time.monotonic()
+        if self._trimming.is_alive() or now < self._trim_from or not policy.caches.covered:
+            return
+        self._trim_from = now + _TRIM_EVERY_S
+        self._trimming = threading.Thread(
+            target=layers.trim, args=(self.environ, policy.work), name="layers", daemon=True
+        )
+        self._trimming.start()
 
     def remove_temporary(self) -> None:
         """Remove what commands left in their temporary folder. For a thread."""
