@@ -25,6 +25,7 @@ from kimi_tui.app_paths import home_of
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
+from kimi_tui.tools.sandbox.git_watch import GitWatch
 from kimi_tui.tools.sandbox.layers import Caches, remove_tree
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
@@ -105,6 +106,9 @@ class Sandbox:
         settings: the user's settings.
         environ: the environment of the program.
         program: the path of `bwrap` or `sandbox-exec`; empty for the other backends.
+
+    Attributes:
+        git_watch: undoes what its commands do to git's levers while they live.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class Sandbox:
         self._can_layer: bool | None = None
         self._trimming = threading.Thread()
         self._trim_from = 0.0
+        self.git_watch = GitWatch()
 
     @property
     def gaps(self) -> tuple[str, ...]:
