@@ -367,6 +367,14 @@ def _noticed(confined: Confined, watched: WatchedCommand) -> tuple[list[str], st
         named = _named(changed)
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
+    watch = confined.policy.watch
+    if filled := sorted({*watch.memory.unseen} - {*watch.unseen}):
+        named = _named([os.path.relpath(path, watch.work) for path in filled])
+        facts.append(
+            f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
+            "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."
+        )
+        brief += f" · too many files: {named}"
     return facts, brief
 
 

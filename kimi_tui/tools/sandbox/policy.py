@@ -49,6 +49,9 @@ from kimi_tui.workspace.protected_names import (
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000
+_MOST_IN_FOLDER = 100_000
+_MOST_UNSEEN = 100
+"""Folders that are hidden because there is too much in them to look for secrets in."""
 _MOST_DEEP = 5000
 """Folders below these that are looked through for repositories."""
 _SETTLED_NS = 2_000_000_000
@@ -238,13 +241,15 @@ def policy_for(
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
     top, watch, nested = _look(work, memory or FolderMemory(), environ)
-    if not watch.is_whole:
+    unseen = _gathered({path for path in watch.unseen if not _under(path, shown)}, work)
+    if len(unseen) > _MOST_UNSEEN:
         raise NoSandbox(
             f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
         )
     kept: set[str] = set(top)
     commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
+    hidden |= unseen
     sockets = {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed them since they were seen; and those of the home folder may lead in here.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
@@ -378,6 +383,18 @@ def outermost(paths: set[str]) -> list[str]:
     return sorted(path for path in paths if not _under(os.path.dirname(path), paths))
 
 
+def _gathered(folders: set[str], work: str) -> set[str]:
+    """These folders, or ones above them in the work folder where they are too many to be covered one by one."""
+    found = set(outermost(folders))
+    deepest = max((path.count("/") for path in found), default=0) - work.count("/")
+    for depth in range(deepest - 1, 0, -1):
+        if len(found) <= _MOST_UNSEEN:
+            break
+        n_parts = work.count("/") + depth
+        found = set(outermost({"/".join(path.split("/")[: n_parts + 1]) for path in found}))
+    return found
+
+
 def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
     """The folders above a path, up to the writable one that holds it."""
     root = next((one for one in roots if path.startswith(f"{one}/")), None)
@@ -421,7 +438,7 @@ class WatchedFiles:
         secrets: what holds secrets, and what links of such a name lead to.
         links: of such a name.
         repositories: their `.git` folders.
-        is_whole: whether there was not too much to look at all of it.
+        unseen: folders with too much in them to look at all of it.
         memory: of the look.
         sockets: what is neither a file, a folder nor a link.
         partly: files at the top in which only some keys run later, with what they held.
@@ -434,7 +451,7 @@ class WatchedFiles:
     secrets: tuple[str, ...]
     links: tuple[str, ...]
     repositories: tuple[str, ...]
-    is_whole: bool
+    unseen: tuple[str, ...]
     memory: FolderMemory
     sockets: tuple[str, ...]
     partly: Mapping[str, _Held]
@@ -500,6 +517,7 @@ class _Listing(NamedTuple):
         sockets: names of what is neither a file, a folder nor a link.
         named: names of files that run when somebody starts what reads them.
         deeper: folders that are looked into for repositories alone.
+        is_cut: there were more entries than are looked at in one folder.
     """
 
     stamp: _Stamp | None
@@ -511,6 +529,7 @@ class _Listing(NamedTuple):
     sockets: list[str]
     named: list[str]
     deeper: list[str]
+    is_cut: bool
 
 
 class FolderMemory:
@@ -521,6 +540,7 @@ class FolderMemory:
 
     def __init__(self) -> None:
         self.seen: tuple[str, Mapping[str, _Listing]] = ("", {})
+        self.unseen: tuple[str, ...] = ()
 
     def of(self, work: str) -> Mapping[str, _Listing]:
         """What was found in a work folder."""
@@ -554,20 +574,29 @@ def _look(
         for usual in app_paths.XDG_FOLDERS
         for place in app_paths.home_places(environ, usual)
     }
+    # What was there before comes first: a command that fills the folder hides no secret from this.
     waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
+    newer: deque[tuple[str, tuple[str, ...], bool]] = deque()
+    unseen: list[str] = []
     n_looked_at = 0
-    while waiting and n_looked_at <= _MOST_LOOKED_AT:
-        folder, above, is_later = waiting.popleft()
+    while waiting or newer:
+        folder, above, is_later = (waiting or newer).popleft()
         is_top, above = folder == work, in_home.get(folder, above)
         # The top is always looked at whole: what is held still there must not depend on what else is there.
-        room = sys.maxsize if is_top else _MOST_LOOKED_AT - n_looked_at
+        room = sys.maxsize if is_top else min(_MOST_LOOKED_AT - n_looked_at, _MOST_IN_FOLDER)
+        if room <= 0:
+            unseen.append(folder)
+            continue
         listing = _listing(
             folder, above, known.get(folder), is_top=is_top, is_later=is_later, room=room
         )
         if listing is None:
             continue
         listings[folder] = listing
-        n_looked_at += listing.n_entries
+        if listing.n_entries > room:
+            unseen.append(folder)
+        if not is_top and not (listing.is_cut and listing is known.get(folder)):
+            n_looked_at += listing.n_entries
         deeper += [os.path.join(folder, name) for name in listing.deeper]
         for name in listing.named:
             stamps |= _stamped(os.path.join(folder, name))
@@ -590,10 +619,10 @@ def _look(
                 top += {*inside, *(link for link in followed if _under(link, (work,)))}
             if runs_later and not is_folder:
                 stamps |= _stamped(path)
-        waiting += [
-            (os.path.join(folder, name), (*above, folded(name)), runs_later)
-            for name, runs_later in listing.folders
-        ]
+        for name, runs_later in listing.folders:
+            inner = os.path.join(folder, name)
+            ahead = waiting if inner in known or not known else newer
+            ahead.append((inner, (*above, folded(name)), runs_later))
     stamps |= _package_stamps(packages)
     for folder in deeper:
         # The list grows meanwhile.
@@ -613,15 +642,15 @@ def _look(
             gits.append(link)
     for git in gits:
         stamps |= _git_stamps(git, work, environ)
-    is_whole = n_looked_at <= _MOST_LOOKED_AT
     memory.seen = (work, listings)
+    memory.unseen = tuple(unseen)
     watch = WatchedFiles(
         work,
         stamps,
         tuple(secrets),
         tuple(links),
         tuple(git for git in gits if os.path.isdir(git) and not os.path.islink(git)),
-        is_whole,
+        memory.unseen,
         memory,
         tuple(sockets),
         _partly_run(work),
@@ -680,7 +709,7 @@ def _listing(
         if not stat.S_ISDIR(found.st_mode):
             return None
         stamp = (found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns)
-        if known is not None and known.stamp == stamp and known.n_entries <= room:
+        if known is not None and known.stamp == stamp and (known.n_entries <= room or known.is_cut):
             return known
         now = time.time_ns()
         listing = os.scandir(folder)
@@ -730,7 +759,8 @@ def _listing(
                 folders.append((name, runs_later))
         else:
             is_whole = True
-    is_settled = is_whole and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
+    is_cut = n_entries > _MOST_IN_FOLDER and not is_top
+    is_settled = (is_whole or is_cut) and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
     return _Listing(
         stamp if is_settled else None,
         n_entries,
@@ -741,6 +771,7 @@ def _listing(
         sockets=sockets,
         named=named,
         deeper=deeper,
+        is_cut=is_cut,
     )
 
 
