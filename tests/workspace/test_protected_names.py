@@ -436,12 +436,53 @@ def test_what_a_package_manager_would_run() -> None:
     assert run_values("other.json", "{") == []
 
 
-ASKED = """lefthook.toml lefthook.json .lefthook.toml .lefthook-local.yml .rusty-hook.toml mise.local.toml .mise.local.toml
-    .autoenv .autoenv.zsh .autoenv_leave.zsh .shadowenv.d/500.lisp .lenv mypy.ini .flake8 pytest.ini .ycm_extra_conf.py .vimspector.json
-    rust-analyzer.toml .babelrc .babelrc.json .php-cs-fixer.php .formatter.exs .luacheckrc ansible.cfg .sbtopts .jvmopts
-    .bsp/sbt.json hie.yaml sub/mypy.ini""".split()
-NAMED = """vite.config.ts vitest.config.mts next.config.mjs tailwind.config.js karma.conf.js docker-compose.yml docker-compose.dev.yaml
-    compose.yaml Dockerfile gradle.properties pixi.toml setup.cfg CMakeLists.txt app/app.csproj""".split()
+ASKED = [
+    "lefthook.toml",
+    "lefthook.json",
+    ".lefthook.toml",
+    ".lefthook-local.yml",
+    ".rusty-hook.toml",
+    "mise.local.toml",
+    ".mise.local.toml",
+    ".autoenv",
+    ".autoenv.zsh",
+    ".autoenv_leave.zsh",
+    ".shadowenv.d/500.lisp",
+    ".lenv",
+    "mypy.ini",
+    ".flake8",
+    "pytest.ini",
+    ".ycm_extra_conf.py",
+    ".vimspector.json",
+    "rust-analyzer.toml",
+    ".babelrc",
+    ".babelrc.json",
+    ".php-cs-fixer.php",
+    ".formatter.exs",
+    ".luacheckrc",
+    "ansible.cfg",
+    ".sbtopts",
+    ".jvmopts",
+    ".bsp/sbt.json",
+    "hie.yaml",
+    "sub/mypy.ini",
+]
+NAMED = [
+    "vite.config.ts",
+    "vitest.config.mts",
+    "next.config.mjs",
+    "tailwind.config.js",
+    "karma.conf.js",
+    "docker-compose.yml",
+    "docker-compose.dev.yaml",
+    "compose.yaml",
+    "Dockerfile",
+    "gradle.properties",
+    "pixi.toml",
+    "setup.cfg",
+    "CMakeLists.txt",
+    "app/app.csproj",
+]
 
 
 def test_what_runs_by_a_commit_a_folder_or_an_editor_asks_and_what_the_user_starts_does_not() -> (
