@@ -21,7 +21,6 @@ import contextlib
 import fcntl
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -63,7 +62,7 @@ _FIXED = {
     "VISUAL": "false",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -78,7 +77,7 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
         # A proxy's address may carry a password.
         or (name in _PROXIES and "@" not in value)
     }
-    return {"PATH": environ.get("PATH") or _DEFAULT_PATH, **passed, **_FIXED}
+    return {"PATH": environ.get("PATH") or DEFAULT_PATH, **passed, **_FIXED}
 
 
 def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -112,23 +111,6 @@ def own_git_settings(root: Path) -> dict[str, str]:
     return {"GIT_COMMON_DIR": str(own)} if is_whole else {}
 
 
-def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
-    """A program on the path, passing over relative entries and any within a work folder or the repository around it: a
-    file that the agent or a cloned repository put there must not stand in for a system tool."""
-    works = [repository_around(folder, environ) for folder in work_dirs]
-    for folder in (environ.get("PATH") or _DEFAULT_PATH).split(os.pathsep):
-        if not os.path.isabs(folder):
-            continue
-        found = shutil.which(name, path=folder)
-        if found is None:
-            continue
-        # A link there to a shell outside would run what its arguments name.
-        places = (Path(os.path.realpath(folder)), Path(os.path.realpath(found)))
-        if not any(place.is_relative_to(work) for work in works for place in places):
-            return found
-    return None
-
-
 _READ_BYTES = 120 << 10
 """Each larger buffer would be mapped anew by the allocator."""
 _PIPE_BYTES = 1 << 20
@@ -137,6 +119,8 @@ _SMALL_BYTES = 64 << 10
 _GATHER_S = 0.0002
 """After a read of less than that, more is let gather: a reader that is woken by every write of a flood slows it by half."""
 
+_TRIES = 4
+"""How often a command is started, as long as it cannot be."""
 _KILL_WAIT_S = 3.0
 _REPORT_BYTES = 64 << 10
 """More than the longest report, which may name a path."""
@@ -451,6 +435,14 @@ class ProcessEnd:
     n_alive: int | None = 0
 
 
+class Prepared(NamedTuple):
+    """A command as it is started: the program and its arguments, its variables, and what confines it."""
+
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    confined_to: Sequence[str]
+
+
 class RunningCommand:
     """One child process in a session of its own, without a terminal and with an empty input."""
 
@@ -465,6 +457,7 @@ class RunningCommand:
         confined_to: Sequence[str] = (),
         ends_all: bool = False,
         around: AbstractContextManager[object] | None = None,
+        again: Callable[[], Prepared] | None = None,
     ) -> None:
         """Prepare it.
 
@@ -477,7 +470,10 @@ class RunningCommand:
             confined_to: what its supervisor confines it to.
             ends_all: end what it left running when it has ended.
             around: entered in the command's thread before it starts, and left when all that it started has ended.
+            again: prepares it once more, where it could not be started because files changed since it was prepared; it
+                raises `OSError` where it cannot. At most `_TRIES` times in all.
         """
+        self._again = again
         self._around = around or contextlib.nullcontext()
         self._confined_to = confined_to
         self._ends_all = ends_all
@@ -527,7 +523,7 @@ class RunningCommand:
             result: ProcessEnd | Exception
             try:
                 with self._around:
-                    result = self._run_in_thread(lambda text: call_soon(loop, deliver, text))
+                    result = self._started(lambda text: call_soon(loop, deliver, text))
             except Exception as error:
                 result = error
             call_soon(loop, settle, result)
@@ -573,8 +569,26 @@ class RunningCommand:
             if not self._wake_closed:
                 os.write(self._wake_write, b"x")
 
+    def _started(self, post: Callable[[str], None]) -> ProcessEnd:
+        """Start the command, again where that fails, and wait for its end. Runs in the command's thread."""
+        try:
+            for _ in range(_TRIES - 1):
+                try:
+                    return self._run_in_thread(post)
+                except OSError:
+                    if self._again is None or self._is_asked:
+                        raise
+                    argv, self._environ, self._confined_to = self._again()
+                    self._argv = list(argv)
+            return self._run_in_thread(post)
+        finally:
+            with self._wake_lock:
+                self._wake_closed = True
+                os.close(self._wake_read)
+                os.close(self._wake_write)
+
     def _run_in_thread(self, post: Callable[[str], None]) -> ProcessEnd:
-        """Start the command, read its output and reap it. Runs in the command's thread."""
+        """Start the command, read its output and reap it."""
         output, write_end = os.pipe()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):
@@ -605,10 +619,6 @@ class RunningCommand:
                 exit_code = process.exit_code()
         finally:
             os.close(output)
-            with self._wake_lock:
-                self._wake_closed = True
-                os.close(self._wake_read)
-                os.close(self._wake_write)
         rest = self._live.take(final=True)
         if rest:
             post(rest)

@@ -25,9 +25,9 @@ from kimi_tui.tools.process import (
     ProcessEnd,
     RunningCommand,
     child_environment,
-    find_program,
     user_environment,
 )
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
@@ -145,6 +145,7 @@ class Shell(Tool[ShellParams]):
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
             around=env.sandbox.git_watch.around(watched) if watched and env.sandbox else None,
+            again=confined.again if confined else None,
         )
         if watched is not None:
             watched.end = running.end
@@ -233,6 +234,7 @@ async def _to_its_end(
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
     if confined is None or watched is None or env.sandbox is None:
         return outcome
+    env.sandbox.trim(confined.policy)
     watch = env.sandbox.git_watch
     return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, home)
 
@@ -376,11 +378,19 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
         brief += f" · undone: {named}"
     if watched.is_ended:
         facts.append("The command was ended, because it did so again and again.")
-    if changed := confined.policy.watch.changed():
+    found = confined.policy.watch
+    if changed := found.changed():
         watch.has_named(changed)
         named = _named(changed)
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
+    if filled := sorted({*found.memory.unseen} - {*found.unseen}):
+        named = _named([os.path.relpath(path, found.work) for path in filled])
+        facts.append(
+            f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
+            "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."
+        )
+        brief += f" · too many files: {named}"
     return facts, brief
 
 

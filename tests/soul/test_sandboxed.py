@@ -121,7 +121,7 @@ async def test_what_a_background_task_does_to_git_is_undone_and_told_while_it_ru
 ) -> None:
     environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
     async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
-        subprocess.run(["git", "init", "-q"], cwd=on.work, check=True)
+        await asyncio.to_thread(subprocess.run, ["git", "init", "-q"], cwd=on.work, check=True)
         wait = "while ! read line < go; do :; done 2> /dev/null"
         lever = "echo ../x > .git/commondir; git init -q sub"
         on.server.script(
@@ -140,7 +140,7 @@ async def test_what_a_background_task_does_to_git_is_undone_and_told_while_it_ru
         (job,) = on.soul.jobs
         assert not job.ended
         assert not (on.work / ".git/commondir").exists()
-        subprocess.run(["git", "status"], cwd=on.work, check=True, capture_output=True)
+        await asyncio.to_thread(subprocess.run, ["git", "status"], cwd=on.work, check=True)
         await on.soul.stop_job(job.id)
 
 

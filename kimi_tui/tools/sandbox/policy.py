@@ -1,8 +1,8 @@
 """The sandbox policy of a command: what it may read and write, from the settings and the content of the work folder.
 
-Writable are the work folder, the caches of package managers and what the settings name; but within the work folder neither
-files that decide what git runs, nor files at its top that run later, and nowhere the code of this program. Readable is everything but secrets and this program's
-own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
+Writable are the work folder and what the settings name; but within the work folder neither files that decide what git runs, nor files
+at its top that run later, and nowhere the code of this program. Over the caches of package managers lies a private layer (`layers.py`):
+writing there changes nothing outside. Readable is everything but secrets and this program's own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
 afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
 """
 
@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, read_regular, real_path
-from kimi_tui.tools.process import word_set
+from kimi_tui.filesystem import is_under as _under
 from kimi_tui.tools.sandbox.git_levers import (
     ADDRESSES,
     BARE,
@@ -36,6 +36,7 @@ from kimi_tui.tools.sandbox.git_levers import (
     opened,
     path_in,
 )
+from kimi_tui.tools.sandbox.layers import Caches, caches_of, once_writable
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -48,6 +49,9 @@ from kimi_tui.workspace.protected_names import (
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000
+_MOST_IN_FOLDER = 100_000
+_MOST_UNSEEN = 100
+"""Folders that are hidden because there is too much in them to look for secrets in."""
 _MOST_DEEP = 5000
 """Folders below these that are looked through for repositories."""
 _SETTLED_NS = 2_000_000_000
@@ -74,16 +78,11 @@ _GIT_OWN = (
 )
 SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
 """Of git: the settings of the system."""
+_PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
+"""A command has its own of these."""
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
-
-CACHES = word_set(""".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/yarn .cache/pnpm .cache/node
-    .cache/go-build .cache/ccache .cache/sccache .cache/mypy .cache/ruff .cache/matplotlib .cache/fontconfig .ccache
-    .npm/_cacache .npm/_logs .npm/_update-notifier-last-checked .yarn/cache .local/share/pnpm/store
-    .cargo/registry .cargo/git .cargo/.package-cache .cargo/.package-cache-mutate .cargo/.global-cache
-    go/pkg/mod .gradle/caches .m2/repository Library/Caches/pip Library/Caches/uv Library/Caches/go-build""")
-"""Below the home folder: what package managers and compilers write to even when they fetch nothing."""
 
 IN_THE_WAY = "The sandbox was in the way of"
 """So begins what is said of it in a result."""
@@ -116,12 +115,12 @@ _NO_NETWORK = re.compile(
 class SandboxSettings(NamedTuple):
     """`[sandbox]` of the configuration.
 
-    `writable` are folders and files in the place of the caches, None for these; `readable` are exceptions from what is
+    `writable` are folders and files outside the work folder that commands really change; `readable` are exceptions from what is
     secret; `network` is whether commands may use it without being asked about.
     """
 
     enabled: bool = True
-    writable: tuple[str, ...] | None = None
+    writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     network: bool = False
 
@@ -141,6 +140,7 @@ class Policy:
         links: those of `kept` that are links and decide what is secret, or where this program's settings are.
         pinned: folders above what is kept, which may not be renamed.
         hidden: what cannot be read.
+        caches: where the caches of package managers are: what is there can be read, and writes go to a private layer.
         sockets: sockets of other programs, found under another name than they were bound by.
         network: whether the command has the network of the machine.
         watch: the files that run later, as they were before the command.
@@ -153,6 +153,7 @@ class Policy:
     links: tuple[str, ...]
     pinned: tuple[str, ...]
     hidden: tuple[str, ...]
+    caches: Caches
     sockets: tuple[str, ...]
     network: bool
     watch: WatchedFiles
@@ -171,7 +172,8 @@ class Policy:
         real = os.path.realpath(os.path.join(self.work, path))
         if _under(real, (*self.kept, *self.hidden, *self.sockets)):
             return False
-        return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
+        places = (*self.writable, *self.caches.covered, *_PRIVATE)
+        return _under(real, places)
 
     def may_rename(self, path: str) -> bool:
         """Whether what is at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
@@ -207,13 +209,13 @@ def policy_for(
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
-    named = _caches(home, environ) if settings.writable is None else settings.writable
-    extra = _writable(named, home, work)
-    # Commands write to the caches too, and could have what is named there lead anywhere.
+    extra = _writable(settings.writable, home, work)
+    # A command could have what is named there lead anywhere.
+    written = {work, *extra, *map(os.path.realpath, once_writable(environ))}
     shown: set[str] = set()
     for path in settings.readable:
         links, end = links_to(_absolute(path, home))
-        if not any(_under(link, (work, *extra)) for link in links):
+        if not any(_under(link, written) for link in links):
             shown.add(end)
     own = [str(place) for place in app_paths.own_places(environ)]
     guarded = [*own, *secrets_outside(environ)]
@@ -239,13 +241,15 @@ def policy_for(
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
     top, watch, nested = _look(work, memory or FolderMemory(), environ)
-    if not watch.is_whole:
+    unseen = _gathered({path for path in watch.unseen if not _under(path, shown)}, work)
+    if len(unseen) > _MOST_UNSEEN:
         raise NoSandbox(
             f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
         )
     kept: set[str] = set(top)
     commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
+    hidden |= unseen
     sockets = {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed them since they were seen; and those of the home folder may lead in here.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
@@ -259,7 +263,7 @@ def policy_for(
         link = os.path.join(repository, ".git")
         if os.path.islink(link):
             raise NoSandbox(f"{link} is a link, which cannot be held still")
-        common = _shared_repository(repository)
+        common = shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
             commons.append(common)
@@ -307,6 +311,7 @@ def policy_for(
             )
         ),
         hidden=tuple(sorted(hidden)),
+        caches=caches_of(environ, (*roots, *hidden), work),
         sockets=tuple(sorted(sockets)),
         network=network or settings.network,
         watch=watch.with_commons(commons),
@@ -321,15 +326,6 @@ def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
             status = os.lstat(path)
             found[path] = (status.st_dev, status.st_ino)
     return found
-
-
-def _under(path: str, folders: Collection[str]) -> bool:
-    while path not in folders:
-        above: str = os.path.dirname(path)
-        if above == path:
-            return False
-        path = above
-    return True
 
 
 def _absolute(path: str, home: str) -> str:
@@ -353,12 +349,6 @@ def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
         for links, end in linked
         if not any(_under(link, [other for _, other in linked]) for link in links)
     }
-
-
-def _caches(home: str, environ: Mapping[str, str]) -> list[str]:
-    """Where `CACHES` may be; no project at the top of the home folder, which the environment may call the folder of caches."""
-    places = app_paths.home_places(environ, *CACHES)
-    return [one for one in places if os.path.dirname(one) != home or "/." in one[len(home) :]]
 
 
 def secrets_outside(environ: Mapping[str, str]) -> Iterator[str]:
@@ -391,6 +381,18 @@ def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
 def outermost(paths: set[str]) -> list[str]:
     """Those of the paths that are below no other of them, sorted."""
     return sorted(path for path in paths if not _under(os.path.dirname(path), paths))
+
+
+def _gathered(folders: set[str], work: str) -> set[str]:
+    """These folders, or ones above them in the work folder where they are too many to be covered one by one."""
+    found = set(outermost(folders))
+    deepest = max((path.count("/") for path in found), default=0) - work.count("/")
+    for depth in range(deepest - 1, 0, -1):
+        if len(found) <= _MOST_UNSEEN:
+            break
+        n_parts = work.count("/") + depth
+        found = set(outermost({"/".join(path.split("/")[: n_parts + 1]) for path in found}))
+    return found
 
 
 def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
@@ -436,7 +438,7 @@ class WatchedFiles:
         secrets: what holds secrets, and what links of such a name lead to.
         links: of such a name.
         repositories: their `.git` folders.
-        is_whole: whether there was not too much to look at all of it.
+        unseen: folders with too much in them to look at all of it.
         memory: of the look.
         sockets: what is neither a file, a folder nor a link.
         partly: files at the top in which only some keys run later, with what they held.
@@ -449,7 +451,7 @@ class WatchedFiles:
     secrets: tuple[str, ...]
     links: tuple[str, ...]
     repositories: tuple[str, ...]
-    is_whole: bool
+    unseen: tuple[str, ...]
     memory: FolderMemory
     sockets: tuple[str, ...]
     partly: Mapping[str, _Held]
@@ -515,6 +517,7 @@ class _Listing(NamedTuple):
         sockets: names of what is neither a file, a folder nor a link.
         named: names of files that run when somebody starts what reads them.
         deeper: folders that are looked into for repositories alone.
+        is_cut: there were more entries than are looked at in one folder.
     """
 
     stamp: _Stamp | None
@@ -526,6 +529,7 @@ class _Listing(NamedTuple):
     sockets: list[str]
     named: list[str]
     deeper: list[str]
+    is_cut: bool
 
 
 class FolderMemory:
@@ -536,6 +540,7 @@ class FolderMemory:
 
     def __init__(self) -> None:
         self.seen: tuple[str, Mapping[str, _Listing]] = ("", {})
+        self.unseen: tuple[str, ...] = ()
 
     def of(self, work: str) -> Mapping[str, _Listing]:
         """What was found in a work folder."""
@@ -569,20 +574,29 @@ def _look(
         for usual in app_paths.XDG_FOLDERS
         for place in app_paths.home_places(environ, usual)
     }
+    # What was there before comes first: a command that fills the folder hides no secret from this.
     waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
+    newer: deque[tuple[str, tuple[str, ...], bool]] = deque()
+    unseen: list[str] = []
     n_looked_at = 0
-    while waiting and n_looked_at <= _MOST_LOOKED_AT:
-        folder, above, is_later = waiting.popleft()
+    while waiting or newer:
+        folder, above, is_later = (waiting or newer).popleft()
         is_top, above = folder == work, in_home.get(folder, above)
         # The top is always looked at whole: what is held still there must not depend on what else is there.
-        room = sys.maxsize if is_top else _MOST_LOOKED_AT - n_looked_at
+        room = sys.maxsize if is_top else min(_MOST_LOOKED_AT - n_looked_at, _MOST_IN_FOLDER)
+        if room <= 0:
+            unseen.append(folder)
+            continue
         listing = _listing(
             folder, above, known.get(folder), is_top=is_top, is_later=is_later, room=room
         )
         if listing is None:
             continue
         listings[folder] = listing
-        n_looked_at += listing.n_entries
+        if listing.n_entries > room:
+            unseen.append(folder)
+        if not is_top and not (listing.is_cut and listing is known.get(folder)):
+            n_looked_at += listing.n_entries
         deeper += [os.path.join(folder, name) for name in listing.deeper]
         for name in listing.named:
             stamps |= _stamped(os.path.join(folder, name))
@@ -605,10 +619,10 @@ def _look(
                 top += {*inside, *(link for link in followed if _under(link, (work,)))}
             if runs_later and not is_folder:
                 stamps |= _stamped(path)
-        waiting += [
-            (os.path.join(folder, name), (*above, folded(name)), runs_later)
-            for name, runs_later in listing.folders
-        ]
+        for name, runs_later in listing.folders:
+            inner = os.path.join(folder, name)
+            ahead = waiting if inner in known or not known else newer
+            ahead.append((inner, (*above, folded(name)), runs_later))
     stamps |= _package_stamps(packages)
     for folder in deeper:
         # The list grows meanwhile.
@@ -628,15 +642,15 @@ def _look(
             gits.append(link)
     for git in gits:
         stamps |= _git_stamps(git, work, environ)
-    is_whole = n_looked_at <= _MOST_LOOKED_AT
     memory.seen = (work, listings)
+    memory.unseen = tuple(unseen)
     watch = WatchedFiles(
         work,
         stamps,
         tuple(secrets),
         tuple(links),
         tuple(git for git in gits if os.path.isdir(git) and not os.path.islink(git)),
-        is_whole,
+        memory.unseen,
         memory,
         tuple(sockets),
         _partly_run(work),
@@ -695,7 +709,7 @@ def _listing(
         if not stat.S_ISDIR(found.st_mode):
             return None
         stamp = (found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns)
-        if known is not None and known.stamp == stamp and known.n_entries <= room:
+        if known is not None and known.stamp == stamp and (known.n_entries <= room or known.is_cut):
             return known
         now = time.time_ns()
         listing = os.scandir(folder)
@@ -745,7 +759,8 @@ def _listing(
                 folders.append((name, runs_later))
         else:
             is_whole = True
-    is_settled = is_whole and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
+    is_cut = n_entries > _MOST_IN_FOLDER and not is_top
+    is_settled = (is_whole or is_cut) and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
     return _Listing(
         stamp if is_settled else None,
         n_entries,
@@ -756,6 +771,7 @@ def _listing(
         sockets=sockets,
         named=named,
         deeper=deeper,
+        is_cut=is_cut,
     )
 
 
@@ -1090,7 +1106,7 @@ def repositories_behind(link: str, work: str) -> list[str]:
     return sorted(path for path in found if path.startswith(f"{work}/"))
 
 
-def _shared_repository(folder: str) -> str:
+def shared_repository(folder: str) -> str:
     """The repository that a linked working tree belongs to; empty where the folder is none.
 
     Only one that names this folder itself: the file `.git` is a repository's own word, and could name any folder.
@@ -1118,7 +1134,7 @@ def is_own_repository(folder: str) -> bool:
         return False
     own = link
     if not os.path.isdir(link):
-        if _shared_repository(folder):
+        if shared_repository(folder):
             return True
         top = real_path(folder)
         own = real_path(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
