@@ -42,7 +42,8 @@ from kimi_tui.tools.paths import (
     secrets_below,
     shown_on_a_line,
 )
-from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.sandbox.search import (
     Searched,
@@ -447,7 +448,7 @@ class Grep(Tool[GrepParams]):
             outcome, linked = await _found(
                 params, env, file_filter, (root, cwd, before_paths), folder, shut
             )
-        if linked and target.inside:
+        if linked:
             await ask_to_show(target, linked, env)
         return outcome
 

@@ -25,9 +25,10 @@ from kimi_tui.tools.process import (
     ProcessEnd,
     RunningCommand,
     child_environment,
-    find_program,
     user_environment,
 )
+from kimi_tui.tools.programs import find_program
+from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
@@ -134,6 +135,7 @@ class Shell(Tool[ShellParams]):
             env.emit(text)
 
         confined = start.confined
+        watched = WatchedCommand(confined.policy.watch) if confined else None
         running = RunningCommand(
             start.argv,
             work_dir=env.work_dir,
@@ -142,7 +144,11 @@ class Shell(Tool[ShellParams]):
             on_output=hear,
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
+            around=env.sandbox.git_watch.around(watched) if watched and env.sandbox else None,
+            again=confined.again if confined else None,
         )
+        if watched is not None:
+            watched.end = running.end
         # A task of its own: it may run on when the call has ended.
         task = asyncio.create_task(
             _to_its_end(
@@ -151,6 +157,7 @@ class Shell(Tool[ShellParams]):
                 params.timeout,
                 env,
                 confined,
+                watched,
                 is_outside=confined is None and bool(start.beyond),
             ),
             name="command",
@@ -160,6 +167,14 @@ class Shell(Tool[ShellParams]):
             assert env.jobs is not None
             job = env.jobs.add(command, running, task, tail, env.key)
             outcome = _moved(job, asked=params.background)
+            if confined is not None and watched is not None and env.sandbox is not None:
+                watch = env.sandbox.git_watch
+                facts, brief = await asyncio.to_thread(_noticed, confined, watched, watch)
+                outcome = replace(
+                    outcome,
+                    message=" ".join((outcome.message, *facts)),
+                    brief=outcome.brief + brief,
+                )
         if not changed:
             return outcome
         return replace(outcome, message=outcome.message + _CHANGED + command)
@@ -189,6 +204,7 @@ async def _to_its_end(
     timeout_s: int,
     env: ToolEnv,
     confined: Confined | None = None,
+    watched: WatchedCommand | None = None,
     *,
     is_outside: bool = False,
 ) -> ToolOutcome:
@@ -200,6 +216,7 @@ async def _to_its_end(
         timeout_s: as it was asked for.
         env: where it runs.
         confined: what it is confined to.
+        watched: what was noticed of it while it ran.
         is_outside: it left the sandbox, by a yes.
     """
     home = home_of(env.environ)
@@ -215,9 +232,11 @@ async def _to_its_end(
     outcome = _outcome(command, timeout_s, ended)
     if is_outside:
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
-    if confined is None:
+    if confined is None or watched is None or env.sandbox is None:
         return outcome
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, home)
+    env.sandbox.trim(confined.policy)
+    watch = env.sandbox.git_watch
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, home)
 
 
 async def _awaited(
@@ -314,7 +333,13 @@ async def _prepared(
     )
 
 
-def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutcome:
+def _of_sandbox(
+    outcome: ToolOutcome,
+    confined: Confined,
+    watched: WatchedCommand,
+    watch: GitWatch,
+    home: str,
+) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
     facts = [outcome.message]
     network = " with network" if confined.policy.network else ""
@@ -328,13 +353,9 @@ def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutc
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
         brief = f"{outcome.brief} · the sandbox refused {short}{more}"
-    if removed := confined.policy.watch.remove_moves():
-        facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
-        brief += " · settings of git moved: undone"
-    if changed := confined.policy.watch.changed():
-        named = _named(changed)
-        facts.append(f"It changed what runs later: {named}. Tell the user so.")
-        brief += f" · runs later: {named}"
+    more_facts, more_brief = _noticed(confined, watched, watch)
+    facts += more_facts
+    brief += more_brief
     if replaced := confined.policy.replaced():
         start = f"{confined.policy.work}/"
         named = _named([with_tilde(Path(path.removeprefix(start)), home) for path in replaced])
@@ -343,6 +364,34 @@ def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutc
         )
         brief += f" · replaced meanwhile: {named}"
     return replace(outcome, message=" ".join(facts), brief=brief)
+
+
+def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tuple[list[str], str]:
+    """What a command did so far to git's levers and to what runs later: facts for the model, and words for the card."""
+    facts: list[str] = []
+    brief = ""
+    if watched.undone:
+        named = _named(watched.undone)
+        facts.append(
+            f"Undone, because the user's own git could have run other programs by it: {named}. Tell the user so."
+        )
+        brief += f" · undone: {named}"
+    if watched.is_ended:
+        facts.append("The command was ended, because it did so again and again.")
+    found = confined.policy.watch
+    if changed := found.changed():
+        watch.has_named(changed)
+        named = _named(changed)
+        facts.append(f"It changed what runs later: {named}. Tell the user so.")
+        brief += f" · runs later: {named}"
+    if filled := sorted({*found.memory.unseen} - {*found.unseen}):
+        named = _named([os.path.relpath(path, found.work) for path in filled])
+        facts.append(
+            f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
+            "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."
+        )
+        brief += f" · too many files: {named}"
+    return facts, brief
 
 
 def _named(paths: Sequence[str]) -> str:
@@ -393,6 +442,8 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
             f"Stopped after {timeout_s} s (its timeout){'; everything it started was ended' if ended.n_alive == 0 else ''}.",
             f"stopped after {timeout_s} s",
         )
+    elif ended.ending == "ended":
+        verdict, brief = f"Ended after {took}.", "ended"
     elif code is None:
         verdict, brief = f"Stopped after {took}.", "stopped"
     elif ended.exit_code is not None and ended.exit_code < 0:

@@ -18,7 +18,8 @@ before the command starts.
 Words: `level:full`; `level:landlock`; `level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from
 `FILTER_FD`, the mounts over sockets from `COVERS_FD`, and each `open:PATH` from the next descriptor after `FILTER_FD`; where it does
 not start the command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`;
-`keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must not be renamed); `hide:PATH`;
+`layers:FOLDER` (the private layers of the work folder), `home:FOLDER`, `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER`
+(mounted on the folder of temporary files, at `PRIVATE_AT`); `keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must not be renamed); `hide:PATH`;
 `socket:PATH` (hidden too, if it still exists). Paths are absolute and without links, parents before children. Each path is opened
 once and without following links, because a command in the background can have put a link there since the policy was made.
 """
@@ -27,6 +28,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from _ctypes import (
     FUNCFLAG_CDECL,
     FUNCFLAG_USE_ERRNO,
@@ -42,7 +44,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from _ctypes import Array
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 else:
     import _signal as signal
 
@@ -105,7 +107,15 @@ SEARCHED_FD = COVERS_FD
 """The descriptor of what is searched, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
-_TRIES = 10
+_HOME, _LEFT = "home", "left"
+"""Names in the folders of a layer: of what is over the home folder, and of what the kernel left and can be removed."""
+PRIVATE_AT = "/tmp/.kimi-tui-caches"
+"""Where a command finds its private folder of caches, for tools that are told by a variable."""
+_MOST_LAYERS = 64
+"""So many commands at once write to the caches of one work folder, each in a layer of its own; the next ones only read."""
+_TRIES = 20
+_YOUNG_S = 2.0
+"""In a folder where sockets come and go, one that is younger than this is likely to be gone before it is covered."""
 _MOST_SAID = 4096
 _OF_MOUNT_POINT = 0o444
 """The mode of an empty file that bubblewrap creates as a mount point where there is no file."""
@@ -113,6 +123,9 @@ _OF_MOUNT_POINT = 0o444
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_FSOPEN, _FSCONFIG, _FSMOUNT, _CLOEXEC_MOUNT = 430, 431, 432, 1
+_SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
+_LOCK_EX, _LOCK_NB = 2, 4
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x20000,
@@ -122,7 +135,8 @@ _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x40000000,
 )
 _ANY_NAMESPACE = 0x7E020000
-_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _NO_SYMLINKS = -100, 0x1000, 0x8000, 0x4
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_NO_OTHER_MOUNT, _NO_SYMLINKS = 0x1, 0x4
 _CLONE_TREE, _CLOEXEC_TREE, _FROM_EMPTY, _TO_EMPTY, _MS_PRIVATE = (
     1,
     os.O_CLOEXEC,
@@ -261,9 +275,9 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         OSError: the process is not or not completely confined; do not start the command.
     """
     paths: dict[str, list[str]] = {
-        name: [] for name in ("write", "keep", "pin", "hide", "socket", "open")
+        name: [] for name in ("write", "keep", "pin", "hide", "socket", "open", "plain", "layer")
     }
-    said = {"level": "full", "network": "off", "tmp": ""}
+    said = {"level": "full", "network": "off", "tmp": "", "layers": "", "home": "", "private": ""}
     for word in words:
         kind, _, value = word.partition(":")
         if kind in paths:
@@ -282,12 +296,16 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         raise OSError(errno.ENOSYS, "Landlock is not there")
     is_full = said["level"] == "full"
     here = os.getcwd()
+    laid: list[tuple[str, int]] = []
     if is_full:
         sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
         own_user = not _unshare(online)
         _end_with_parent()
         _go_on_below(stay, is_command=False)
-        _cover(paths, said["tmp"], sockets)
+        laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
+        if said["private"]:
+            laid.append((PRIVATE_AT, _tree(said["private"])))
+        _cover(paths, said["tmp"], sockets, laid)
         if not online:
             _raise_loopback()
         _drop_capabilities(() if own_user else _KEPT_CAPS)
@@ -300,7 +318,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     else:
         _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
-    writable = [*paths["write"]]
+    writable = [*paths["write"], *(place for place, _ in laid)]
     writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
     _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
     _set_filter(_filter(is_full=is_full, online=online, sockets=abi >= 9))
@@ -353,8 +371,20 @@ def _end_with_parent() -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "the end of the parent")
 
 
-def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
-    """Mount everything read-only except what may be written, and empty mounts over what is hidden."""
+def _cover(
+    paths: dict[str, list[str]],
+    tmp: str,
+    sockets: list[str],
+    laid: "Sequence[tuple[str, int]]" = (),
+) -> None:
+    """Mount everything read-only except what may be written, and empty mounts over what is hidden.
+
+    Args:
+        paths: the words, by their kinds.
+        tmp: the folder that becomes `/tmp`.
+        sockets: what is hidden too, if it is there.
+        laid: private mounts and their places, shallow ones first; they lie below all that is in `paths`.
+    """
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
     private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
@@ -369,6 +399,11 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
     _mount("tmpfs", "/dev/shm", _NOSUID | _NODEV, "mode=1777")
     _private_terminals()
     _own_processes()
+    for path, tree in laid:
+        if not os.path.lexists(path):
+            os.makedirs(path)
+        _set_mount(tree, "", _NOSUID | _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
+        _attach(tree, path)
     for path, tree in trees:
         if not os.path.lexists(path):
             # In one of the private folders, which are empty.
@@ -386,7 +421,10 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
         try:
             place = _opened(path)
         except OSError as error:
-            if path in paths["hide"] and not (error.errno == errno.ENOENT and _under_private(path)):
+            is_covered = error.errno == errno.ENOENT and (
+                _under_private(path) or _below(path, [place for place, _ in laid])
+            )
+            if path in paths["hide"] and not is_covered:
                 # If it was renamed since the policy was made, the command could read it under the new name.
                 raise
             continue
@@ -411,6 +449,167 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
 
 def _under_private(path: str) -> bool:
     return path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))
+
+
+def _layers(
+    folder: str, base: str, plain: list[str], overlaid: list[str]
+) -> "list[tuple[str, int]]":
+    """The private layers over caches, not yet in their places: each place with its mount, shallow ones first.
+
+    One overlay over all of the home folder has every cache in it, and is mounted nowhere as a whole: each overlay costs a few
+    folders that are made on the disk. What is on another file system has one of its own; so has each cache where the kernel
+    allows none over the home folder, because something is mounted in that. Where there can be no overlay at all the cache is
+    left as it is, which is read-only.
+
+    Args:
+        folder: of the layers of a work folder; empty for none.
+        base: the home folder.
+        plain: places of folders that stand in for the user's, and `overlaid`: places of what lies over the user's. Each is a
+            name and an absolute path.
+    """
+    if not folder:
+        return []
+    _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
+    laid: list[tuple[str, int]] = []
+    for word in plain:
+        name, _, place = word.partition("/")
+        os.makedirs(f"{folder}/plain/{name}", mode=0o700, exist_ok=True)
+        laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
+    own = _taken_layer(folder) if overlaid else ""
+    others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
+    tops = [f"{folder}/{one}/upper" for one in (own, *sorted(others, key=int))]
+    home, whole = -1, -1
+    if own:
+        try:
+            home = _opened(base)
+            whole = _overlay(tops, f"{folder}/{own}/work", _HOME, home)
+        except OSError:
+            whole = -1
+    for word in overlaid if own else ():
+        name, _, place = word.partition("/")
+        below = place[len(base) :] if f"/{place}".startswith(f"{base}/") else ""
+        try:
+            tree = _within(whole, home, below) if below else -1
+            if tree < 0:
+                name = f"{_HOME}/{below}" if below else name
+                tree = _overlay(tops, f"{folder}/{own}/work", name, _opened(f"/{place}"))
+        except OSError:
+            continue
+        laid.append((f"/{place}", tree))
+    for one in (home, whole):
+        if one >= 0:
+            os.close(one)
+    return laid
+
+
+def _within(whole: int, home: int, below: str) -> int:
+    """A detached mount of a folder in the overlay over the home folder; -1 where something else is mounted on the way to that."""
+    if whole < 0:
+        return -1
+    how = _packed(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_OTHER_MOUNT)
+    same = _libc.syscall(_OPENAT2, home, os.fsencode(below), how, len(how))
+    if same < 0:
+        return -1
+    os.close(same)
+    place = _check(_libc.syscall(_OPENAT2, whole, os.fsencode(below), how, len(how)), below)
+    tree = _tree_at(place, below)
+    os.close(place)
+    return tree
+
+
+def _taken_layer(folder: str) -> str:
+    """The number of the first layer that no other command uses, which is locked as long as this process or a child of it without
+    another program lives; empty where there is none left."""
+    for number in range(_MOST_LAYERS):
+        # Not for writing: a mount on which something is open for that cannot be made read-only.
+        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(f"{folder}/{number}.lock", flags, 0o600)
+        if _libc.flock(lock, _LOCK_EX | _LOCK_NB) == 0:
+            os.utime(lock)
+            return str(number)
+        os.close(lock)
+    return ""
+
+
+def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:
+    """A detached overlay mount.
+
+    It never waits for the disk (`volatile`): the end of each command would write out the file system that the layer is on.
+
+    Args:
+        tops: the folders in which the layers have what was written, the one that is written to first; others are read.
+        works: the folder for the kernel's own files.
+        name: the path of this mount's part in each of `tops`.
+        lower: a descriptor of what is read below all of them.
+
+    Raises:
+        OSError: the kernel or the file system has none.
+    """
+    upper, work = f"{tops[0]}/{name}", f"{works}/{name.replace('/', '%')}"
+    for path in (upper, work):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    try:
+        # What the last mount left makes the kernel refuse the layer as not written out. Removing it takes longer than this.
+        os.makedirs(f"{works}/{_LEFT}", exist_ok=True)
+        os.rename(f"{work}/work", f"{works}/{_LEFT}/{os.urandom(8).hex()}")
+    except FileNotFoundError:
+        pass
+    below = [_opened(f"{top}/{name}") for top in tops[1:] if os.path.isdir(f"{top}/{name}")]
+    held = [_opened(upper), _opened(work), *below, os.dup(lower)]
+    # By their numbers: a path could have a sign in it that means something in a list of options.
+    upper_at, work_at, *below_at = (f"/proc/self/fd/{one}" for one in held)
+    context = -1
+    try:
+        context = _check(_libc.syscall(_FSOPEN, b"overlay", _CLOEXEC_MOUNT), "overlay")
+        for key, value in (
+            ("lowerdir", ":".join(below_at)),
+            ("upperdir", upper_at),
+            ("workdir", work_at),
+            ("index", "off"),
+            ("xino", "off"),
+        ):
+            words = (key.encode(), value.encode(), 0)
+            _check(_libc.syscall(_FSCONFIG, context, _SET_STRING, *words), f"overlay: {key}")
+        for key in (b"userxattr", b"volatile"):
+            _check(_libc.syscall(_FSCONFIG, context, _SET_FLAG, key, None, 0), "overlay")
+        _check(_libc.syscall(_FSCONFIG, context, _CREATE, None, None, 0), "overlay")
+        flags = _NOSUID | _NODEV
+        return _check(_libc.syscall(_FSMOUNT, context, _CLOEXEC_MOUNT, flags), "overlay")
+    finally:
+        for one in held:
+            os.close(one)
+        if context >= 0:
+            os.close(context)
+
+
+def try_layers(folder: str) -> None:
+    """Lay an overlay over a folder of three files and change them, to see whether this machine can; for a process of its own.
+
+    Args:
+        folder: an empty one, where the layers are to be. It must be removed afterwards.
+
+    Raises:
+        OSError: it cannot.
+    """
+    below, place = f"{folder}/below", f"{folder}/place"
+    for path in (f"{below}/folder", place):
+        os.makedirs(path)
+    for path in (f"{below}/file", f"{below}/folder/file"):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    _unshare(True)
+    _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
+    for number in range(2):
+        tree = _overlay([f"{folder}/upper"], f"{folder}/work", "trial", _opened(below))
+        _attach(tree, place)
+        os.unlink(f"{place}/folder/file")
+        os.rmdir(f"{place}/folder")
+        os.mkdir(f"{place}/folder")
+        with open(f"{place}/file", "a", encoding="utf-8") as file:
+            file.write("changed")
+        if os.listdir(f"{place}/folder") or os.stat(f"{below}/file").st_size:
+            raise OSError(errno.EIO, "the layer does not hold")
+        _check(_libc.umount2(os.fsencode(place), 0), "umount")
+        os.rename(f"{folder}/upper", f"{folder}/used{number}")
 
 
 def _private_terminals() -> None:
@@ -740,15 +939,18 @@ def _begin_bubblewrap(
 ) -> None:
     """Continue in a child that becomes bubblewrap, with the descriptors that it reads; wait here until the command runs.
 
-    Bubblewrap mounts by path, and fails if a socket was removed after it was listed. So it is started again, with a new list.
+    Bubblewrap mounts by path, and fails if a socket was removed after it was listed. So it is started again, with a new list;
+    in folders where that happened without the sockets that were just made, which would be gone as well. Where one of those stays,
+    it is like one that is made while the command runs.
 
     Raises:
         OSError: bubblewrap did not start the command in `_TRIES` attempts.
     """
     _end_with_parent()
     said = b""
+    unsteady: set[str] = set()
     for _ in range(_TRIES):
-        covered = _hand_over(code, paths)
+        covered = _hand_over(code, paths, unsteady)
         heard, errors = os.pipe()
         child = os.fork()
         if child == 0:
@@ -764,6 +966,7 @@ def _begin_bubblewrap(
             os._exit(127)
         os.close(heard)
         os.waitpid(child, 0)
+        unsteady |= {os.path.dirname(path) for path in covered if not os.path.lexists(path)}
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
     raise OSError(errno.EIO, why or "bubblewrap ended without a word")
 
@@ -845,13 +1048,29 @@ def _is_within_reach(path: str) -> bool:
     return True
 
 
-def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
-    """Prepare the descriptors that bubblewrap reads; returns the paths of the sockets that it mounts over."""
+def _is_young(path: str) -> bool:
+    try:
+        return time.time() - os.lstat(path).st_ctime < _YOUNG_S
+    except OSError:
+        return True
+
+
+def _hand_over(code: bytes, paths: dict[str, list[str]], unsteady: "set[str]") -> list[str]:
+    """Prepare the descriptors that bubblewrap reads; returns the paths of the sockets that it mounts over.
+
+    Args:
+        code: the filter.
+        paths: the words, by their kinds.
+        unsteady: folders of sockets that were gone before they were covered.
+    """
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
     covered = [
         path
         for path in sockets
-        if not _below(path, paths["hide"]) and os.path.lexists(path) and _is_within_reach(path)
+        if not _below(path, paths["hide"])
+        and os.path.lexists(path)
+        and _is_within_reach(path)
+        and not (os.path.dirname(path) in unsteady and _is_young(path))
     ]
     covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
     _tell(FILTER_FD, code)
