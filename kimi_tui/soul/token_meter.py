@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import islice
 
-from kimi_tui.llm.message import ImagePart, Message
+from kimi_tui.llm.message import ImagePart, Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import (
     count_in_steps,
@@ -44,6 +44,7 @@ _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
+_MARKER_TOKENS = message_tokens(user_message("<system>CHECKPOINT 12</system>"))
 
 
 class TokenMeter:
@@ -101,10 +102,19 @@ class TokenMeter:
             # A record that does not say: the server's own last figure does.
             self._teach(used / guess)
 
-    def set_fixed(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
-        """Set what is sent with every request from now on."""
+    def set_fixed(
+        self, system_prompt: str, tools: Sequence[ToolSpec], n_unsent: int = 0
+    ) -> None:
+        """Set what is sent with every request from now on.
+
+        Args:
+            system_prompt: as it is sent.
+            tools: as they are sent.
+            n_unsent: how many of the stored messages are markers that are left out of what is sent.
+        """
         self.scale.tool_tokens = _tokens_of(tools)
         self._system = _fixed_tokens(system_prompt) + self.scale.tool_tokens
+        self._unsent = n_unsent * _MARKER_TOKENS
 
     def _teach(self, factor: float, share: float = 1.0) -> None:
         least, most = _FACTORS
@@ -114,7 +124,17 @@ class TokenMeter:
     @property
     def uncorrected(self) -> int:
         """The estimate of the next request by the pattern alone, without any figure of a server."""
-        return self._system + self._sums.total()
+        return self._system + self._texts
+
+    @property
+    def fixed_uncorrected(self) -> int:
+        """The estimate of system prompt and tools by the pattern alone."""
+        return self._system
+
+    @property
+    def _texts(self) -> int:
+        """The estimate of the messages that are sent."""
+        return max(0, self._sums.total() - self._unsent)
 
     def estimate(self, texts: int | None = None) -> int:
         """The corrected estimate of the next request.
@@ -171,7 +191,7 @@ class TokenMeter:
     @property
     def fixed(self) -> int:
         """What of `used` no compaction frees: all but the messages."""
-        return self.used - self.scale.corrected(self._sums.total())
+        return self.used - self.scale.corrected(self._texts)
 
     @property
     def is_estimated(self) -> bool:

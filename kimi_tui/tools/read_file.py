@@ -64,6 +64,7 @@ class ReadFile(Tool[ReadFileParams]):
     name: ClassVar[str] = "ReadFile"
     changes: ClassVar[bool] = False
     params = ReadFileParams
+    lean_params: ClassVar[tuple[str, ...]] = ("path", "line_offset", "n_lines")
 
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; asks first outside the work folder."""

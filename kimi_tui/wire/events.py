@@ -581,6 +581,14 @@ class ModeChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolsChanged:
+    """Requests carry other tools from now on: all (`on`), few in a short form (`lean`), or none (`off`). Of this run of the
+    program alone, and not recorded."""
+
+    form: Literal["on", "lean", "off"]
+
+
+@dataclass(frozen=True, slots=True)
 class JobsChanged:
     """So many commands run in the background now. Of this run of the program alone, and not recorded."""
 
@@ -615,6 +623,7 @@ Event = (
     | FilesRestored
     | LineChanged
     | ModeChanged
+    | ToolsChanged
     | JobsChanged
     | Notice
 )
