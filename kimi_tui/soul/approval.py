@@ -1,5 +1,7 @@
 """Approvals: decides by mode and permissions whether an action needs one (`_needs_approval`), and asks the user.
 
+The program itself asks here, too, how a turn is to go on (`Approval.pause`).
+
 Requests are published on the wire one after another: the next when the one before has been answered, and not at all where
 that answer covers it.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 from uuid import uuid4
@@ -43,6 +45,7 @@ _KINDS: Mapping[str, RequestKind] = {
     "send D-Mail": "dmail",
     "present plan": "plan",
     "ask the user": "question",
+    "pause the turn": "pause",
 }
 
 
@@ -154,11 +157,58 @@ class Approval:
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         return decision.feedback
 
+    async def pause(
+        self,
+        question: str,
+        options: Sequence[str],
+        *,
+        detail: str = "",
+        where: str = "",
+        words_offer: str = "",
+        no_offer: str = "Stop the turn",
+    ) -> str | None:
+        """Pause the turn, in every mode, until the user has said how it goes on.
+
+        To cancel this withdraws the question: it needs no answer any more.
+
+        Args:
+            question: what has happened and what is asked, in one sentence or two.
+            options: the answers with which the turn goes on, the likeliest first.
+            detail: what has to be read before the answer, whole: a command, a call.
+            where: what is to be known beside it, in a few words.
+            words_offer: the label of the answer in the user's own words; empty where these would not help.
+            no_offer: the label of the no.
+
+        Returns:
+            one of the options, or the user's own words; None for no.
+
+        Raises:
+            QuestionNotShown: the question could not be shown.
+        """
+        ask = ApprovalQuestion(
+            action="pause the turn",
+            question=question,
+            detail=detail,
+            where=where,
+            protected=True,
+            options=tuple(options),
+            words_offer=words_offer,
+            no_offer=no_offer,
+        )
+        try:
+            return await self.ask(ask, key="", tool="")
+        except ToolRejected:
+            return None
+
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> bool:
         """Take the user's answer to a request; False where that is not the one published now."""
         shown = self._shown
         if shown is None or shown.id != request_id or shown.decision.done():
             return False
+        feedback = feedback.strip()
+        is_offered = feedback in shown.ask.options or (feedback and shown.ask.words_offer)
+        if shown.ask.action == "pause the turn" and answer != "no" and not is_offered:
+            feedback = shown.ask.options[0]
         if answer == "session":
             if shown.ask.session_key and not shown.ask.protected:
                 self._allowed[shown.ask.session_key] = shown.ask.session_offer
@@ -166,13 +216,13 @@ class Approval:
                 answer = "once"
         if shown.ask.action == "present plan" and answer != "no":
             # What the plan was presented with is what holds from the yes on, before the agent goes on.
-            agreed = feedback.strip()
+            agreed = feedback
             if agreed not in shown.ask.options:
                 agreed = shown.changed_first
             self.set_mode(cast(Mode, MODE_AFTER[agreed]))
             self._wire.publish(ModeChanged(self._mode))
-        shown.decision.set_result(_Decision(answer, feedback.strip()))
-        self._wire.publish(ApprovalResolved(shown.id, answer, feedback.strip()))
+        shown.decision.set_result(_Decision(answer, feedback))
+        self._wire.publish(ApprovalResolved(shown.id, answer, feedback))
         return True
 
     def close(self) -> None:
@@ -235,6 +285,8 @@ class Approval:
                     kind=_KINDS.get(ask.action, "tool"),
                     options=ask.options,
                     multi_select=ask.multi_select,
+                    words_offer=ask.words_offer,
+                    no_offer=ask.no_offer,
                     checkpoint_id=ask.checkpoint_id,
                 )
             )

@@ -376,7 +376,14 @@ class KimiSoul:
         await asyncio.wait([task])
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
-        """Answer an approval request; unknown or answered ids are passed over."""
+        """Answer an approval request; unknown or answered ids are passed over.
+
+        Args:
+            request_id: `ApprovalRequest.id`.
+            answer: yes, yes for the session, or no.
+            feedback: with a no why; with a yes the option chosen, or what is to be sent or run instead. A yes without it to
+                a request of the kind `pause` is its first option.
+        """
         self._approval.answer(request_id, answer, feedback)
 
     async def set_mode(self, mode: Mode) -> None:

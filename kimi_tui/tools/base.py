@@ -43,6 +43,8 @@ class ApprovalQuestion:
         options: the answers offered where a yes is not enough; the answer is one of them, or the user's own text.
         multi_select: whether the answer may be several options, joined by semicolons.
         sandboxed: whether it is about a sandboxed command, which is not asked about in the mode that allows these.
+        words_offer: of a pause, the label of the answer with the user's own words; empty where none is offered.
+        no_offer: of a pause, the label of the no.
     """
 
     action: Literal[
@@ -57,6 +59,7 @@ class ApprovalQuestion:
         "present plan",
         "ask the user",
         "send keys",
+        "pause the turn",
     ]
     question: str
     detail: str
@@ -69,6 +72,8 @@ class ApprovalQuestion:
     options: tuple[str, ...] = ()
     multi_select: bool = False
     sandboxed: bool = False
+    words_offer: str = ""
+    no_offer: str = ""
 
 
 class Approver(Protocol):

@@ -231,6 +231,10 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         payload["options"] = list(event.options)
     if event.multi_select:
         payload["multi_select"] = True
+    if event.words_offer:
+        payload["words_offer"] = event.words_offer
+    if event.no_offer:
+        payload["no_offer"] = event.no_offer
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
     return payload
@@ -438,6 +442,8 @@ def _decode_approval(data: Json) -> Event | None:
         kind=cast(ev.RequestKind, kind) if kind in get_args(ev.RequestKind) else "tool",
         options=tuple(one for one in options if isinstance(one, str)),
         multi_select=data.get("multi_select") is True,
+        words_offer=_text(data, "words_offer"),
+        no_offer=_text(data, "no_offer"),
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
     )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
-RequestKind = Literal["tool", "dmail", "plan", "question"]
+RequestKind = Literal["tool", "dmail", "plan", "question", "pause"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
@@ -414,10 +414,14 @@ class ApprovalRequest:
         where: the folder, time limit and warnings.
         display: the changes as diffs.
         session_offer: the label of the yes that holds for the session; empty where none is offered.
-        kind: a call of a tool, a D-Mail, a plan to agree to, or a question that the agent has.
+        kind: a call of a tool, a D-Mail, a plan to agree to, a question that the agent has, or (`pause`) one of the
+            program itself: the turn is paused until the user has said how it goes on. `key` is empty then.
         checkpoint_id: of a D-Mail, where it goes; -1 for none.
-        options: the answers of a plan or a question; a yes has one of them, or other words, as its feedback.
+        options: the answers of a plan, a question or a pause; a yes has one of them, or other words, as its feedback. Of a
+            pause a yes without a feedback is the first of them.
         multi_select: a yes may have several of them as its feedback, joined by semicolons, with other words or without.
+        words_offer: of a pause, the label of the yes with the user's own words; empty where none is offered.
+        no_offer: of a pause, the label of the no.
     """
 
     id: str
@@ -432,11 +436,16 @@ class ApprovalRequest:
     checkpoint_id: int = -1
     options: tuple[str, ...] = ()
     multi_select: bool = False
+    words_offer: str = ""
+    no_offer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
-    """An approval was answered; `feedback` is why not, or with a yes what to send or to run instead, or which option."""
+    """An approval was answered; `feedback` is why not, or with a yes what to send or to run instead, or which option.
+
+    A no with the feedback "stopped" is no answer: the turn was stopped meanwhile, or the question needed no answer any more.
+    """
 
     id: str
     answer: ApprovalAnswer

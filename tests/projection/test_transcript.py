@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -26,6 +27,7 @@ from kimi_tui.projection.tool_calls import NAMED, changed_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.transcript.tool_card import title_text
 from kimi_tui.wire.events import (
+    ApprovalAnswer,
     ApprovalRequest,
     ApprovalResolved,
     BriefBlock,
@@ -510,6 +512,28 @@ def test_notices_without_a_topic_stay_where_they_happened() -> None:
     talk.tell(Notice("error", "The disk is full", topic="disk"))
     talk.tell(Notice("info", "Saved"))
     assert only(shown(talk), NoticeBlock).text == "A tool was slow"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "told"),
+    [
+        ("once", "Go on", "Your answer: Go on"),
+        ("once", "read b.py", "Your answer: read b.py"),
+        ("no", "", "Your answer: Stop the turn"),
+        # It was withdrawn, or the turn was stopped, which is said otherwise.
+        ("no", "stopped", ""),
+    ],
+)
+def test_what_the_program_asked_stays_with_the_answer(
+    answer: ApprovalAnswer, said: str, told: str
+) -> None:
+    talk = quoted_fields()
+    pause = ApprovalRequest("p", "", "", "It goes in circles.", "", kind="pause")
+    talk.tell(replace(pause, options=("Go on",), no_offer="Stop the turn"))
+    talk.tell(ApprovalResolved("p", answer, said))
+    notices = [one for one in shown(talk).blocks if isinstance(one, NoticeBlock)]
+    assert [one.advice for one in notices] == [told] * bool(told)
+    assert all(one.text == "It goes in circles." for one in notices)
 
 
 def test_an_answer_that_a_notice_follows_is_closed() -> None:

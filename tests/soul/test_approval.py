@@ -303,3 +303,49 @@ async def test_a_change_that_nobody_can_read_is_not_asked_about(
     request = await asked(wire.subscribe())
     approval.answer(request.id, "once")
     await waiting
+
+
+@pytest.mark.parametrize(
+    ("answer", "words_offer", "said", "result", "resolved"),
+    [
+        ("once", "Tell the agent something", "Go on", "Go on", ("once", "Go on")),
+        # Without a screen a bare yes is enough.
+        ("once", "", "", "Go on", ("once", "Go on")),
+        ("session", "", "", "Go on", ("once", "Go on")),
+        ("once", "Tell the agent something", " read b.py ", "read b.py", ("once", "read b.py")),
+        ("once", "", "read b.py", "Go on", ("once", "Go on")),
+        ("no", "", "", None, ("no", "")),
+    ],
+)
+async def test_the_program_pauses_a_turn_in_every_mode(
+    wire: Wire,
+    answer: ApprovalAnswer,
+    words_offer: str,
+    said: str,
+    result: str | None,
+    resolved: tuple[str, str],
+) -> None:
+    heard = wire.subscribe()
+    approval = Approval(wire, "all")
+    waiting = asyncio.create_task(
+        approval.pause("It goes in circles.", ["Go on", "Wait"], words_offer=words_offer)
+    )
+    request = await asked(heard)
+    assert (request.kind, request.key, request.options) == ("pause", "", ("Go on", "Wait"))
+    assert request.no_offer == "Stop the turn"
+    assert approval.answer(request.id, answer, said)
+    assert await waiting == result
+    told = await next_event(heard, ApprovalResolved)
+    assert (told.answer, told.feedback) == resolved
+
+
+async def test_a_pause_that_needs_no_answer_any_more_is_withdrawn(
+    wire: Wire, approval: Approval
+) -> None:
+    heard = wire.subscribe()
+    waiting = asyncio.create_task(approval.pause("Nothing comes.", ["Wait on"]))
+    request = await asked(heard)
+    waiting.cancel()
+    told = await next_event(heard, ApprovalResolved)
+    assert (told.id, told.answer, told.feedback) == (request.id, "no", "stopped")
+    assert not approval.answer(request.id, "once")

@@ -18,7 +18,7 @@ from rich.cells import cell_len, chop_cells
 from kimi_tui import foreign_text
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import iter_ranges, ranges
-from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, DiffBlock
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, DiffBlock, RequestKind
 
 TAB = 4
 PART_CHARS = 4_096
@@ -28,6 +28,9 @@ LAID_OUT_ROWS = 200
 """The most rows that are laid out in one time slice."""
 CHANGE_KEY = "ctrl+g"
 """The key that edits the command in question before it is approved."""
+
+_EXACT = frozenset[RequestKind]({"tool", "pause"})
+"""Kinds whose detail is no prose: it breaks where a row ends."""
 
 RowKind = Literal["text", "same", "add", "delete", "path"]
 
@@ -72,13 +75,15 @@ _LETTER = Field("What the agent should have known there", "Send it so", "send")
 _PLAN = Field("What is to be done", "Do it so", "agree")
 _ANSWER = Field("Your answer", "Answer this", "answer")
 _COMMAND = Field("What to run", "Run it so", "run")
+_TOLD = Field("What the agent should know", "Tell the agent this, and go on", "send")
 
 
 def field_of(request: ApprovalRequest, writing: Writing) -> Field:
     """The field for a kind of writing in a request."""
     if writing == "why":
         return _REASON
-    return {"dmail": _LETTER, "plan": _PLAN, "question": _ANSWER}.get(request.kind, _COMMAND)
+    fields = {"dmail": _LETTER, "plan": _PLAN, "question": _ANSWER, "pause": _TOLD}
+    return fields.get(request.kind, _COMMAND)
 
 
 def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
@@ -94,6 +99,13 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
             *offered,
             Choice("e", other if is_several else "Something else: write it", "instead"),
             Choice("n", "Leave it to the agent", "once"),
+        )
+    if request.kind == "pause":
+        told = (Choice("e", visible(request.words_offer), "instead"),)
+        return (
+            *offered,
+            *(told if request.words_offer else ()),
+            Choice("n", visible(request.no_offer), "no"),
         )
     change = (
         (Choice("c", "Yes, but change it first", "instead"),)
@@ -159,7 +171,7 @@ def detail_rows(
     diffs = [block for block in request.display if isinstance(block, DiffBlock)]
     if not diffs:
         shown = visible(request.detail)
-        if shown and request.kind != "tool":
+        if shown and request.kind not in _EXACT:
             yield from (DetailRow(shown[start:end]) for start, end in iter_ranges(shown, width))
         elif shown:
             for line in shown.split("\n"):
@@ -193,7 +205,7 @@ SEVERAL = "; "
 
 def said_instead(request: ApprovalRequest, written: str) -> str:
     """The text to send to the engine after the user could edit one: empty where it is as the agent wrote it."""
-    if request.kind == "question":
+    if request.kind in ("question", "pause"):
         return written.strip()
     return "" if written.strip() == request.detail.strip() else written.strip()
 
@@ -383,7 +395,7 @@ class Detail:
 
     def _broken(self, text: str) -> list[str]:
         """The rows of a text that came here: prose between words, all else where a row ends."""
-        if self._request.kind == "tool":
+        if self._request.kind in _EXACT:
             return wrapped(text, self._width)
         return [text[start:end] for start, end in ranges(text, self._width)]
 

@@ -70,7 +70,7 @@ def _question_rows(
     room = max(10, width - SIDES - side.cell_length - 2 - cell_len(sign))
     asked = visible(request.question).replace("\n", " ")
     # A question is prose, of which no blank has to be seen.
-    pieces = _in_words(asked, room, is_prose=request.kind == "question")
+    pieces = _in_words(asked, room, is_prose=request.kind in ("question", "pause"))
     # A diff does not say where it goes; the rest of the question does, and is never cut.
     target = visible(request.detail).replace("\n", " ") if counts(request) is not None else ""
     fits = len(pieces) == 1 and cell_len(pieces[0]) + 2 + cell_len(target) <= room
@@ -485,7 +485,7 @@ class ApprovalPanel(Widget, can_focus=True):
         """When the click was read that is on its way."""
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {}
-        if request.kind != "question":
+        if request.kind not in ("question", "pause"):
             self._written["instead"] = request.detail
         self._field = PromptArea(is_answer=True)
         self._field.display = False
@@ -723,7 +723,7 @@ class ApprovalPanel(Widget, can_focus=True):
                 self._write("why")
             case "instead":
                 # Unchanged it is a yes to what stands there.
-                if self.request.kind == "question" or self._has_read():
+                if self.request.kind in ("question", "pause") or self._has_read():
                     self._write("instead")
             case "no":
                 self.post_message(self.Answered(self.request.id, "no"))
@@ -835,7 +835,7 @@ class ApprovalPanel(Widget, can_focus=True):
     def _sent(self, event: PromptArea.Sent) -> None:
         event.stop()
         seen_at = self._paint.seen_at
-        if self._writing == "instead" and self.request.kind != "question":
+        if self._writing == "instead" and self.request.kind not in ("question", "pause"):
             # Unchanged what stands there is a yes.
             seen_at = max(seen_at, self._opening.seen_at)
         if self._field.key_at < seen_at:

@@ -252,6 +252,33 @@ async def test_a_letter_answers_at_once(key: str, answer: str) -> None:
         assert desk.answers == [(answer, "")]
 
 
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (("1",), ("once", "Go on")),
+        (("down", "enter"), ("once", "Go on")),
+        (("e", *"no", "enter"), ("once", "no")),
+        (("n",), ("no", "")),
+    ],
+)
+async def test_a_pause_is_answered_as_any_question(
+    keys: tuple[str, ...], answer: tuple[str, str]
+) -> None:
+    pause = request("Shell make", kind="pause", key="", tool="", question="It goes in circles.")
+    pause = replace(
+        pause, options=("Go on",), words_offer="Tell the agent", no_offer="Stop the turn"
+    )
+    desk = Desk(pause)
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        shown = desk.text()
+        assert "1  Go on" in shown
+        assert "e  Tell the agent" in shown
+        assert "n  Stop the turn" in shown
+        await press(pilot, *keys)
+        assert desk.answers == [answer]
+
+
 def typed(desk: Desk, words: str, *, gap_s: float = 0.05) -> None:
     """Letters that were read one after the other, the last of them now."""
     for place, letter in enumerate(words):
