@@ -27,7 +27,13 @@ from kimi_tui.soul.denwarenji import DenwaRenji, DMail
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import checkpoint_created, ends_open, kind_of, kinds_behind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
-from kimi_tui.soul.request_form import RequestForm, ToolsWish, form_for, result_chars
+from kimi_tui.soul.request_form import (
+    RequestForm,
+    ToolsWish,
+    form_for,
+    form_words,
+    result_chars,
+)
 from kimi_tui.soul.system_prompt import adapted_prompt, lean_prompt
 from kimi_tui.soul.tasks import TimeSlices, shielded
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
@@ -35,12 +41,14 @@ from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import (
+    FORM_TOPIC,
     CheckpointCreated,
     CheckpointKind,
     ContextReverted,
     Event,
     EventRecord,
     LineChanged,
+    Notice,
     Operation,
     StatusUpdate,
     StepRetry,
@@ -111,7 +119,8 @@ class Conversation:
         self._place = (work_dir or Path(), environ or {})
         self._wish: ToolsWish = ""
         self._added: tuple[str, ...] = ()
-        self._use(form_for(None))
+        self._use(form_for(model.info()))
+        self._told: tuple[str, RequestForm] | None = None
         self.files = files
         self.images = images
         self.limits = limits
@@ -259,6 +268,24 @@ class Conversation:
         self.wire.publish(ToolsChanged(form.name))
         self.publish_status()
         return True
+
+    async def follow_model(self) -> None:
+        """Choose the form once the model's window is known, as far as a request would wait for that, and tell of it."""
+        provider = self.model.current
+        if provider is not None and provider.prepares_first:
+            await provider.prepare()
+        self.choose_form()
+        self.tell_form()
+
+    def tell_form(self) -> None:
+        """Publish a notice of the form where the program has chosen another one than the whole; once for each model."""
+        info, form = self.model.info(), self.form
+        if info is None or self._wish or (info.model, form) == self._told:
+            return
+        self._told = (info.model, form)
+        if form.lean or not form.tools:
+            text, advice = form_words(info, form, self.fixed_tokens)
+            self.wire.publish(Notice("info", text, advice, topic=FORM_TOPIC))
 
     @property
     def fixed_tokens(self) -> dict[str, int]:

@@ -31,7 +31,7 @@ from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
-from kimi_tui.soul.compaction import Compactor, advice_when_full
+from kimi_tui.soul.compaction import Compactor, advice_when_full, figures_when_full
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.denwarenji import BackToTheFuture
 from kimi_tui.soul.dmail import DMailDelivery
@@ -48,6 +48,7 @@ from kimi_tui.soul.messages import (
     quoted,
 )
 from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
+from kimi_tui.soul.request_form import LEAN_BELOW
 from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
@@ -248,7 +249,8 @@ class Reminders:
         mode = approval.mode
         if memory.known and mode != (memory.mode or self._first_mode):
             memory.mode = mode
-            text = prompt(f"mode/{mode}")
+            lean = self._conversation.form.lean and mode == "plan"
+            text = prompt("lean/mode_plan" if lean else f"mode/{mode}")
             due.append(Message.model_validate({"role": "user", "content": text, "mode": mode}))
         if self._runtime.jobs.all:
             due += map(user_message, self._of_jobs())
@@ -270,7 +272,8 @@ class Reminders:
         if self._runtime.asks_for_keys and (words := left_out_words(notes)):
             self._conversation.wire.publish(Notice("info", words))
         memory.notes.update(one.path for one in notes)
-        return [reminder(one) for one in notes]
+        most = self._conversation.result_chars()
+        return [reminder(one, most) for one in notes]
 
     def _of_jobs(self) -> Iterator[str]:
         """A text for each background command that has ended, and one for those that another world line began and that still run."""
@@ -329,6 +332,7 @@ class AgentLoop:
         self._user_messages: list[Message] = []
         self._published_full = False
         self._published_prompt_cut = False
+        self._asked_for_tools = False
 
     async def run(
         self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
@@ -355,7 +359,9 @@ class AgentLoop:
             await self._append_prompt(text, images, older)
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
-        self._published_full = False
+        self._published_full = self._asked_for_tools = False
+        # Behind the user's message: a local server may take a while to load the model before it tells its window.
+        await self._conversation.follow_model()
         n, n_calls = 1, 0
         while True:
             if n_calls >= self._conversation.limits.control.max_steps_per_turn:
@@ -465,7 +471,13 @@ class AgentLoop:
             try:
                 point, calls = await self._call_model(n, provider)
             except ContextOverflowError as error:
-                await self._compact_refused(n, provider, error)
+                if self._conversation.choose_form():
+                    # The refusal has named a window that has room for few tools only.
+                    self._conversation.tell_form()
+                    self._publish_refused(n, error)
+                    await self._compact_if_needed(provider, n)
+                else:
+                    await self._compact_refused(n, provider, error)
                 point, calls = await self._call_model(n, provider)
         # The model has answered, and may be replaced while its tools run.
         return await self._run_tools(point, calls)
@@ -477,7 +489,7 @@ class AgentLoop:
             return
         if meter.fixed >= trigger:
             # A server that counts otherwise, or adds so much of its own: there would be a compaction in every step.
-            self._publish_full(window)
+            await self._go_on_full(provider, n)
             return
         try:
             await self._compactor.compact(
@@ -485,21 +497,31 @@ class AgentLoop:
             )
         except NothingToCompact:
             # The newest messages alone are this long; what fits the window may still be answered.
-            self._publish_full(window)
+            await self._go_on_full(provider, n)
             return
         if min(meter.used, meter.uncorrected) >= trigger:
+            if await self._goes_without_tools(window, trigger):
+                return
             raise CompactionFailed(
-                f"The conversation was compacted, but it still takes about {meter.used:,} of {window:,} tokens.",
+                f"The conversation was compacted, and still: {figures_when_full(self._conversation, window)}.",
                 advice=advice_when_full(self._conversation),
             )
 
-    def _publish_full(self, window: int) -> None:
-        meter = self._conversation.meter
+    async def _go_on_full(self, provider: ChatProvider, n: int) -> None:
+        """Go on with a context that no compaction makes smaller, as far as it fits the window; without tools if the user says so.
+
+        Raises:
+            CompactionFailed: it does not fit.
+        """
+        meter, window = self._conversation.meter, provider.info.window
         # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
-        if min(meter.used, meter.uncorrected) >= window:
+        fits = min(meter.used, meter.uncorrected) < window
+        if await self._goes_without_tools(window, window, asks=not fits or window < LEAN_BELOW):
+            await self._compact_if_needed(provider, n)
+            return
+        if not fits:
             raise CompactionFailed(
-                f"The newest messages alone take about {meter.used:,} of {window:,} tokens, "
-                "and nothing older is left to compact.",
+                f"{figures_when_full(self._conversation, window)}, and nothing older is left to compact.",
                 advice=advice_when_full(self._conversation),
             )
         if not self._published_full:
@@ -512,13 +534,45 @@ class AgentLoop:
                 )
             )
 
+    async def _goes_without_tools(self, window: int, most: int, *, asks: bool = True) -> bool:
+        """Ask the user whether to go on without tools, where that leaves less than `most` tokens; whether they say so.
+
+        Once a turn: who wants to try it with them is not asked again.
+        """
+        conversation = self._conversation
+        freed = conversation.fixed_tokens["tools"]
+        used = min(conversation.meter.used, conversation.meter.uncorrected)
+        if not (asks and freed) or used - freed >= most or self._asked_for_tools:
+            return False
+        self._asked_for_tools = True
+        without = f"Go on without tools, which frees {freed:,} tokens"
+        keeps = ("Try it with the tools",) if used < window else ()
+        said = await self._tools.approval.pause(
+            f"The window is too small for the tools. {figures_when_full(conversation, window)}.",
+            (without, *keeps),
+            where="/tools on turns them on again",
+        )
+        if said is None:
+            raise CompactionFailed(
+                f"{figures_when_full(conversation, window)}.",
+                advice=advice_when_full(conversation),
+            )
+        if said != without:
+            return False
+        conversation.wish_for("off")
+        return True
+
+    def _publish_refused(self, n: int, error: ContextOverflowError) -> None:
+        """Publish that whatever the refused call has streamed is void."""
+        self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
+        # The refusal may have named the real window.
+        self._conversation.publish_status()
+
     async def _compact_refused(
         self, n: int, provider: ChatProvider, error: ContextOverflowError
     ) -> None:
         """Compact after the model refused the context as too long. Once: if it refuses again, the user must decide."""
-        # Whatever it streamed before is gone; and the refusal may have named the real window.
-        self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
-        self._conversation.publish_status()
+        self._publish_refused(n, error)
         try:
             await self._compactor.compact(
                 provider, automatic=True, turn=self._user_messages, refused=True, step=n

@@ -42,6 +42,7 @@ from kimi_tui.wire.events import (
     ToolCallPart,
     ToolOutput,
     ToolResult,
+    ToolsChanged,
     ToolStarted,
     TurnBegin,
     continues,
@@ -148,7 +149,7 @@ class Recorder:
 
     def _take(self, record: EventRecord) -> None:
         event = record.event
-        if isinstance(event, ToolOutput | JobsChanged | ModeChanged):
+        if isinstance(event, ToolOutput | JobsChanged | ModeChanged | ToolsChanged):
             # Of this run alone.
             return
         text = text_of(event)

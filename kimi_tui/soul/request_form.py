@@ -70,7 +70,7 @@ def result_chars(form: RequestForm, window: int, n_calls: int) -> int | None:
     return tokens * _CHARS_A_TOKEN
 
 
-def lean_words(info: ModelInfo, form: RequestForm, fixed: Mapping[str, int]) -> tuple[str, str]:
+def form_words(info: ModelInfo, form: RequestForm, fixed: Mapping[str, int]) -> tuple[str, str]:
     """The notice about a form that was chosen for the model: what it is and why, and what to do about it.
 
     Args:
@@ -78,13 +78,20 @@ def lean_words(info: ModelInfo, form: RequestForm, fixed: Mapping[str, int]) -> 
         form: the form, which is not the whole one.
         fixed: estimated tokens by name: `prompt` and `tools` of this form.
     """
-    window = f"{info.window:,}"
+    larger = larger_words(info)
     if not form.tools:
-        why = f"{info.model} takes no tools (its server says so): you chat with it without them."
-        return why, "It sees no files and runs nothing. /tools on sends the tools all the same."
-    taken = sum(fixed.values())
-    why = f"the window of {info.model} is only {window} tokens"
+        advice = "It sees no files and runs nothing. /tools on sends the tools all the same."
+        return f"{info.model} takes no tools, as its server says: you chat without them.", advice
+    why = f"{info.model} has a window of only {info.window:,} tokens"
     if info.lean:
-        why = "the configuration says so"
-    what = f"Lean form, because {why}: a short prompt and few tools take {taken:,} tokens."
-    return what, "No D-Mails by the agent; yours work. /tools on sends all tools."
+        why, larger = "the configuration asks for it", ""
+    taken = f"a short prompt and few tools take {sum(fixed.values()):,} tokens"
+    advice = "The agent sends no D-Mails; yours work. /tools on sends all tools."
+    return f"Lean form, because {why}: {taken}.", f"{larger} {advice}".strip()
+
+
+def larger_words(info: ModelInfo) -> str:
+    """How the model gets a larger window, in a sentence; empty where nobody knows."""
+    if info.enlarged:
+        return f"F2 makes a model with {info.enlarged:,} tokens of it at Ollama."
+    return info.larger

@@ -116,14 +116,18 @@ def adapted_prompt(system_prompt: str, *, tools: bool, dmail: bool) -> str:
     return _HEADING.join(sections) + place + rest
 
 
-_FACTS = re.compile(r"- Work folder: [^\n]*\n- System: [^\n]*\n- Shell: [^\n]*\n- Date at the start of the session: [^\n]*\n")
+_FACTS = re.compile(
+    r"- Work folder: [^\n]*\n- System: [^\n]*\n- Shell: [^\n]*\n- Date at the start of the session: [^\n]*\n"
+)
 _LISTED = re.compile(r"The work folder at the start:\n\n```\n(.*?)\n```\n", re.DOTALL)
 _MOST_FACTS_TOKENS = 160
 _MOST_LISTED_TOKENS = 140
 _MOST_NOTES = 3
 
 
-def lean_prompt(system_prompt: str, work_dir: Path, environ: Mapping[str, str], *, tools: bool) -> str:
+def lean_prompt(
+    system_prompt: str, work_dir: Path, environ: Mapping[str, str], *, tools: bool
+) -> str:
     """The short system prompt for a model with a small window.
 
     What is known of the session is taken from the stored prompt where that is one of ours, so that the text is the same

@@ -102,9 +102,7 @@ class TokenMeter:
             # A record that does not say: the server's own last figure does.
             self._teach(used / guess)
 
-    def set_fixed(
-        self, system_prompt: str, tools: Sequence[ToolSpec], n_unsent: int = 0
-    ) -> None:
+    def set_fixed(self, system_prompt: str, tools: Sequence[ToolSpec], n_unsent: int = 0) -> None:
         """Set what is sent with every request from now on.
 
         Args:

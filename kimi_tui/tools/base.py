@@ -201,7 +201,15 @@ class Tool(ABC, Generic[Params]):
 
 
 _WORDS = frozenset(
-    {"description", "default", "additionalProperties", "minimum", "maximum", "minLength", "maxLength"}
+    {
+        "description",
+        "default",
+        "additionalProperties",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+    }
 )
 
 

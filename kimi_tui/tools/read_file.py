@@ -84,13 +84,14 @@ class ReadFile(Tool[ReadFileParams]):
                     blind = f"{facts}, and you do not see images."
                     return failure(blind, brief="this model sees no images")
                 return failure(f"{facts}.", brief="binary")
-            window, numbered_from = await _read(source, params)
+            limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
+            window, numbered_from = await _read(source, params, limit)
         except OSError as error:
             raise refused(error, params.path) from error
         finally:
             await file.close()
         env.versions.saw(target.real, source.version)
-        return _outcome(target, params, source, window, numbered_from)
+        return _outcome(target, params, source, window, numbered_from, limit)
 
 
 async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) -> ToolOutcome:
@@ -153,10 +154,17 @@ class _Source:
         return await self._file.read(size)
 
 
-async def _read(source: _Source, params: ReadFileParams) -> tuple[LineWindow, int | None]:
+def _room_for_lines(room_chars: int) -> int:
+    """Bytes of lines that fit a result of so many characters, which has a number before each line."""
+    return min(WINDOW_BYTES, max(400, room_chars * 3 // 4))
+
+
+async def _read(
+    source: _Source, params: ReadFileParams, limit_bytes: int
+) -> tuple[LineWindow, int | None]:
     """The window, and the number of its line 1 in the file (None: not known, lines are numbered from the end)."""
     if params.line_offset > 0:
-        window = LineWindow(params.line_offset, params.n_lines)
+        window = LineWindow(params.line_offset, params.n_lines, limit_bytes)
         counted_to = 0
         offset = 0
         while offset < source.size and (not window.done or counted_to < _COUNTED_BYTES):
@@ -171,7 +179,7 @@ async def _read(source: _Source, params: ReadFileParams) -> tuple[LineWindow, in
         return window, 1 if offset >= source.size else 0
     n_tail = -params.line_offset
     start = await _tail_start(source, n_tail)
-    window = LineWindow(1, min(n_tail, params.n_lines))
+    window = LineWindow(1, min(n_tail, params.n_lines), limit_bytes)
     offset = start
     while offset < source.size:
         block = await source.read_at(offset, _BLOCK_BYTES)
@@ -226,6 +234,7 @@ def _outcome(
     source: _Source,
     window: LineWindow,
     numbered_from: int | None,
+    limit_bytes: int,
 ) -> ToolOutcome:
     if source.size == 0:
         return ToolOutcome(message=f"{target.shown} is empty.", brief="empty")
@@ -254,7 +263,7 @@ def _outcome(
     whole = total is not None and first == 1 and last == total
     facts = [_extent(first, last, total, whole, source.size)]
     if window.full:
-        facts.append(f"Stopped at {WINDOW_BYTES // 1024} KiB.")
+        facts.append(f"Stopped at {_limit_words(limit_bytes)}.")
     if total is None or last < total:
         facts.append(f"Go on with line_offset={last + 1}." if last + 1 else "")
     if any(line.cut for line in window.lines):
@@ -268,6 +277,12 @@ def _outcome(
         message=" ".join(fact for fact in facts if fact),
         brief=counted(len(numbers), "line") if whole else f"lines {first:,}–{last:,}",
     )
+
+
+def _limit_words(limit_bytes: int) -> str:
+    if limit_bytes == WINDOW_BYTES:
+        return f"{WINDOW_BYTES // 1024} KiB"
+    return f"{format_size(limit_bytes)}, which is what your context has room for"
 
 
 def _extent(first: int, last: int, total: int | None, whole: bool, size_bytes: int) -> str:

@@ -196,7 +196,8 @@ class LineWindow:
         invalid: whether a collected line had bytes that are not UTF-8.
     """
 
-    def __init__(self, first: int, count: int) -> None:
+    def __init__(self, first: int, count: int, limit_bytes: int = WINDOW_BYTES) -> None:
+        self._limit_bytes = limit_bytes
         self.lines: list[Line] = []
         self.full = False
         self.crlf = False
@@ -271,7 +272,7 @@ class LineWindow:
         size = len(text.encode("utf-8")) + 1
         self._kept.clear()
         self._length = 0
-        if self._window_bytes + size > WINDOW_BYTES and self.lines:
+        if self._window_bytes + size > self._limit_bytes and self.lines:
             self.full = True
             return
         self._window_bytes += size

@@ -569,6 +569,8 @@ def toll_words(
 
 DISK_TOPIC = "disk"
 """The topic of the notice that the conversation cannot be saved."""
+FORM_TOPIC = "form"
+"""The topic of the notice that the model is sent few tools or none; it is over with the turn."""
 
 
 @dataclass(frozen=True, slots=True)
