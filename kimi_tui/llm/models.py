@@ -717,8 +717,8 @@ async def _ollama(
 def _trained_window(shown: dict[str, Any]) -> int | None:
     """The window in tokens that a model of Ollama was trained with; None where that is not said."""
     info = lenient_json.mapping(shown.get("model_info"))
-    architecture = lenient_json.text(info.get("general.architecture"))
-    return lenient_json.count(info.get(f"{architecture}.context_length")) or None
+    sizes = (value for key, value in info.items() if key.endswith(".context_length"))
+    return next(filter(None, map(lenient_json.count, sizes)), None)
 
 
 def enlarged_name(model: str, window: int) -> str:

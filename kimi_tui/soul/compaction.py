@@ -394,14 +394,14 @@ def advice_when_full(conversation: Conversation) -> str:
 
 
 def figures_when_full(conversation: Conversation, window: int) -> str:
-    """What takes the window, in a sentence: the system prompt, the tools, the messages."""
+    """What a request takes of the window, and what that is made of: `about 5,235 of 2,048 tokens (system prompt 1,104, …)`."""
     used, fixed = conversation.meter.used, conversation.fixed_tokens
-    messages = max(0, used - sum(fixed.values()))
-    tools = f", the tools {fixed['tools']:,}" if fixed["tools"] else ""
-    return (
-        f"The system prompt takes {fixed['prompt']:,} tokens{tools} and the messages {messages:,}: "
-        f"about {used:,} of {window:,}"
-    )
+    parts = [f"system prompt {fixed['prompt']:,}", f"tools {fixed['tools']:,}"]
+    parts = [
+        *parts[: 2 if fixed["tools"] else 1],
+        f"messages {max(0, used - sum(fixed.values())):,}",
+    ]
+    return f"about {used:,} of {window:,} tokens ({', '.join(parts)})"
 
 
 class _SaidEnough(Exception):
@@ -582,7 +582,7 @@ class Compactor:
             and after > _WORTH_IT * before
         ):
             raise CompactionFailed(
-                f"{figures_when_full(self._conversation, window)}, and a summary of what is older frees next to nothing.",
+                f"The conversation takes {figures_when_full(self._conversation, window)}, and a summary of what is older frees next to nothing.",
                 advice=advice_when_full(self._conversation),
             )
 
@@ -626,7 +626,7 @@ class Compactor:
             window: the model's, in tokens.
 
         Returns:
-            None where `plan` does, or there is none that frees more.
+            None where what stays of `plan` fits, or there is no plan of which it does.
         """
         meter = self._conversation.meter
         trigger = self._conversation.limits.compaction_trigger(window)
@@ -638,17 +638,14 @@ class Compactor:
 
         if size(kept) <= room:
             return None
-        found: CompactionPlan | None = None
         for count in (1, 0):
             cut = _cut_before_last(messages, count)
             places = [*_places_of(turn, messages), *whole_groups(messages, pinned)]
             stay = sorted({place for place in places if place < cut})
             tighter = plan_with(messages, range(cut), stay, pinned, tail=range(cut, len(messages)))
-            if tighter is not None and len(tighter.kept) < len(kept):
-                found = tighter
-                if size(tighter.kept) <= room:
-                    break
-        return found
+            if tighter is not None and size(tighter.kept) <= room:
+                return tighter
+        return None
 
     def has_work(self, span: CompactionSpan) -> bool:
         """Whether there is anything to summarise in a part of the conversation."""
@@ -744,10 +741,11 @@ class Compactor:
                 collector=collector,
             )
         except _SaidEnough:
-            text = (
-                await asyncio.to_thread(collector.message, True) or Message(role="assistant")
-            ).text
-            cut = Message(role="assistant", content=_at_sentence_end(text))
+            answer = await asyncio.to_thread(collector.message, True)
+            text = "" if answer is None else answer.text
+            # A quick server's pieces come many at once.
+            text = _at_sentence_end(text[: len(text) * most // said])
+            cut = Message(role="assistant", content=text)
             return Completion(cut, Usage(self._asked, said, estimated=True), "length")
 
     # -- changing the context --------------------------------------------------------------------

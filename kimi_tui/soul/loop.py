@@ -468,17 +468,22 @@ class AgentLoop:
         """
         async with self._conversation.model.call() as provider:
             await self._compact_if_needed(provider, n)
-            try:
-                point, calls = await self._call_model(n, provider)
-            except ContextOverflowError as error:
-                if self._conversation.choose_form():
-                    # The refusal has named a window that has room for few tools only.
-                    self._conversation.tell_form()
-                    self._publish_refused(n, error)
-                    await self._compact_if_needed(provider, n)
-                else:
-                    await self._compact_refused(n, provider, error)
-                point, calls = await self._call_model(n, provider)
+            is_compacted = False
+            while True:
+                try:
+                    point, calls = await self._call_model(n, provider)
+                    break
+                except ContextOverflowError as error:
+                    if self._conversation.choose_form():
+                        # The refusal has named a window that has room for few tools only.
+                        self._conversation.tell_form()
+                        self._publish_refused(n, error)
+                        await self._compact_if_needed(provider, n)
+                    elif is_compacted:
+                        raise
+                    else:
+                        is_compacted = True
+                        await self._compact_refused(n, provider, error)
         # The model has answered, and may be replaced while its tools run.
         return await self._run_tools(point, calls)
 
@@ -503,7 +508,7 @@ class AgentLoop:
             if await self._goes_without_tools(window, trigger):
                 return
             raise CompactionFailed(
-                f"The conversation was compacted, and still: {figures_when_full(self._conversation, window)}.",
+                f"The conversation was compacted, but it still takes {figures_when_full(self._conversation, window)}.",
                 advice=advice_when_full(self._conversation),
             )
 
@@ -516,12 +521,12 @@ class AgentLoop:
         meter, window = self._conversation.meter, provider.info.window
         # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
         fits = min(meter.used, meter.uncorrected) < window
-        if await self._goes_without_tools(window, window, asks=not fits or window < LEAN_BELOW):
+        if await self._goes_without_tools(window, window):
             await self._compact_if_needed(provider, n)
             return
         if not fits:
             raise CompactionFailed(
-                f"{figures_when_full(self._conversation, window)}, and nothing older is left to compact.",
+                f"A request takes {figures_when_full(self._conversation, window)}, and nothing older is left to compact.",
                 advice=advice_when_full(self._conversation),
             )
         if not self._published_full:
@@ -534,27 +539,34 @@ class AgentLoop:
                 )
             )
 
-    async def _goes_without_tools(self, window: int, most: int, *, asks: bool = True) -> bool:
-        """Ask the user whether to go on without tools, where that leaves less than `most` tokens; whether they say so.
+    async def _goes_without_tools(self, window: int, most: int) -> bool:
+        """Ask the user whether to go on without tools, where a small window has room for what is left then; whether they say so.
 
-        Once a turn: who wants to try it with them is not asked again.
+        Once a turn: who wants to try it with the tools is not asked again.
+
+        Args:
+            window: the model's, in tokens.
+            most: as many tokens what is left must not reach.
+
+        Raises:
+            CompactionFailed: the user stops the turn.
         """
         conversation = self._conversation
         freed = conversation.fixed_tokens["tools"]
         used = min(conversation.meter.used, conversation.meter.uncorrected)
-        if not (asks and freed) or used - freed >= most or self._asked_for_tools:
+        if not freed or window >= LEAN_BELOW or used - freed >= most or self._asked_for_tools:
             return False
         self._asked_for_tools = True
         without = f"Go on without tools, which frees {freed:,} tokens"
         keeps = ("Try it with the tools",) if used < window else ()
         said = await self._tools.approval.pause(
-            f"The window is too small for the tools. {figures_when_full(conversation, window)}.",
+            f"The window is too small for the tools: a request takes {figures_when_full(conversation, window)}.",
             (without, *keeps),
             where="/tools on turns them on again",
         )
         if said is None:
             raise CompactionFailed(
-                f"{figures_when_full(conversation, window)}.",
+                f"The window is too small: a request takes {figures_when_full(conversation, window)}.",
                 advice=advice_when_full(conversation),
             )
         if said != without:

@@ -19,7 +19,7 @@ MOST_LEAN_TOKENS = 1_300
 """What the lean prompt and its tools may take, as estimated; a test holds it."""
 SLOW_PROMPT_S = 60.0
 """Seconds for reading the first prompt, after which the lean form is offered."""
-_RESULT_SHARE = 5
+_RESULT_SHARE = 6
 _LEAST_RESULT_TOKENS = 150
 _CHARS_A_TOKEN = 3
 """Of code and command output as a small model counts it: fewer than in prose."""
@@ -93,5 +93,5 @@ def form_words(info: ModelInfo, form: RequestForm, fixed: Mapping[str, int]) -> 
 def larger_words(info: ModelInfo) -> str:
     """How the model gets a larger window, in a sentence; empty where nobody knows."""
     if info.enlarged:
-        return f"F2 makes a model with {info.enlarged:,} tokens of it at Ollama."
+        return f"F4, or /window, makes a model with {info.enlarged:,} tokens of it at Ollama."
     return info.larger

@@ -119,7 +119,7 @@ def adapted_prompt(system_prompt: str, *, tools: bool, dmail: bool) -> str:
 _FACTS = re.compile(
     r"- Work folder: [^\n]*\n- System: [^\n]*\n- Shell: [^\n]*\n- Date at the start of the session: [^\n]*\n"
 )
-_LISTED = re.compile(r"The work folder at the start:\n\n```\n(.*?)\n```\n", re.DOTALL)
+_LISTED = re.compile(r"The work folder at the start:\n\n```\n(.*?)\n```(?:\n|$)", re.DOTALL)
 _MOST_FACTS_TOKENS = 160
 _MOST_LISTED_TOKENS = 140
 _MOST_NOTES = 3

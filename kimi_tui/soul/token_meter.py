@@ -62,10 +62,11 @@ class TokenMeter:
     def __init__(self, context: Context, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         self._context = context
         self.scale = context.scale
-        self.set_fixed(system_prompt, tools)
-        self._sums = TokenSums()
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
+        self._system = self._unsent = 0
+        self.set_fixed(system_prompt, tools)
+        self._sums = TokenSums()
         self._taught = False
         self.total_input = 0
         self.total_cached = 0
@@ -110,9 +111,13 @@ class TokenMeter:
             tools: as they are sent.
             n_unsent: how many of the stored messages are markers that are left out of what is sent.
         """
+        before = self._system - self._unsent
         self.scale.tool_tokens = _tokens_of(tools)
         self._system = _fixed_tokens(system_prompt) + self.scale.tool_tokens
         self._unsent = n_unsent * _MARKER_TOKENS
+        if (figure := self._figure) is not None and (more := self._system - self._unsent - before):
+            # What the server said was of a request with the other ones.
+            self._figure = max(1, figure[0] + self.scale.corrected(more)), figure[1], True
 
     def _teach(self, factor: float, share: float = 1.0) -> None:
         least, most = _FACTORS

@@ -77,6 +77,9 @@ def test_every_prompt_can_be_filled_in() -> None:
             "SOURCE",
             "NAMES",
             "WHY",
+            "WORDS",
+            "PATHS",
+            "CHARACTERS",
         ],
         "$x",
     )

@@ -289,7 +289,7 @@ COMMANDS = CommandTable(
         "Give the model a larger context window",
         "At Ollama a model with 32,768 tokens is made and used; at other local servers, how to start them.",
         session.window,
-        key="f2",
+        key="f4",
     ),
     Command(
         "thinking",
