@@ -7,6 +7,7 @@ the agent works; `Steering` queues it until the next step begins. What the progr
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,7 +18,10 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import Collector, RetryNotice
 from kimi_tui.llm.errors import ContextOverflowError
-from kimi_tui.llm.message import Message, user_message
+from kimi_tui.llm.message import FunctionCall, Message, user_message
+from kimi_tui.llm.message import TextPart as MessageTextPart
+from kimi_tui.llm.message import ThinkPart as MessageThinkPart
+from kimi_tui.llm.message import ToolCall as MessageToolCall
 from kimi_tui.llm.provider import (
     ChatProvider,
     ModelInfo,
@@ -48,10 +52,11 @@ from kimi_tui.soul.messages import (
     quoted,
 )
 from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
-from kimi_tui.soul.request_form import LEAN_BELOW
+from kimi_tui.soul.request_form import LEAN_BELOW, SLOW_PROMPT_S
 from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
+from kimi_tui.soul.written_calls import WrittenCalls, written_calls
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
@@ -73,6 +78,9 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Wire
 
 _COMMAND_CHARS = 200
+_RUN = "Yes, run it"
+_RUN_ALL = "Yes, and run calls that are written as text in this session"
+_WRITTEN_KEY = "written calls"
 StepEnd = Literal["go on", "done", "rejected"]
 
 _ENDINGS = {
@@ -172,6 +180,8 @@ class StreamedAnswer:
         self._wire = conversation.wire
         self._n = n
         self._uid = checkpoint_uid
+        self._asked_at = time.monotonic()
+        self._first_at = 0.0
         self.collector = Collector(info.provider, info.model)
         self._published: dict[int, ToolCallDelta] = {}
         self._nameless: dict[int, ToolCallDelta] = {}
@@ -182,8 +192,15 @@ class StreamedAnswer:
             (call_key(self._uid, position), call.id) for position, call in self._published.items()
         ]
 
+    @property
+    def waited_s(self) -> float:
+        """Seconds that the server took for the first piece of its answer."""
+        return max(0.0, self._first_at - self._asked_at)
+
     def publish(self, item: StreamItem) -> None:
         """Publish one more item of the stream."""
+        if isinstance(item, TextDelta | ThinkDelta | ToolCallDelta):
+            self._first_at = self._first_at or time.monotonic()
         match item:
             case TextDelta(text) if text:
                 self._wire.publish(TextPart(text))
@@ -217,6 +234,7 @@ class StreamedAnswer:
 
     def restart(self, notice: RetryNotice) -> None:
         """Forget what has come, and publish the retry."""
+        self._asked_at, self._first_at = time.monotonic() + notice.wait_s, 0.0
         self._published.clear()
         self._nameless.clear()
         self._conversation.publish_retry(self._n, notice)
@@ -333,6 +351,7 @@ class AgentLoop:
         self._published_full = False
         self._published_prompt_cut = False
         self._asked_for_tools = False
+        self._offered_lean: set[str] = set()
 
     async def run(
         self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
@@ -617,7 +636,12 @@ class AgentLoop:
         except asyncio.CancelledError:
             await self._keep_partial(answer, point)
             raise
-        message = completion.message
+        try:
+            message = await self._with_written_calls(completion.message, point)
+        except asyncio.CancelledError:
+            await conversation.append_answer(completion.message, completion.usage)
+            conversation.wire.publish(StepInterrupted())
+            raise
         try:
             await conversation.append_answer(message, completion.usage)
             calls = await _calls(message, point)
@@ -626,10 +650,71 @@ class AgentLoop:
             raise
         conversation.publish_status()
         self._publish_prompt_cut(completion.usage)
+        self._offer_lean(provider, answer.waited_s)
         if completion.finish in _ENDINGS:
             text, advice = _ENDINGS[completion.finish]
             conversation.wire.publish(Notice("warning", text, advice))
         return point, calls
+
+    async def _with_written_calls(self, message: Message, point: Checkpoint) -> Message:
+        """The answer; with tool calls in the place of those that the model only wrote, where the user lets them be run."""
+        text, known = message.text, self._conversation.all_tools.names
+        if message.tool_calls or not any(name in text for name in known):
+            return message
+        found = await asyncio.to_thread(written_calls, text, known)
+        if found is None:
+            return message
+        toolset, name = self._conversation.toolset, found.calls[0].name
+        if not all(toolset.accepts(one.name, one.arguments) for one in found.calls):
+            why = "Its arguments do not fit the tool."
+            if toolset.get(name) is None:
+                why = "/tools on gives it all tools." if toolset.names else "It has no tools now."
+            self._publish_no_call(name, why)
+            return message
+        if not found.is_end:
+            self._publish_no_call(name, "More text follows it, so it may be an example.")
+            return message
+        if not await self._may_run_written(found):
+            return message
+        calls = [
+            MessageToolCall(
+                id=f"call_{uuid4().hex[:12]}",
+                function=FunctionCall(name=one.name, arguments=one.arguments),
+            )
+            for one in found.calls
+        ]
+        for position, call in enumerate(calls):
+            key, function = call_key(point.uid, position), call.function
+            self._conversation.wire.publish(
+                ToolCall(key, function.name, function.arguments or "", call.id)
+            )
+        # Without the text of the calls: the model would go on writing them so.
+        thoughts = [part for part in message.parts if isinstance(part, MessageThinkPart)]
+        said = [MessageTextPart(text=found.before)] if found.before.strip() else []
+        return message.model_copy(update={"content": [*thoughts, *said], "tool_calls": calls})
+
+    def _publish_no_call(self, name: str, why: str) -> None:
+        words = f"The answer has a call of {name} written as text: nothing was run."
+        self._conversation.wire.publish(Notice("warning", words, why))
+
+    async def _may_run_written(self, found: WrittenCalls) -> bool:
+        """Ask whether calls that were written as text are to be run, unless the user has said so for the session."""
+        approval = self._tools.approval
+        if approval.allows(_WRITTEN_KEY):
+            return True
+        what = f"a call of {found.calls[0].name}"
+        if len(found.calls) > 1:
+            what = f"{len(found.calls)} calls"
+        said = await approval.pause(
+            f"The model wrote {what} as text in place of making it. Run it?",
+            (_RUN, _RUN_ALL),
+            detail="\n".join(f"{one.name} {one.arguments}" for one in found.calls),
+            where="the usual questions come all the same",
+            no_offer="No, it is only text",
+        )
+        if said == _RUN_ALL:
+            approval.allow(_WRITTEN_KEY, _RUN_ALL)
+        return said is not None
 
     async def _run_tools(self, point: Checkpoint, calls: Sequence[Call]) -> StepEnd:
         """The second half of a step: run the tools that the answer calls, and append their results."""
@@ -668,6 +753,27 @@ class AgentLoop:
                 )
             )
         self._published_prompt_cut = usage.prompt_cut
+
+    def _offer_lean(self, provider: ChatProvider, waited_s: float) -> None:
+        """Publish, once for each model, that a short prompt is read sooner, where a local server reads the whole one for long."""
+        info, form = provider.info, self._conversation.form
+        is_local = provider.prepares_first or bool(info.larger)
+        if (
+            waited_s < SLOW_PROMPT_S
+            or not is_local
+            or form.lean
+            or info.model in self._offered_lean
+        ):
+            return
+        self._offered_lean.add(info.model)
+        taken = sum(self._conversation.fixed_tokens.values())
+        self._conversation.wire.publish(
+            Notice(
+                "info",
+                f"{info.model} read the first prompt for {waited_s:.0f} s: system prompt and tools take {taken:,} tokens of it.",
+                "/tools lean sends a short prompt and few tools in their place.",
+            )
+        )
 
     async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
         message = await answer.collector.whole(interrupted=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ def names(request: Any) -> list[str]:
 
 
 def info(window: int, *, tools: bool = True, lean: bool | None = None) -> ModelInfo:
-    can = frozenset({"tools"}) if tools else frozenset[Any]()
-    return ModelInfo("p", "m", window, capabilities=can, lean=lean)
+    known = ModelInfo("p", "m", window, lean=lean)
+    return known if tools else replace(known, capabilities=frozenset())
 
 
 @pytest.mark.parametrize(
@@ -390,6 +391,25 @@ async def test_the_folders_notes_are_named_where_they_are_too_long(tmp_path: Pat
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
         assert "sub/AGENTS.md" in str(on.sent())
         assert "Rules. Rules." not in str(on.sent())
+
+
+async def test_a_model_that_reads_slowly_is_offered_the_lean_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kimi_tui.soul.loop.SLOW_PROMPT_S", 0.0)
+    async with stage(tmp_path) as on:
+        on.server.script(say("far"))
+        await on.soul.run("hello")
+        # A server elsewhere is slow for other reasons.
+        assert not on.ear.notices()
+        local = Local(on.server)
+        local.is_llamacpp(40_000, supports_tools=True)
+        soul = await local.open(on)
+        on.server.script(say("one"), say("two"))
+        await soul.run("hello")
+        await soul.run("hello")
+        (notice,) = on.ear.notices()
+        assert "/tools lean" in notice.advice
 
 
 async def test_a_configuration_asks_for_the_lean_form(tmp_path: Path) -> None:
