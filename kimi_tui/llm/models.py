@@ -643,7 +643,7 @@ async def _llamacpp(
         can.clear()
     if lenient_json.mapping(props.get("modalities")).get("vision"):
         can.add("image_in")
-    larger = "Start llama.cpp with a larger -c (for example -c 32768) for long work."
+    larger = "Start llama.cpp with a larger -c, such as -c 32768, for more."
     return ServerFacts(DIALECTS["llamacpp"], window, frozenset(can), larger=larger)
 
 
@@ -662,7 +662,7 @@ def _lmstudio(entries: list[dict[str, Any]], model: str) -> ServerFacts:
     can: set[Capability] = {"tools"}
     if entry.get("type") == "vlm":
         can.add("image_in")
-    larger = "Load it in LM Studio with a larger context length for long work."
+    larger = "Load it in LM Studio with a larger context length for more."
     return ServerFacts(
         DIALECTS["lmstudio"], window, frozenset(can) if entry else None, larger=larger
     )
@@ -708,7 +708,7 @@ async def _ollama(
         dialect,
         window,
         frozenset(can) if stated else None,
-        larger="Start Ollama with OLLAMA_CONTEXT_LENGTH=32768 or more for long work: it cuts longer prompts without a word.",
+        larger="Start Ollama with OLLAMA_CONTEXT_LENGTH=32768 for more.",
         enlarged=enlarged if shown and window is not None and enlarged > window else 0,
         root=origin,
     )

@@ -36,7 +36,7 @@ from kimi_tui.soul.request_form import (
 )
 from kimi_tui.soul.system_prompt import adapted_prompt, lean_prompt
 from kimi_tui.soul.tasks import TimeSlices, shielded
-from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
+from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens, estimate_of
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger
 from kimi_tui.tools.toolset import Toolset
@@ -59,6 +59,8 @@ from kimi_tui.wire.queue import Wire
 DMAIL_TOOL = "SendDMail"
 _APPENDED_AT_ONCE = 32
 _NO_TOOLS = Toolset(())
+_SAME_FORM = 0.05
+"""How far the part of system prompt and tools in what was sent may be off where they are the same."""
 
 
 class Conversation:
@@ -152,7 +154,9 @@ class Conversation:
             and (shown is stored or totals.messages == counted)
         ):
             # A line that was cut does not tell any more what the server read there.
-            await self.refresh(0, TokenFigure(totals.used, not totals.estimated), totals.messages)
+            figure = TokenFigure(totals.used, not totals.estimated)
+            await self.refresh(0, figure, totals.messages)
+            self._refit(totals)
         else:
             await self.refresh(0)
         self.meter.restore(last, self.meter.used, totals)
@@ -284,7 +288,7 @@ class Conversation:
             return
         self._told = (info.model, form)
         if form.lean or not form.tools:
-            text, advice = form_words(info, form, self.fixed_tokens)
+            text, advice = form_words(info, form)
             self.wire.publish(Notice("info", text, advice, topic=FORM_TOPIC))
 
     @property
@@ -373,6 +377,31 @@ class Conversation:
         self.meter.set_figure(total, estimated=estimated)
 
     # -- changing --------------------------------------------------------------------------------
+
+    def _refit(self, status: StatusUpdate) -> None:
+        """Take account of another form of prompt and tools, where figures of an earlier run were published with one.
+
+        The form is not stored. It is the one of which the part in all that was sent is the part that was published.
+        """
+        texts = self.meter.texts(status.messages)
+        if not status.system or not texts:
+            return
+        part = status.system / status.used
+
+        def distance(fixed: int) -> float:
+            return abs(fixed / (fixed + texts) - part)
+
+        now = self.meter.fixed_uncorrected
+        if distance(now) <= _SAME_FORM:
+            return
+        present = self.form
+        sizes: list[int] = []
+        for lean in (False, True):
+            for tools in (False, True):
+                self._use(RequestForm(lean, tools))
+                sizes.append(estimate_of(self.system, self.toolset.specs))
+        self._use(present)
+        self.meter.figure_was_with(min((now, *sizes), key=distance))
 
     async def refresh(self, kept: int, figure: TokenFigure | None = None, count: int = 0) -> None:
         """Compute anew what depends on the context, after an operation has replaced it.

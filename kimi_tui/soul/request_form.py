@@ -7,7 +7,6 @@ is stored is the same in each form: it is adapted when it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +20,7 @@ SLOW_PROMPT_S = 60.0
 """Seconds for reading the first prompt, after which the lean form is offered."""
 _RESULT_SHARE = 6
 _LEAST_RESULT_TOKENS = 150
-_CHARS_A_TOKEN = 3
+CHARS_A_TOKEN = 3
 """Of code and command output as a small model counts it: fewer than in prose."""
 
 ToolsWish = Literal["", "on", "lean", "off"]
@@ -67,31 +66,29 @@ def result_chars(form: RequestForm, window: int, n_calls: int) -> int | None:
     if not form.lean or window <= 0:
         return None
     tokens = max(_LEAST_RESULT_TOKENS, window // _RESULT_SHARE // max(1, n_calls))
-    return tokens * _CHARS_A_TOKEN
+    return tokens * CHARS_A_TOKEN
 
 
-def form_words(info: ModelInfo, form: RequestForm, fixed: Mapping[str, int]) -> tuple[str, str]:
-    """The notice about a form that was chosen for the model: what it is and why, and what to do about it.
+def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
+    """The notice about a form that was chosen for the model: what it is and why, and what can be done about it.
 
     Args:
         info: the model.
         form: the form, which is not the whole one.
-        fixed: estimated tokens by name: `prompt` and `tools` of this form.
     """
-    larger = larger_words(info)
     if not form.tools:
         advice = "It sees no files and runs nothing. /tools on sends the tools all the same."
-        return f"{info.model} takes no tools, as its server says: you chat without them.", advice
-    why = f"{info.model} has a window of only {info.window:,} tokens"
+        return f"{info.model} takes no tools, its server says: you chat without them.", advice
+    why = f"{info.model} has a window of {info.window:,} tokens"
+    larger = larger_words(info)
     if info.lean:
-        why, larger = "the configuration asks for it", ""
-    taken = f"a short prompt and few tools take {sum(fixed.values()):,} tokens"
-    advice = "The agent sends no D-Mails; yours work. /tools on sends all tools."
-    return f"Lean form, because {why}: {taken}.", f"{larger} {advice}".strip()
+        why, larger = f"the configuration asks for it with {info.model}", ""
+    advice = "The agent sends no D-Mails, yours work. /tools on sends all tools."
+    return f"Short prompt, few tools: {why}.", f"{larger} {advice}".strip()
 
 
 def larger_words(info: ModelInfo) -> str:
     """How the model gets a larger window, in a sentence; empty where nobody knows."""
     if info.enlarged:
-        return f"F4, or /window, makes a model with {info.enlarged:,} tokens of it at Ollama."
+        return f"F4 or /window makes one with {info.enlarged:,} at Ollama."
     return info.larger

@@ -64,7 +64,8 @@ class TokenMeter:
         self.scale = context.scale
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
-        self._system = self._unsent = 0
+        # What went with every request when that figure was taken.
+        self._figure_fixed = 0
         self.set_fixed(system_prompt, tools)
         self._sums = TokenSums()
         self._taught = False
@@ -111,13 +112,9 @@ class TokenMeter:
             tools: as they are sent.
             n_unsent: how many of the stored messages are markers that are left out of what is sent.
         """
-        before = self._system - self._unsent
         self.scale.tool_tokens = _tokens_of(tools)
         self._system = _fixed_tokens(system_prompt) + self.scale.tool_tokens
         self._unsent = n_unsent * _MARKER_TOKENS
-        if (figure := self._figure) is not None and (more := self._system - self._unsent - before):
-            # What the server said was of a request with the other ones.
-            self._figure = max(1, figure[0] + self.scale.corrected(more)), figure[1], True
 
     def _teach(self, factor: float, share: float = 1.0) -> None:
         least, most = _FACTORS
@@ -178,6 +175,19 @@ class TokenMeter:
         """Set the tokens of the first `count` messages (None: of all), as the server or an estimate has them."""
         counted = self._sums.counted
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
+        self._figure_fixed = self._fixed
+
+    def figure_was_with(self, fixed: int) -> None:
+        """Note that the figure was taken with another prompt and other tools, by their estimate."""
+        self._figure_fixed = fixed - self._unsent
+
+    def texts(self, count: int) -> int:
+        """The estimate, by the pattern alone, of the first `count` messages."""
+        return self._sums.total(0, count)
+
+    @property
+    def _fixed(self) -> int:
+        return self._system - self._unsent
 
     def begin_step(self) -> None:
         """Begin a step: the figures of the last call belong to another one."""
@@ -189,7 +199,8 @@ class TokenMeter:
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
-        return tokens + self.scale.corrected(self._sums.total(counted))
+        more = self._sums.total(counted) + self._fixed - self._figure_fixed
+        return max(1, tokens + self.scale.corrected(more))
 
     @property
     def fixed(self) -> int:
@@ -200,7 +211,9 @@ class TokenMeter:
     def is_estimated(self) -> bool:
         """Whether any of `used` is an estimate."""
         figure = self._figure
-        return figure is None or figure[2] or figure[1] < self._sums.counted
+        if figure is None or self._figure_fixed != self._fixed:
+            return True
+        return figure[2] or figure[1] < self._sums.counted
 
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
@@ -331,6 +344,11 @@ class WorldLineTokens:
 @cache
 def _usual_scale() -> TokenScale:
     return TokenScale(tool_tokens=_tokens_of(default_toolset().specs))
+
+
+def estimate_of(system_prompt: str, tools: Sequence[ToolSpec]) -> int:
+    """The estimate, by the pattern, of a system prompt and tools."""
+    return _fixed_tokens(system_prompt) + _tokens_of(tools)
 
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:

@@ -19,12 +19,14 @@ from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner
 from kimi_tui.llm.message import user_message
+from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.conversation_text import shortened
 from kimi_tui.soul.file_history import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
+from kimi_tui.soul.request_form import CHARS_A_TOKEN
 from kimi_tui.soul.tasks import TimeSlices, clear_in_slices
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
@@ -411,14 +413,25 @@ class _RunningCall:
             self._conversation.wire.publish(ToolStarted(call.key, call.name, call.arguments))
 
 
+def within_room(text: str, most_chars: int | None) -> str:
+    """A text with its middle cut out where it takes more than a small window has room for; digits and signs take more."""
+    if most_chars is None:
+        return text
+    tokens, most = text_tokens(text), most_chars // CHARS_A_TOKEN
+    if tokens > most:
+        most_chars = min(most_chars, len(text) * most // tokens)
+    return shortened(text, most_chars)
+
+
 def _within(outcome: ToolOutcome, most_chars: int | None) -> ToolOutcome:
-    """The outcome with the middle of its output cut out where it is longer than a small window has room for."""
-    if most_chars is None or len(outcome.output) <= most_chars:
+    """The outcome with as much of its output as a small window has room for."""
+    output = within_room(outcome.output, most_chars)
+    if output == outcome.output:
         return outcome
     told = "The output was shortened for the small window: ask for less at once."
     return replace(
         outcome,
-        output=shortened(outcome.output, most_chars),
+        output=output,
         message=f"{outcome.message} {told}".strip(),
     )
 
@@ -550,8 +563,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         )
     )
     if told:
-        if (most := conversation.result_chars()) is not None:
-            sent = shortened(sent, most)
+        sent = within_room(sent, conversation.result_chars())
         told_words = prompt("user_command", FACTS=outcome.message, OUTPUT=quoted(sent))
         await conversation.append([user_message(told_words)])
         conversation.publish_status()

@@ -570,7 +570,7 @@ def toll_words(
 DISK_TOPIC = "disk"
 """The topic of the notice that the conversation cannot be saved."""
 FORM_TOPIC = "form"
-"""The topic of the notice that the model is sent few tools or none; it is over with the turn."""
+"""The topic of the notice that the model is sent few tools or none; it goes with the second message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -419,3 +419,19 @@ async def test_a_configuration_asks_for_the_lean_form(tmp_path: Path) -> None:
         await on.soul.run("hello")
         assert names(on.server.requests[-1]) == LEAN
         assert "configuration" in on.ear.notices()[-1].text
+
+
+async def test_figures_hold_when_the_session_is_opened_with_another_form(tmp_path: Path) -> None:
+    async with stage(tmp_path, window=6_000) as on:
+        on.server.script(say("one " * 300, piece=90))
+        await on.soul.run("hello")
+        lean = on.soul.used
+        assert not on.soul.status.estimated
+        # The window is not known before the server was asked, so the whole form is assumed at first.
+        on.window = 100_000
+        await on.reopen()
+        whole = on.soul.used
+        assert whole > lean + 3_000
+        assert on.soul.status.estimated
+        on.soul.use_tools("lean")
+        assert (on.soul.used, on.soul.status.estimated) == (lean, False)

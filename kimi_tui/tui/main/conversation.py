@@ -286,6 +286,7 @@ class Conversation:
             self._keep_thinking(thinking)
         launch = self.launch = self._thinking_likewise(launch)
         provider = await provider_of(launch, soul.session.id)
+        self._forget_form()
         soul.set_provider(provider)
         self._provider = provider
         self._change(self.state._replace(model=model_words(provider), tools=soul.tools_form))
@@ -300,6 +301,12 @@ class Conversation:
                 level="warning",
                 advice=holds,
             )
+
+    def _forget_form(self) -> None:
+        """Remove the notice of the form of prompt and tools: it may be another one now."""
+        from kimi_tui.wire.events import FORM_TOPIC
+
+        self._bench.chat_pane.dismiss(FORM_TOPIC)
 
     def _thinking_likewise(self, launch: Launch) -> Launch:
         """The launch with the present thinking setting."""
@@ -597,6 +604,7 @@ class Conversation:
     async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
         """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
         soul = await self.opened()
+        self._forget_form()
         soul.use_tools(wish, added)
         self._change(self.state._replace(tools=soul.tools_form))
         if wish == "off" and self.state.can_resume and not soul.running:
@@ -835,6 +843,8 @@ class Conversation:
                 continue
             if isinstance(record.event, TurnEnd):
                 ended = record.event
+            elif isinstance(record.event, TurnBegin) and self.state.has_messages:
+                # It was to be read by now.
                 bench.chat_pane.dismiss(FORM_TOPIC)
             elif isinstance(record.event, Notice):
                 self._notify(record.event)
