@@ -127,8 +127,8 @@ async def tools(main: MainParts, argument: str) -> None:
         return
     if not word:
         told = {
-            "on": "All tools are on",
-            "lean": f"{len(soul.sent_tools)} tools are on, in a short form",
+            "on": "Tools are on",
+            "lean": "Few tools are on, in a short form",
             "off": "Tools are off",
         }[soul.tools_form]
         sent = ", ".join(soul.sent_tools or soul.tools)
