@@ -14,6 +14,7 @@ from support.worst_text import Attempts, check, try_each
 
 from kimi_tui import foreign_text
 from kimi_tui.soul.messages import internal_kind, user_words
+from kimi_tui.soul.written_calls import written_calls
 from kimi_tui.tools import process
 from kimi_tui.tools.file_edit import Edit, replaced
 from kimi_tui.tools.glob import patterns_of
@@ -142,8 +143,14 @@ def _grep_lines(text: str) -> None:
         os.close(root)
 
 
+def _written_calls(text: str) -> None:
+    call = '{"name": "Shell", "arguments": {"command": "x"}}'
+    for answer in (text, f"{text}\n{call}", f"```json\n{call}\n```{text}", f"<tool_call>{text}"):
+        written_calls(answer[:200_000], ("Shell",))
+
+
 READERS = [_capture, _border, _ignore_rules, _as_a_path, _globs, _nearest, _replaced, _diff]
-READERS += [_markers, _grep_lines]
+READERS += [_markers, _grep_lines, _written_calls]
 
 
 @pytest.mark.timeout(300)

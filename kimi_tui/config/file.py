@@ -197,6 +197,7 @@ _MODEL: Mapping[str, Check] = {
     "model": _text,
     "max_context_size": _whole(LEAST_WINDOW, 100_000_000),
     "capabilities": _texts,
+    "lean": _flag,
 }
 _FIGURES = ("input", "output", "cached_input")
 _PRICES: Mapping[str, Check] = {
@@ -687,6 +688,7 @@ def _check(
         max_context_size=choice.window or (model.max_context_size if model else None),
         capabilities=choice.capabilities or (model.capabilities if model else ()),
         prices=model.prices if model else None,
+        lean=model.lean if model else None,
     )
     is_default = after.default_model == default_model or not default_model
     if not is_default or (provider, model) != (meant_provider, meant_model):

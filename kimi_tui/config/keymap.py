@@ -150,15 +150,18 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "timeline.undo": "u",
     "timeline.up": "k,up",
     "undo-typing": "ctrl+minus,ctrl+underscore,super+z",
+    "window": "f4",
 }
 """The keys of every action. A name with a dot belongs to one area of the screen, the others hold everywhere."""
 _FORMER = {"letter.cancel": "dmail.cancel", "letter.draft": "dmail.draft"}
 """Names that actions had before: files hold them still."""
 
 _OUTSIDE_PROMPT = frozenset(
-    {"background", "commands", "compact", "escape", "help", "mode", "timeline"}
+    {"background", "commands", "compact", "escape", "help", "mode", "timeline", "window"}
 )
 """Actions that hold everywhere and get only the keys that the prompt leaves."""
+_YIELDING = frozenset({"window"})
+"""Actions that got a key late: a file that gives it to another action stays right, and they have none then."""
 _EDITING = frozenset(
     (
         *("left", "right", "home", "end", "backspace", "delete", "f6", "f7"),
@@ -304,7 +307,7 @@ def _clash(wanted: Mapping[str, str]) -> tuple[str, str, str] | None:
     taken = {
         (_area(name), key): name
         for name, keys in DEFAULT_KEYS.items()
-        if name not in wanted
+        if name not in wanted and name not in _YIELDING
         for key in keys.split(",")
     }
     for name, keys in wanted.items():

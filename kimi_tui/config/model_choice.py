@@ -72,6 +72,7 @@ class Choice(NamedTuple):
     thinking: str = ""
     remarks: tuple[str, ...] = ()
     headers: Mapping[str, str] = MappingProxyType({})
+    lean: bool | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -130,6 +131,7 @@ def choose_model(
         thinking=thinking,
         remarks=_remarks(provider.base_url, overrides, family, environ),
         headers=provider.headers,
+        lean=model.lean if model else None,
     )
 
 

@@ -244,6 +244,7 @@ provider = "moonshot"
 model = "kimi-k3"
 max_context_size = 262144
 capabilities = ["thinking"]
+# lean = true                  # a short system prompt and five tools; by itself only for windows under 16,000 tokens
 
 [models.kimi-k3.prices]        # per million tokens; the gauge and /stats then say what was spent
 input = 0.6

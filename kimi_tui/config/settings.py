@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-LEAST_WINDOW = 4_000
-"""Tokens. What is sent with the first message would not fit into a smaller window."""
+LEAST_WINDOW = 1_024
+"""Tokens. Not even the short system prompt and an answer would fit into a smaller window."""
 
 
 class ConfigError(Exception):
@@ -45,7 +45,10 @@ class ModelPrices(NamedTuple):
 
 
 class ModelConfig(NamedTuple):
-    """A model under a name of the user's own. `max_context_size` and `prices` are None where nobody said them."""
+    """A model under a name of the user's own. `max_context_size`, `prices` and `lean` are None where nobody said them.
+
+    `lean` is whether the model is sent a short system prompt and few tools.
+    """
 
     name: str
     provider: str
@@ -53,6 +56,7 @@ class ModelConfig(NamedTuple):
     max_context_size: int | None = None
     capabilities: tuple[str, ...] = ()
     prices: ModelPrices | None = None
+    lean: bool | None = None
 
 
 class LoopControl(NamedTuple):

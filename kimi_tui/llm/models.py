@@ -509,7 +509,8 @@ def _capabilities(entry: Mapping[str, Any]) -> frozenset[Capability] | None:
     if isinstance(entry.get("capabilities"), dict):
         said = True
         stated = lenient_json.mapping(entry.get("capabilities"))
-        if stated.get("function_calling"):
+        # A list that does not speak of calls takes nothing away.
+        if stated.get("function_calling", True):
             found.add("tools")
         if stated.get("vision"):
             found.add("image_in")
@@ -521,7 +522,8 @@ def _capabilities(entry: Mapping[str, Any]) -> frozenset[Capability] | None:
 _REMOTE_TIMEOUT_S = 8.0
 _LOCAL_TIMEOUT_S = 1.0
 _LOAD_TIMEOUT_S = 120.0
-_SMALL_WINDOW = 16_384
+_ENLARGED = 32_768
+"""Tokens of the window that is offered where Ollama gives a model less: enough for the whole prompt and some work."""
 _OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 
 
@@ -529,8 +531,9 @@ _OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 class ServerFacts:
     """What probing found out of a server and a model; None where it did not tell.
 
-    `base_url` is where the API is, if that is not where it was said to be. With `one_at_a_time` the server answers one request
-    after another.
+    `base_url` is where the API is, if that is not where it was said to be. `larger` says how a larger window is had, `enlarged` is
+    the one that `with_larger_window` can make at `root`, in tokens; 0 for none. With `one_at_a_time` the server answers one
+    request after another.
     """
 
     dialect: Dialect | None = None
@@ -539,6 +542,9 @@ class ServerFacts:
     notices: tuple[str, ...] = ()
     base_url: str | None = None
     one_at_a_time: bool = False
+    larger: str = ""
+    enlarged: int = 0
+    root: str = ""
 
 
 async def probe(
@@ -646,18 +652,16 @@ async def _llamacpp(
         props = lenient_json.mapping(await client.request_or_none(url, timeout_s=_LOCAL_TIMEOUT_S))
         window = _n_ctx(props)
     can: set[Capability] = {"tools"}
+    # Where the template drops tools, the model would never hear of them.
+    if lenient_json.mapping(props.get("chat_template_caps")).get("supports_tools") is False:
+        can.clear()
     if lenient_json.mapping(props.get("modalities")).get("vision"):
         can.add("image_in")
-    notices = (
-        (f"llama.cpp gives this model {window} tokens; start it with a larger -c for long work.",)
-        if window and window < _SMALL_WINDOW
-        else ()
-    )
     return ServerFacts(
         DIALECTS["llamacpp"],
         window,
         frozenset(can),
-        notices,
+        larger="Start llama.cpp with a larger -c, such as -c 32768, for more.",
         one_at_a_time=lenient_json.count(props.get("total_slots")) == 1,
     )
 
@@ -677,15 +681,10 @@ def _lmstudio(entries: list[dict[str, Any]], model: str) -> ServerFacts:
     can: set[Capability] = {"tools"}
     if entry.get("type") == "vlm":
         can.add("image_in")
-    notices = (
-        (
-            f"LM Studio loaded this model with {window} tokens; load it with a larger context "
-            "length for long work.",
-        )
-        if window and window < _SMALL_WINDOW
-        else ()
+    larger = "Load it in LM Studio with a larger context length for more."
+    return ServerFacts(
+        DIALECTS["lmstudio"], window, frozenset(can) if entry else None, larger=larger
     )
-    return ServerFacts(DIALECTS["lmstudio"], window, frozenset(can) if entry else None, notices)
 
 
 async def _ollama_shown(client: _JsonClient, root: str, model: str) -> dict[str, Any] | None:
@@ -722,15 +721,60 @@ async def _ollama(
             f"{origin}/api/generate", {"model": model}, timeout_s=_LOAD_TIMEOUT_S
         )
         window = await _ollama_window(client, origin, model)
-    notices: list[str] = []
-    if window is not None and window < _SMALL_WINDOW:
-        notices.append(
-            f"Ollama gives this model {window} tokens and cuts longer prompts without a word: "
-            "start it with OLLAMA_CONTEXT_LENGTH=32768 or more."
+    trained = _trained_window(shown)
+    enlarged = min(_ENLARGED, trained or _ENLARGED)
+    return ServerFacts(
+        dialect,
+        window,
+        frozenset(can) if stated else None,
+        larger="Start Ollama with OLLAMA_CONTEXT_LENGTH=32768 for more.",
+        enlarged=enlarged if shown and window is not None and enlarged > window else 0,
+        root=origin,
+    )
+
+
+def _trained_window(shown: dict[str, Any]) -> int | None:
+    """The window in tokens that a model of Ollama was trained with; None where that is not said."""
+    info = lenient_json.mapping(shown.get("model_info"))
+    sizes = (value for key, value in info.items() if key.endswith(".context_length"))
+    return next(filter(None, map(lenient_json.count, sizes)), None)
+
+
+def enlarged_name(model: str, window: int) -> str:
+    """The name of a model of Ollama with a larger window: `qwen3:8b-32k` for `qwen3:8b`."""
+    size = f"{window // _K}k" if window >= _K else str(window)
+    last = model.rsplit("/", 1)[-1]
+    return f"{model}-{size}" if ":" in last else f"{model}:{size}"
+
+
+async def with_larger_window(
+    root: str, api_key: str, headers: Mapping[str, str], model: str, window: int
+) -> str:
+    """Have Ollama make a model from another one, which has a window of that many tokens; returns its name.
+
+    Only its settings are new (`num_ctx`): the weights are shared, and a model of that name is replaced.
+
+    Args:
+        root: where its native interface is, without `/api`.
+        api_key: sent along; empty for none.
+        headers: the user's own.
+        model: the name of the model.
+        window: tokens.
+
+    Raises:
+        LLMError: unreachable, or refused.
+    """
+    name = enlarged_name(model, window)
+    body = {"model": name, "from": model, "parameters": {"num_ctx": window}, "stream": False}
+    async with _json_client(root, api_key, headers, timeout_s=_LOAD_TIMEOUT_S) as client:
+        answer = await client.request(f"{root}/api/create", body, model=name)
+    status = lenient_json.text(lenient_json.mapping(answer).get("status"))
+    if status != "success":
+        raise LLMError(
+            f"Ollama did not make {name}: it answered {status[:80] or 'nothing'!r}.",
+            advice="Start it with OLLAMA_CONTEXT_LENGTH=32768 in its environment.",
         )
-    if stated and "tools" not in stated:
-        notices.append(f"Ollama says that {model} cannot call tools.")
-    return ServerFacts(dialect, window, frozenset(can) if stated else None, tuple(notices))
+    return name
 
 
 async def _ollama_window(client: _JsonClient, origin: str, model: str) -> int | None:

@@ -42,6 +42,7 @@ from kimi_tui.llm.models import (
     known_window,
     larger_window,
     probe,
+    with_larger_window,
 )
 from kimi_tui.llm.provider import (
     NO_HEADERS,
@@ -82,6 +83,7 @@ class OpenAICompatible(ChatProvider):
         thinking: `on`, `off` or an effort, where the model takes that; empty to ask models that are said to think.
         headers: the user's own, sent as the key is.
         session_id: sent as the cache key to providers that cache by one.
+        lean: whether the lean form of prompt and tools is configured for it; None to go by the window.
         stream_timeout_s: how long a stream may be silent between two pieces of an answer.
         first_answer_timeout_s: how long the first of them is waited for; 0 for the default (`waiting.FIRST_ANSWER_S`,
             without a limit in the same network).
@@ -100,6 +102,7 @@ class OpenAICompatible(ChatProvider):
         thinking: str = "",
         headers: Mapping[str, str] = NO_HEADERS,
         session_id: str = "",
+        lean: bool | None = None,
         stream_timeout_s: float = 120.0,
         first_answer_timeout_s: float = 0.0,
     ) -> None:
@@ -129,7 +132,10 @@ class OpenAICompatible(ChatProvider):
             window=window or self._quirks.window or known_window(model) or DEFAULT_WINDOW,
             window_estimated=window is None and self._quirks.window is None,
             capabilities=_capabilities(capabilities, model),
+            lean=lean,
         )
+        self._native_root = ""
+        """Where Ollama's own interface is; empty for another server, or before it is known."""
         self._thinking = thinking
         self._capabilities_are_set = capabilities is not None
 
@@ -213,8 +219,14 @@ class OpenAICompatible(ChatProvider):
                 # What was learned of this server before, it may have changed since.
                 self._quirks.window = None
                 self._info = replace(self._info, window=found.window, window_estimated=False)
-        if found.capabilities is not None and not self._capabilities_are_set:
-            self._info = replace(self._info, capabilities=found.capabilities)
+        if found.capabilities is not None:
+            can = found.capabilities
+            if self._capabilities_are_set:
+                # The user's own, which never speak of tools.
+                can = self._info.capabilities - ({"tools"} - can)
+            self._info = replace(self._info, capabilities=can)
+        self._native_root = found.root
+        self._info = replace(self._info, larger=found.larger, enlarged=found.enlarged)
         return (*found.notices, *self._check_thinking())
 
     def _check_thinking(self) -> tuple[str, ...]:
@@ -230,6 +242,27 @@ class OpenAICompatible(ChatProvider):
             return (f"Thinking: {error.message}",)
         return ()
 
+    @property
+    def prepares_first(self) -> bool:
+        """See `ChatProvider.prepares_first`.
+
+        A local server says within milliseconds what it is, and the dialect depends on it. Of a base URL that seems to lack its
+        end nobody knows yet where the API is.
+        """
+        return (self._is_local and not self._dialect_is_set) or len(base_urls(self._base_url)) > 1
+
+    async def enlarge(self) -> str:
+        """See `ChatProvider.enlarge`."""
+        if not (self._native_root and self._info.enlarged):
+            return await super().enlarge()
+        return await with_larger_window(
+            self._native_root,
+            self._api_key,
+            self._headers,
+            self._info.model,
+            self._info.enlarged,
+        )
+
     async def generate(
         self,
         system: str,
@@ -241,9 +274,7 @@ class OpenAICompatible(ChatProvider):
         """Ask once; see `ChatProvider.generate`."""
         # An answer with thousands of calls has as many results behind it.
         await asyncio.to_thread(self._check_images, history)
-        if (self._is_local and not self._dialect_is_set) or len(base_urls(self._base_url)) > 1:
-            # A local server says within milliseconds what it is, and the dialect depends on it. Of a base URL that seems
-            # to lack its end nobody knows yet where the API is.
+        if self.prepares_first:
             await self.prepare()
         if self._client is None:
             self._client = await asyncio.to_thread(self._connect)

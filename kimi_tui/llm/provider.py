@@ -36,6 +36,9 @@ class ModelInfo:
         thinking: it is asked to think, or always does.
         effort: how much, if the request says so.
         one_at_a_time: its server answers one request after another, as far as is known: a second one holds up the next.
+        lean: whether the configuration asks for the lean form of prompt and tools; None where it does not say.
+        larger: a sentence on how the user gives the model a larger window, where its server has a way; else empty.
+        enlarged: the window in tokens that `ChatProvider.enlarge` can have the server make; 0 where it cannot.
     """
 
     provider: str
@@ -46,6 +49,9 @@ class ModelInfo:
     thinking: bool = False
     effort: str = ""
     one_at_a_time: bool = False
+    lean: bool | None = None
+    larger: str = ""
+    enlarged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +211,27 @@ class ChatProvider(Protocol):
             LLMError: the model does not take that; the text names what it takes.
         """
         raise LLMError(f"{self.info.model} takes no setting for thinking.")
+
+    async def prepare(self) -> tuple[str, ...]:
+        """Find out what the server tells of the model. Does its work once, takes seconds at most, and never fails.
+
+        Returns:
+            sentences for the user.
+        """
+        return ()
+
+    @property
+    def prepares_first(self) -> bool:
+        """Whether a request waits for `prepare` anyway, so that whoever needs the facts before it may wait for them too."""
+        return False
+
+    async def enlarge(self) -> str:
+        """Have the server make a model like this one with a window of `ModelInfo.enlarged` tokens; returns its name.
+
+        Raises:
+            LLMError: the server has no way, or refused.
+        """
+        raise LLMError(f"{self.info.model} cannot be given a larger window from here.")
 
     async def aclose(self) -> None:
         """Close connections."""

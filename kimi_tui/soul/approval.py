@@ -120,6 +120,14 @@ class Approval:
         """The permissions given for the session, each in the words of the answer that gave it."""
         return tuple(self._allowed.values())
 
+    def allows(self, key: str) -> bool:
+        """Whether something was allowed for the session under this key."""
+        return key in self._allowed
+
+    def allow(self, key: str, words: str) -> None:
+        """Allow something for the session; `words` are those of `allowed`."""
+        self._allowed[key] = words
+
     def revoke(self, words: str) -> None:
         """Revoke a permission.
 

@@ -2,7 +2,8 @@
 
 Three steps, each of which leaves the context as it was if it fails or is stopped:
 
-1. a strategy (`Compaction`; `SimpleCompaction` is the default) plans what is summarised and what stays word for word;
+1. a strategy (`Compaction`; `SimpleCompaction` is the default) plans what is summarised and what stays word for word,
+   of which less stays where it would not fit the window beside a summary;
 2. the strategy has the summary written, from the conversation as one text (`conversation_text`), cut to what the
    model can take;
 3. `Compactor` puts the summary in the place of the part, in one operation on the context, and publishes the new world
@@ -24,11 +25,14 @@ from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol, cast
 
+from kimi_tui.llm.completion import Collector, RetryNotice
 from kimi_tui.llm.errors import ContextOverflowError, LLMError
 from kimi_tui.llm.message import ContentPart, Message, TextPart
 from kimi_tui.llm.provider import (
     ChatProvider,
     Completion,
+    StreamItem,
+    TextDelta,
     ToolSpec,
     Usage,
 )
@@ -64,6 +68,7 @@ from kimi_tui.soul.messages import (
     segment_at,
     summary_message,
 )
+from kimi_tui.soul.request_form import LEAN_BELOW, larger_words
 from kimi_tui.soul.tasks import TimeSlices, clear_in_slices, shielded
 from kimi_tui.wire.events import CheckpointCreated, CheckpointKind, CompactionBegin, CompactionEnd
 
@@ -77,6 +82,11 @@ _SMALLER = 0.6
 _TRIES = 4
 # What is left of the context, above which a compaction was not worth its price.
 _WORTH_IT = 0.9
+_SUMMARY_SHARE = 8
+_LEAST_SUMMARY_TOKENS = 150
+_CUT_SUMMARY_AT = 1.5
+"""How much longer than asked for a summary may get in a small window, before its stream is ended."""
+_WORDS_A_TOKEN = 0.6
 _LEAD_TOKENS = message_tokens(summary_message(""))
 
 AskModel = Callable[[str, Sequence[ToolSpec], Sequence[Message]], Awaitable[Completion]]
@@ -196,8 +206,11 @@ class SimpleCompaction:
         """
         wanted = instructions.strip()
         focus = prompt("compaction_focus", INSTRUCTIONS=wanted) if wanted else ""
-        task = "\n\n".join(part for part in (prompt("compaction"), focus) if part)
-        system = prompt("compaction_system")
+        ask_for, system = prompt("compaction"), prompt("compaction_system")
+        if most := summary_tokens(provider.info.window):
+            ask_for = prompt("lean/compaction", WORDS=str(round(most * _WORDS_A_TOKEN)))
+            system = prompt("lean/compaction_system")
+        task = "\n\n".join(part for part in (ask_for, focus) if part)
         with_images = "image_in" in provider.info.capabilities
         room = budget - estimate(task) - estimate(system)
         # Reading through, and counting, hundreds of thousands of characters would hold up the event loop.
@@ -222,6 +235,13 @@ class SimpleCompaction:
             completion.usage.cached,
             completion.usage.output,
         )
+
+
+def summary_tokens(window: int) -> int:
+    """The tokens that a summary may take in a window that is small; 0 for no such limit."""
+    if not 0 < window < LEAN_BELOW:
+        return 0
+    return max(_LEAST_SUMMARY_TOKENS, window // _SUMMARY_SHARE)
 
 
 COMPACTIONS: dict[str, Callable[[], Compaction]] = {"simple": SimpleCompaction}
@@ -361,14 +381,37 @@ class CompactionSpan:
 
 WHOLE = CompactionSpan()
 
-_REWIND = "Rewind to an earlier checkpoint, or choose a model with a larger window."
-_UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint, or choose a model with a larger window."
+_REWIND = "Rewind to an earlier checkpoint"
+_UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint"
 
 
 def advice_when_full(conversation: Conversation) -> str:
     """The advice in the error about a full window; it names a rewind only where there is a checkpoint to go back to."""
     is_bare = conversation.begins_with_summary and len(conversation.context.checkpoints) < 2
-    return _UNDO if is_bare else _REWIND
+    info = conversation.model.info()
+    larger = larger_words(info) if info is not None and info.window < LEAN_BELOW else ""
+    return f"{_UNDO if is_bare else _REWIND}, /clear, or choose a model with a larger window. {larger}".strip()
+
+
+def figures_when_full(conversation: Conversation, window: int) -> str:
+    """What a request takes of the window, and what that is made of: `about 5,235 of 2,048 tokens (system prompt 1,104, …)`."""
+    used, fixed = conversation.meter.used, conversation.fixed_tokens
+    parts = [f"system prompt {fixed['prompt']:,}", f"tools {fixed['tools']:,}"]
+    parts = [
+        *parts[: 2 if fixed["tools"] else 1],
+        f"messages {max(0, used - sum(fixed.values())):,}",
+    ]
+    return f"about {used:,} of {window:,} tokens ({', '.join(parts)})"
+
+
+class _SaidEnough(Exception):
+    """A summary has got much longer than was asked for."""
+
+
+def _at_sentence_end(text: str) -> str:
+    """A text that was cut anywhere, without its last sentence where that is not whole."""
+    end = max(text.rfind("\n"), text.rfind(". ") + 1)
+    return f"{text[:end] if end > len(text) // 2 else text} …"
 
 
 class Compactor:
@@ -449,7 +492,7 @@ class Compactor:
         step: int,
         span: CompactionSpan,
     ) -> None:
-        plan = await asyncio.to_thread(self._plan, messages, turn, span)
+        plan = await asyncio.to_thread(self._plan, messages, turn, span, provider.info.window)
         self._applied = False
         before = self._conversation.meter.used
         self._conversation.wire.publish(CompactionBegin(before, automatic))
@@ -539,21 +582,70 @@ class Compactor:
             and after > _WORTH_IT * before
         ):
             raise CompactionFailed(
-                f"The newest messages alone take nearly all of about {self._conversation.meter.used:,} of {window:,} tokens, "
-                "and a summary of the others frees next to nothing.",
+                f"The conversation takes {figures_when_full(self._conversation, window)}, and a summary of what is older frees next to nothing.",
                 advice=advice_when_full(self._conversation),
             )
 
     def _plan(
-        self, messages: Sequence[Message], turn: Sequence[Message], span: CompactionSpan
+        self,
+        messages: Sequence[Message],
+        turn: Sequence[Message],
+        span: CompactionSpan,
+        window: int,
     ) -> CompactionPlan:
         if span.is_whole:
-            return self._compaction.plan(messages, turn, self._marks.pinned_places())
+            pinned = self._marks.pinned_places()
+            try:
+                plan = self._compaction.plan(messages, turn, pinned)
+            except NothingToCompact:
+                if (plan := self._fitting(None, messages, turn, pinned, window)) is None:
+                    raise
+                return plan
+            return self._fitting(plan, messages, turn, pinned, window) or plan
         old, stay, pinned = self._part(messages, span)
         plan = plan_with(messages, old, stay, pinned)
         if plan is None:
             raise NothingToCompact("There is nothing to compact in this part.")
         return plan
+
+    def _fitting(
+        self,
+        plan: CompactionPlan | None,
+        messages: Sequence[Message],
+        turn: Sequence[Message],
+        pinned: Collection[int],
+        window: int,
+    ) -> CompactionPlan | None:
+        """A plan after which less stays word for word, where what stays of `plan` would not fit the window beside a summary.
+
+        Args:
+            plan: the strategy's; None where it found nothing to compact.
+            messages: the whole context.
+            turn: what the user said in the running turn; it stays in any case.
+            pinned: the places of messages that the user pinned; they stay too.
+            window: the model's, in tokens.
+
+        Returns:
+            None where what stays of `plan` fits, or there is no plan of which it does.
+        """
+        meter = self._conversation.meter
+        trigger = self._conversation.limits.compaction_trigger(window)
+        kept = messages if plan is None else plan.kept
+        room = trigger - meter.scale.corrected(meter.fixed_uncorrected) - summary_tokens(window)
+
+        def size(some: Sequence[Message]) -> int:
+            return meter.scale.corrected(sum(map(message_tokens, some)))
+
+        if size(kept) <= room:
+            return None
+        for count in (1, 0):
+            cut = _cut_before_last(messages, count)
+            places = [*_places_of(turn, messages), *whole_groups(messages, pinned)]
+            stay = sorted({place for place in places if place < cut})
+            tighter = plan_with(messages, range(cut), stay, pinned, tail=range(cut, len(messages)))
+            if tighter is not None and size(tighter.kept) <= room:
+                return tighter
+        return None
 
     def has_work(self, span: CompactionSpan) -> bool:
         """Whether there is anything to summarise in a part of the conversation."""
@@ -620,16 +712,42 @@ class Compactor:
         tools: Sequence[ToolSpec],
         history: Sequence[Message],
     ) -> Completion:
-        """Ask for a strategy (as `AskModel`)."""
+        """Ask for a strategy (as `AskModel`); in a small window an answer that runs on is ended."""
         self._asked = text_tokens(system) + sum(map(message_tokens, history))
-        return await self._conversation.model.ask(
-            provider,
-            system,
-            tools,
-            history,
-            on_item=self._conversation.publish_progress,
-            on_retry=partial(self._conversation.publish_retry, step),
-        )
+        collector = Collector(provider.info.provider, provider.info.model)
+        most = round(summary_tokens(provider.info.window) * _CUT_SUMMARY_AT)
+        said = 0
+
+        def on_item(item: StreamItem) -> None:
+            nonlocal said
+            self._conversation.publish_progress(item)
+            if most and isinstance(item, TextDelta):
+                said += text_tokens(item.text)
+                if said > most:
+                    raise _SaidEnough
+
+        def on_retry(notice: RetryNotice) -> None:
+            nonlocal said
+            said = 0
+            self._conversation.publish_retry(step, notice)
+
+        try:
+            return await self._conversation.model.ask(
+                provider,
+                system,
+                tools,
+                history,
+                on_item=on_item,
+                on_retry=on_retry,
+                collector=collector,
+            )
+        except _SaidEnough:
+            answer = await asyncio.to_thread(collector.message, True)
+            text = "" if answer is None else answer.text
+            # A quick server's pieces come many at once.
+            text = _at_sentence_end(text[: len(text) * most // said])
+            cut = Message(role="assistant", content=text)
+            return Completion(cut, Usage(self._asked, said, estimated=True), "length")
 
     # -- changing the context --------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 from kimi_tui.config.settings import ModelPrices
@@ -26,29 +27,41 @@ from kimi_tui.soul.denwarenji import DenwaRenji, DMail
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.messages import checkpoint_created, ends_open, kind_of, kinds_behind
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
-from kimi_tui.soul.system_prompt import adapted_prompt
+from kimi_tui.soul.request_form import (
+    RequestForm,
+    ToolsWish,
+    form_for,
+    form_words,
+    result_chars,
+)
+from kimi_tui.soul.system_prompt import adapted_prompt, lean_prompt
 from kimi_tui.soul.tasks import TimeSlices, shielded
-from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens
+from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens, estimate_of
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import (
+    FORM_TOPIC,
     CheckpointCreated,
     CheckpointKind,
     ContextReverted,
     Event,
     EventRecord,
     LineChanged,
+    Notice,
     Operation,
     PromptProgress,
     StatusUpdate,
     StepRetry,
+    ToolsChanged,
 )
 from kimi_tui.wire.queue import Wire
 
 DMAIL_TOOL = "SendDMail"
 _APPENDED_AT_ONCE = 32
 _NO_TOOLS = Toolset(())
+_SAME_FORM = 0.05
+"""How far the part of system prompt and tools in what was sent may be off where they are the same."""
 
 
 class Conversation:
@@ -57,8 +70,9 @@ class Conversation:
     System prompt and tool list are the same in every request of a session, because the providers' prompt caches hold
     only what begins alike. They change when the user changes them: `[dmail] enabled` is read when a session is opened
     and holds for it until it is left, also where it began otherwise; `/tools` holds from the next call on, until it
-    is changed again, another model is chosen or the session is left. The first call after such a change is read anew
-    by the provider, and paid for so. Nothing that is stored changes: the prompt is adapted when it is sent, and
+    is changed again, another model is chosen or the session is left. They change with the model, too: one with a small
+    window gets the lean form, one that takes no tools gets none (`request_form`). The first call after such a change is
+    read anew by the provider, and paid for so. Nothing that is stored changes: the prompt is adapted when it is sent, and
     markers of checkpoints stay in the file but are left out of what is sent while the model has no tool that names
     them.
 
@@ -71,13 +85,15 @@ class Conversation:
         images: those that messages name.
         limits: of the loop.
         prices: what models cost, by model.
+        work_dir: where the agent works, for the lean prompt.
+        environ: the environment of the program, likewise.
 
     Attributes:
         meter: counts the tokens.
         memory: what tools remember.
         all_tools: the tools of the session, also while they are off.
-        uses_tools: whether the model is told of them.
-        toolset: the tools that the model may call, and that run when it does: all, or none.
+        form: which of them the model is told of, and in which form.
+        toolset: the tools that the model may call, and that run when it does.
         marks_checkpoints: whether checkpoints are named to the model: it has the tool that sends D-Mails to them.
         system: the system prompt as it is sent.
         denwa: the mailbox of the D-Mail tool.
@@ -96,16 +112,22 @@ class Conversation:
         images: ImageStore,
         limits: LoopLimits,
         prices: Mapping[str, ModelPrices] | None = None,
+        work_dir: Path | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.context = context
         self.wire = wire
         self.model = model
         self.all_tools = tools
-        self._set_tools(True)
+        self._place = (work_dir or Path(), environ or {})
+        self._wish: ToolsWish = ""
+        self._added: tuple[str, ...] = ()
+        self._use(form_for(model.info()))
+        self._told: tuple[str, RequestForm] | None = None
         self.files = files
         self.images = images
         self.limits = limits
-        self.meter = TokenMeter(context, self.system, tools.specs)
+        self.meter = TokenMeter(context, self.system, self.toolset.specs)
         context.published_tokens = self._published_tokens
         self.memory = ToolMemory()
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
@@ -133,7 +155,9 @@ class Conversation:
             and (shown is stored or totals.messages == counted)
         ):
             # A line that was cut does not tell any more what the server read there.
-            await self.refresh(0, TokenFigure(totals.used, not totals.estimated), totals.messages)
+            figure = TokenFigure(totals.used, not totals.estimated)
+            await self.refresh(0, figure, totals.messages)
+            self._refit(totals)
         else:
             await self.refresh(0)
         self.meter.restore(last, self.meter.used, totals)
@@ -222,22 +246,89 @@ class Conversation:
         targets = range(first, self.context.n_checkpoints)
         self.denwa.send_dmail(DMail(message, checkpoint_id, restore_files), targets)
 
-    def use_tools(self, on: bool) -> None:
-        """Switch the tools on or off for the model, from the next call on."""
-        self._set_tools(on)
-        self.meter.set_fixed(self.system, self.toolset.specs)
-        self.publish_status()
+    @property
+    def uses_tools(self) -> bool:
+        """Whether the model is told of tools."""
+        return self.form.tools
 
-    def _set_tools(self, on: bool) -> None:
-        self.uses_tools = on
-        self.toolset = self.all_tools if on else _NO_TOOLS
+    def wish_for(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
+        """Set which tools the user wants the model to be told of, from the next call on.
+
+        Args:
+            wish: all, few, none, or what suits the model.
+            added: the names of tools to add to the few.
+        """
+        self._wish, self._added = wish, added
+        self.choose_form()
+
+    def choose_form(self) -> bool:
+        """Choose the form for the model as it is known now, and publish it where it is another; returns whether it is."""
+        form = form_for(self.model.info(), self._wish, self._added)
+        if (provider := self.model.current) is not None:
+            provider.use_tools = form.tools
+        if form == self.form:
+            return False
+        self._use(form)
+        self.meter.set_fixed(self.system, self.toolset.specs, self._unsent_markers())
+        self.wire.publish(ToolsChanged(form.name))
+        self.publish_status()
+        return True
+
+    async def follow_model(self) -> None:
+        """Choose the form once the model's window is known, as far as a request would wait for that, and tell of it."""
+        provider = self.model.current
+        if provider is not None and provider.prepares_first:
+            await provider.prepare()
+        self.choose_form()
+        self.tell_form()
+
+    def tell_form(self) -> None:
+        """Publish a notice of the form where the program has chosen another one than the whole; once for each model."""
+        info, form = self.model.info(), self.form
+        if info is None or self._wish or (info.model, form) == self._told:
+            return
+        self._told = (info.model, form)
+        if form.lean or not form.tools:
+            text, advice = form_words(info, form)
+            self.wire.publish(Notice("info", text, advice, topic=FORM_TOPIC))
+
+    @property
+    def fixed_tokens(self) -> dict[str, int]:
+        """The estimated tokens of what goes with every request, as this server counts: `prompt` and `tools`."""
+        scale = self.meter.scale
+        tools = scale.tool_tokens
+        return {
+            "prompt": scale.corrected(self.meter.fixed_uncorrected - tools),
+            "tools": scale.corrected(tools),
+        }
+
+    def result_chars(self, n_calls: int = 1) -> int | None:
+        """The most characters of each result of a step with so many calls; None where only the tools' own limits count."""
+        info = self.model.info()
+        return None if info is None else result_chars(self.form, info.window, n_calls)
+
+    def _use(self, form: RequestForm) -> None:
+        self.form = form
+        if not form.tools:
+            self.toolset = _NO_TOOLS
+        else:
+            self.toolset = self.all_tools.lean(form.added) if form.lean else self.all_tools
         self.marks_checkpoints = self.toolset.get(DMAIL_TOOL) is not None
         self._adapt_prompt()
 
     def _adapt_prompt(self) -> None:
-        self.system = adapted_prompt(
-            self.context.system_prompt or "", tools=self.uses_tools, dmail=self.marks_checkpoints
-        )
+        stored = self.context.system_prompt or ""
+        if self.form.lean:
+            self.system = lean_prompt(stored, *self._place, tools=self.uses_tools)
+        else:
+            self.system = adapted_prompt(
+                stored, tools=self.uses_tools, dmail=self.marks_checkpoints
+            )
+
+    def _unsent_markers(self) -> int:
+        """How many stored messages are not sent: the markers of checkpoints, where the model has no use for them."""
+        index = self.context.index
+        return 0 if self.marks_checkpoints else index.n_messages - index.counts(0)[0]
 
     # -- growing ---------------------------------------------------------------------------------
 
@@ -288,6 +379,31 @@ class Conversation:
 
     # -- changing --------------------------------------------------------------------------------
 
+    def _refit(self, status: StatusUpdate) -> None:
+        """Take account of another form of prompt and tools, where figures of an earlier run were published with one.
+
+        The form is not stored. It is the one of which the part in all that was sent is the part that was published.
+        """
+        texts = self.meter.texts(status.messages)
+        if not status.system or not texts:
+            return
+        part = status.system / status.used
+
+        def distance(fixed: int) -> float:
+            return abs(fixed / (fixed + texts) - part)
+
+        now = self.meter.fixed_uncorrected
+        if distance(now) <= _SAME_FORM:
+            return
+        present = self.form
+        sizes: list[int] = []
+        for lean in (False, True):
+            for tools in (False, True):
+                self._use(RequestForm(lean, tools))
+                sizes.append(estimate_of(self.system, self.toolset.specs))
+        self._use(present)
+        self.meter.figure_was_with(min((now, *sizes), key=distance))
+
     async def refresh(self, kept: int, figure: TokenFigure | None = None, count: int = 0) -> None:
         """Compute anew what depends on the context, after an operation has replaced it.
 
@@ -301,6 +417,7 @@ class Conversation:
         self._adapt_prompt()
         self.memory.forget()
         await self.meter.recount(kept)
+        self.meter.set_fixed(self.system, self.toolset.specs, self._unsent_markers())
         usage, estimated = index.usage_before(index.size), index.is_estimated_before(index.size)
         if figure is not None and usage != (figure.tokens, count):
             self.meter.set_figure(figure.tokens, estimated=not figure.measured, count=count)

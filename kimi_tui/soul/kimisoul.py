@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
@@ -35,6 +35,7 @@ from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
 from kimi_tui.soul.messages import Author
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.record import Recorder
+from kimi_tui.soul.request_form import ToolsWish
 from kimi_tui.soul.rewind_values import (
     END,
     FilesChoice,
@@ -274,9 +275,14 @@ class KimiSoul:
         return self._conversation.all_tools.names
 
     @property
-    def uses_tools(self) -> bool:
-        """Whether requests carry the tools."""
-        return self._conversation.uses_tools
+    def tools_form(self) -> Literal["on", "lean", "off"]:
+        """Whether requests carry all tools, few in a short form, or none."""
+        return self._conversation.form.name
+
+    @property
+    def sent_tools(self) -> tuple[str, ...]:
+        """The names of the tools that requests carry."""
+        return self._conversation.toolset.names
 
     @property
     def has_dmail(self) -> bool:
@@ -501,18 +507,29 @@ class KimiSoul:
         self._conversation.model.retry_now()
 
     def set_provider(self, provider: ChatProvider | None) -> None:
-        """Use another model, with tools, from the next call on.
+        """Use another model from the next call on, with the tools that suit it.
 
         A call that is under way is answered by the model that was asked, which is closed afterwards.
         """
         self._conversation.model.exchange(provider)
-        self.use_tools(True)
+        self._conversation.wish_for("")
 
-    def use_tools(self, on: bool) -> None:
-        """Send tools with requests or not, from the next call on."""
-        if (provider := self._conversation.model.current) is not None:
-            provider.use_tools = on
-        self._conversation.use_tools(on)
+    async def enlarge_window(self) -> str:
+        """Have the model's server make a model like it with a larger window; returns its name, to be used by `set_provider`.
+
+        Raises:
+            LLMError: the server has no way, or refused.
+        """
+        return await self._conversation.model.require().enlarge()
+
+    def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
+        """Set which tools requests carry from the next call on; published as `ToolsChanged` where that changes them.
+
+        Args:
+            wish: all, few (`lean`), none, or (empty) what suits the model.
+            added: names of further tools to add to the few.
+        """
+        self._conversation.wish_for(wish, added)
 
     def set_thinking(self, word: str) -> None:
         """Set whether and how much the model thinks from the next call on; see `ChatProvider.set_thinking`.
@@ -525,8 +542,14 @@ class KimiSoul:
             self.publish_status()
 
     def publish_status(self) -> None:
-        """Publish the token figures again, after the size of the model's window has become known."""
+        """Publish the token figures again."""
         self._conversation.publish_status()
+
+    def model_known(self) -> None:
+        """Follow what has become known of the model: its window, and whether it takes tools."""
+        if not self._conversation.choose_form():
+            self._conversation.publish_status()
+        self._conversation.tell_form()
 
     # -- compaction ------------------------------------------------------------------------------
 
@@ -1093,7 +1116,16 @@ async def open_soul(
         around = await asyncio.to_thread(snapshot_scope, session, environ)
         files = FileHistory(session, wire, file_limits or Limits(), around)
         conversation = Conversation(
-            context, wire, model, tools, files, session.images, limits, prices
+            context,
+            wire,
+            model,
+            tools,
+            files,
+            session.images,
+            limits,
+            prices,
+            session.work_dir,
+            environ,
         )
         await conversation.resume(stored, shown)
         # The gauge must show the state before anything happens: for the first listener, and not stored.

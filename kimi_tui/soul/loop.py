@@ -7,6 +7,7 @@ the agent works; `Steering` queues it until the next step begins. What the progr
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,7 +18,10 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import Collector, RetryNotice
 from kimi_tui.llm.errors import ContextOverflowError
-from kimi_tui.llm.message import Message, user_message
+from kimi_tui.llm.message import FunctionCall, Message, user_message
+from kimi_tui.llm.message import TextPart as MessageTextPart
+from kimi_tui.llm.message import ThinkPart as MessageThinkPart
+from kimi_tui.llm.message import ToolCall as MessageToolCall
 from kimi_tui.llm.provider import (
     ChatProvider,
     ModelInfo,
@@ -33,7 +37,7 @@ from kimi_tui.prompts import NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.circles import Circles
-from kimi_tui.soul.compaction import Compactor, advice_when_full
+from kimi_tui.soul.compaction import Compactor, advice_when_full, figures_when_full
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.denwarenji import BackToTheFuture
 from kimi_tui.soul.dmail import DMailDelivery
@@ -55,9 +59,11 @@ from kimi_tui.soul.project_notes import (
     reminder,
     unreadable_words,
 )
+from kimi_tui.soul.request_form import LEAN_BELOW, SLOW_PROMPT_S
 from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
+from kimi_tui.soul.written_calls import WrittenCalls, written_calls
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
@@ -79,6 +85,9 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Wire
 
 _COMMAND_CHARS = 200
+_RUN = "Yes, run it"
+_RUN_ALL = "Yes, and run calls that are written as text in this session"
+_WRITTEN_KEY = "written calls"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
 GO_ON = "Go on"
@@ -181,6 +190,8 @@ class StreamedAnswer:
         self._wire = conversation.wire
         self._n = n
         self._uid = checkpoint_uid
+        self._asked_at = time.monotonic()
+        self._first_at = 0.0
         self.collector = Collector(info.provider, info.model)
         self._published: dict[int, ToolCallDelta] = {}
         self._nameless: dict[int, ToolCallDelta] = {}
@@ -191,8 +202,15 @@ class StreamedAnswer:
             (call_key(self._uid, position), call.id) for position, call in self._published.items()
         ]
 
+    @property
+    def waited_s(self) -> float:
+        """Seconds that the server took for the first piece of its answer."""
+        return max(0.0, self._first_at - self._asked_at)
+
     def publish(self, item: StreamItem) -> None:
         """Publish one more item of the stream."""
+        if isinstance(item, TextDelta | ThinkDelta | ToolCallDelta):
+            self._first_at = self._first_at or time.monotonic()
         match item:
             case TextDelta(text) if text:
                 self._wire.publish(TextPart(text))
@@ -230,6 +248,7 @@ class StreamedAnswer:
 
     def restart(self, notice: RetryNotice) -> None:
         """Forget what has come, and publish the retry."""
+        self._asked_at, self._first_at = time.monotonic() + notice.wait_s, 0.0
         self._published.clear()
         self._nameless.clear()
         self._conversation.publish_retry(self._n, notice)
@@ -269,7 +288,8 @@ class Reminders:
         mode = approval.mode
         if memory.known and mode != (memory.mode or self._first_mode):
             memory.mode = mode
-            text = prompt(f"mode/{mode}")
+            lean = self._conversation.form.lean and mode == "plan"
+            text = prompt("lean/mode_plan" if lean else f"mode/{mode}")
             due.append(Message.model_validate({"role": "user", "content": text, "mode": mode}))
         if self._runtime.jobs.all:
             due += map(user_message, self._of_jobs())
@@ -293,7 +313,8 @@ class Reminders:
         if words := unreadable_words(notes):
             self._conversation.wire.publish(Notice("warning", words))
         memory.notes.update(one.path for one in notes)
-        return [reminder(one) for one in notes]
+        most = self._conversation.result_chars()
+        return [reminder(one, most) for one in notes]
 
     def _of_jobs(self) -> Iterator[str]:
         """A text for each background command that has ended, and one for those that another world line began and that still run."""
@@ -354,6 +375,8 @@ class AgentLoop:
         self._user_messages: list[Message] = []
         self._published_full = False
         self._published_prompt_cut = False
+        self._asked_for_tools = False
+        self._offered_lean: set[str] = set()
 
     async def run(
         self, text: str = "", images: Sequence[Image] = (), older: Sequence[Steer] = ()
@@ -381,7 +404,9 @@ class AgentLoop:
             await self._append_prompt(text, images, older)
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
-        self._published_full = False
+        self._published_full = self._asked_for_tools = False
+        # Behind the user's message: a local server may take a while to load the model before it tells its window.
+        await self._conversation.follow_model()
         n, n_calls = 1, 0
         while True:
             if n_calls >= self._conversation.limits.control.max_steps_per_turn:
@@ -489,11 +514,22 @@ class AgentLoop:
         """
         async with self._conversation.model.call() as provider:
             await self._compact_if_needed(provider, n)
-            try:
-                point, calls = await self._call_model(n, provider)
-            except ContextOverflowError as error:
-                await self._compact_refused(n, provider, error)
-                point, calls = await self._call_model(n, provider)
+            is_compacted = False
+            while True:
+                try:
+                    point, calls = await self._call_model(n, provider)
+                    break
+                except ContextOverflowError as error:
+                    if self._conversation.choose_form():
+                        # The refusal has named a window that has room for few tools only.
+                        self._conversation.tell_form()
+                        self._publish_refused(n, error)
+                        await self._compact_if_needed(provider, n)
+                    elif is_compacted:
+                        raise
+                    else:
+                        is_compacted = True
+                        await self._compact_refused(n, provider, error)
         # The model has answered, and may be replaced while its tools run.
         return await self._run_tools(point, calls)
 
@@ -504,7 +540,7 @@ class AgentLoop:
             return
         if meter.fixed >= trigger:
             # A server that counts otherwise, or adds so much of its own: there would be a compaction in every step.
-            self._publish_full(window)
+            await self._go_on_full(provider, n)
             return
         try:
             await self._compactor.compact(
@@ -512,21 +548,31 @@ class AgentLoop:
             )
         except NothingToCompact:
             # The newest messages alone are this long; what fits the window may still be answered.
-            self._publish_full(window)
+            await self._go_on_full(provider, n)
             return
         if min(meter.used, meter.uncorrected) >= trigger:
+            if await self._goes_without_tools(window, trigger):
+                return
             raise CompactionFailed(
-                f"The conversation was compacted, but it still takes about {meter.used:,} of {window:,} tokens.",
+                f"The conversation was compacted, but it still takes {figures_when_full(self._conversation, window)}.",
                 advice=advice_when_full(self._conversation),
             )
 
-    def _publish_full(self, window: int) -> None:
-        meter = self._conversation.meter
+    async def _go_on_full(self, provider: ChatProvider, n: int) -> None:
+        """Go on with a context that no compaction makes smaller, as far as it fits the window; without tools if the user says so.
+
+        Raises:
+            CompactionFailed: it does not fit.
+        """
+        meter, window = self._conversation.meter, provider.info.window
         # A server's figure alone stops no turn, it may be wrong: what is too long the server refuses.
-        if min(meter.used, meter.uncorrected) >= window:
+        fits = min(meter.used, meter.uncorrected) < window
+        if await self._goes_without_tools(window, window):
+            await self._compact_if_needed(provider, n)
+            return
+        if not fits:
             raise CompactionFailed(
-                f"The newest messages alone take about {meter.used:,} of {window:,} tokens, "
-                "and nothing older is left to compact.",
+                f"A request takes {figures_when_full(self._conversation, window)}, and nothing older is left to compact.",
                 advice=advice_when_full(self._conversation),
             )
         if not self._published_full:
@@ -539,13 +585,52 @@ class AgentLoop:
                 )
             )
 
+    async def _goes_without_tools(self, window: int, most: int) -> bool:
+        """Ask the user whether to go on without tools, where a small window has room for what is left then; whether they say so.
+
+        Once a turn: who wants to try it with the tools is not asked again.
+
+        Args:
+            window: the model's, in tokens.
+            most: as many tokens what is left must not reach.
+
+        Raises:
+            CompactionFailed: the user stops the turn.
+        """
+        conversation = self._conversation
+        freed = conversation.fixed_tokens["tools"]
+        used = min(conversation.meter.used, conversation.meter.uncorrected)
+        if not freed or window >= LEAN_BELOW or used - freed >= most or self._asked_for_tools:
+            return False
+        self._asked_for_tools = True
+        without = f"Go on without tools, which frees {freed:,} tokens"
+        keeps = ("Try it with the tools",) if used < window else ()
+        said = await self._tools.approval.pause(
+            f"The window is too small for the tools: a request takes {figures_when_full(conversation, window)}.",
+            (without, *keeps),
+            where="/tools on turns them on again",
+        )
+        if said is None:
+            raise CompactionFailed(
+                f"The window is too small: a request takes {figures_when_full(conversation, window)}.",
+                advice=advice_when_full(conversation),
+            )
+        if said != without:
+            return False
+        conversation.wish_for("off")
+        return True
+
+    def _publish_refused(self, n: int, error: ContextOverflowError) -> None:
+        """Publish that whatever the refused call has streamed is void."""
+        self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
+        # The refusal may have named the real window.
+        self._conversation.publish_status()
+
     async def _compact_refused(
         self, n: int, provider: ChatProvider, error: ContextOverflowError
     ) -> None:
         """Compact after the model refused the context as too long. Once: if it refuses again, the user must decide."""
-        # Whatever it streamed before is gone; and the refusal may have named the real window.
-        self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
-        self._conversation.publish_status()
+        self._publish_refused(n, error)
         try:
             await self._compactor.compact(
                 provider, automatic=True, turn=self._user_messages, refused=True, step=n
@@ -578,7 +663,12 @@ class AgentLoop:
         except asyncio.CancelledError:
             await self._keep_partial(answer, point)
             raise
-        message = completion.message
+        try:
+            message = await self._with_written_calls(completion.message, point)
+        except asyncio.CancelledError:
+            await conversation.append_answer(completion.message, completion.usage)
+            conversation.wire.publish(StepInterrupted())
+            raise
         try:
             await conversation.append_answer(message, completion.usage)
             calls = await _calls(message, point)
@@ -587,10 +677,71 @@ class AgentLoop:
             raise
         conversation.publish_status()
         self._publish_prompt_cut(completion.usage)
+        self._offer_lean(provider, answer.waited_s)
         if completion.finish in _ENDINGS:
             text, advice = _ENDINGS[completion.finish]
             conversation.wire.publish(Notice("warning", text, advice))
         return point, calls
+
+    async def _with_written_calls(self, message: Message, point: Checkpoint) -> Message:
+        """The answer; with tool calls in the place of those that the model only wrote, where the user lets them be run."""
+        text, known = message.text, self._conversation.all_tools.names
+        if message.tool_calls or not any(name in text for name in known):
+            return message
+        found = await asyncio.to_thread(written_calls, text, known)
+        if found is None:
+            return message
+        toolset, name = self._conversation.toolset, found.calls[0].name
+        if not all(toolset.accepts(one.name, one.arguments) for one in found.calls):
+            why = "Its arguments do not fit the tool."
+            if toolset.get(name) is None:
+                why = "/tools on gives it all tools." if toolset.names else "It has no tools now."
+            self._publish_no_call(name, why)
+            return message
+        if not found.is_end:
+            self._publish_no_call(name, "More text follows it, so it may be an example.")
+            return message
+        if not await self._may_run_written(found):
+            return message
+        calls = [
+            MessageToolCall(
+                id=f"call_{uuid4().hex[:12]}",
+                function=FunctionCall(name=one.name, arguments=one.arguments),
+            )
+            for one in found.calls
+        ]
+        for position, call in enumerate(calls):
+            key, function = call_key(point.uid, position), call.function
+            self._conversation.wire.publish(
+                ToolCall(key, function.name, function.arguments or "", call.id)
+            )
+        # Without the text of the calls: the model would go on writing them so.
+        thoughts = [part for part in message.parts if isinstance(part, MessageThinkPart)]
+        said = [MessageTextPart(text=found.before)] if found.before.strip() else []
+        return message.model_copy(update={"content": [*thoughts, *said], "tool_calls": calls})
+
+    def _publish_no_call(self, name: str, why: str) -> None:
+        words = f"The answer has a call of {name} written as text: nothing was run."
+        self._conversation.wire.publish(Notice("warning", words, why))
+
+    async def _may_run_written(self, found: WrittenCalls) -> bool:
+        """Ask whether calls that were written as text are to be run, unless the user has said so for the session."""
+        approval = self._tools.approval
+        if approval.allows(_WRITTEN_KEY):
+            return True
+        what = f"a call of {found.calls[0].name}"
+        if len(found.calls) > 1:
+            what = f"{len(found.calls)} calls"
+        said = await approval.pause(
+            f"The model wrote {what} as text in place of making it. Run it?",
+            (_RUN, _RUN_ALL),
+            detail="\n".join(f"{one.name} {one.arguments}" for one in found.calls),
+            where="the usual questions come all the same",
+            no_offer="No, it is only text",
+        )
+        if said == _RUN_ALL:
+            approval.allow(_WRITTEN_KEY, _RUN_ALL)
+        return said is not None
 
     async def _run_tools(self, point: Checkpoint, calls: Sequence[Call]) -> StepEnd:
         """The second half of a step: run the tools that the answer calls, and append their results."""
@@ -659,6 +810,27 @@ class AgentLoop:
                 )
             )
         self._published_prompt_cut = usage.prompt_cut
+
+    def _offer_lean(self, provider: ChatProvider, waited_s: float) -> None:
+        """Publish, once for each model, that a short prompt is read sooner, where a local server reads the whole one for long."""
+        info, form = provider.info, self._conversation.form
+        is_local = provider.prepares_first or bool(info.larger)
+        if (
+            waited_s < SLOW_PROMPT_S
+            or not is_local
+            or form.lean
+            or info.model in self._offered_lean
+        ):
+            return
+        self._offered_lean.add(info.model)
+        taken = sum(self._conversation.fixed_tokens.values())
+        self._conversation.wire.publish(
+            Notice(
+                "info",
+                f"{info.model} read the first prompt for {waited_s:.0f} s: system prompt and tools take {taken:,} tokens of it.",
+                "/tools lean sends a short prompt and few tools in their place.",
+            )
+        )
 
     async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
         message = await answer.collector.whole(interrupted=True)

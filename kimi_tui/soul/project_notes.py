@@ -156,9 +156,14 @@ def notes_in(system_prompt: str) -> list[Notes]:
     return found
 
 
-def reminder(notes: Notes) -> Message:
-    """The message that brings the notes of a folder; it says for later which ones these are."""
-    text = prompt("agents_md_below", PATH=in_reminder(notes.path), TEXT=in_reminder(notes.text))
+def reminder(notes: Notes, most_chars: int | None = None) -> Message:
+    """The message that brings the notes of a folder, or names them where they have more characters than that; it says for
+    later which ones these are."""
+    path = in_reminder(notes.path)
+    if most_chars is not None and len(notes.text) > most_chars:
+        text = prompt("lean/notes_below", PATH=path, CHARACTERS=f"{len(notes.text):,}")
+    else:
+        text = prompt("agents_md_below", PATH=path, TEXT=in_reminder(notes.text))
     return Message.model_validate({"role": "user", "content": text, "notes": notes.path})
 
 

@@ -43,6 +43,7 @@ from kimi_tui.wire.events import (
     ToolCallPart,
     ToolOutput,
     ToolResult,
+    ToolsChanged,
     ToolStarted,
     TurnBegin,
     continues,
@@ -149,7 +150,9 @@ class Recorder:
 
     def _take(self, record: EventRecord) -> None:
         event = record.event
-        if isinstance(event, ToolOutput | JobsChanged | ModeChanged | PromptProgress):
+        if isinstance(
+            event, ToolOutput | JobsChanged | ModeChanged | PromptProgress | ToolsChanged
+        ):
             # Of this run alone.
             return
         text = text_of(event)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,9 @@ from typing import NamedTuple
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.helper_programs import run_helper
+from kimi_tui.llm.tokens import estimate
 from kimi_tui.prompts import prompt
-from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
+from kimi_tui.soul.project_notes import notes_for, notes_in, quoted, repository_root
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.process import child_environment, own_git_settings
 from kimi_tui.tools.programs import find_program, trusted_path
@@ -113,6 +115,64 @@ def adapted_prompt(system_prompt: str, *, tools: bool, dmail: bool) -> str:
     elif wanted.name in names:
         return system_prompt
     return _HEADING.join(sections) + place + rest
+
+
+_FACTS = re.compile(
+    r"- Work folder: [^\n]*\n- System: [^\n]*\n- Shell: [^\n]*\n- Date at the start of the session: [^\n]*\n"
+)
+_LISTED = re.compile(r"The work folder at the start:\n\n```\n(.*?)\n```(?:\n|$)", re.DOTALL)
+_MOST_FACTS_TOKENS = 160
+_MOST_LISTED_TOKENS = 140
+_MOST_NOTES = 3
+
+
+def lean_prompt(
+    system_prompt: str, work_dir: Path, environ: Mapping[str, str], *, tools: bool
+) -> str:
+    """The short system prompt for a model with a small window.
+
+    What is known of the session is taken from the stored prompt where that is one of ours, so that the text is the same
+    whenever the session is opened. The notes of the project are named, not quoted: they may be longer than the window.
+
+    Args:
+        system_prompt: as it is stored.
+        work_dir: where the agent works.
+        environ: the environment of the program.
+        tools: whether the model may call tools.
+    """
+    head, place, rest = system_prompt.partition(_LAST_HEADING)
+    is_ours = bool(place) and head.startswith(_OURS)
+    found = _FACTS.search(rest) if is_ours else None
+    facts = found[0].strip() if found else _facts(work_dir, environ)
+    if estimate(facts) > _MOST_FACTS_TOKENS:
+        facts = f"- System: {_system_name()}"
+    parts = [facts]
+    listed = _LISTED.search(rest) if is_ours and tools else None
+    if listed and (names := _first_names(listed[1].split("\n"))):
+        parts.append(f"In the work folder at the start: {names}")
+    paths = [one.path for one in notes_in(system_prompt)] if is_ours and tools else []
+    named = ", ".join(f"`{path}`" for path in paths[-_MOST_NOTES:])
+    if named and estimate(named) <= _MOST_LISTED_TOKENS:
+        parts.append(prompt("lean/notes", PATHS=named))
+    name = "lean/system" if tools else "lean/system_without_tools"
+    return prompt(name, FACTS="\n\n".join(parts))
+
+
+def _facts(work_dir: Path, environ: Mapping[str, str]) -> str:
+    shell = environ.get("SHELL", "/bin/sh")
+    return f"- Work folder: {work_dir}\n- System: {_system_name()}\n- Shell: {shell}"
+
+
+def _first_names(names: Sequence[str]) -> str:
+    """The first names of a listing in one line, as many as there is room for."""
+    shown: list[str] = []
+    room = _MOST_LISTED_TOKENS
+    for name in names:
+        room -= estimate(name) + 1
+        if room < 0:
+            return ", ".join([*shown, "…"])
+        shown.append(name)
+    return ", ".join(shown)
 
 
 class _Section(NamedTuple):

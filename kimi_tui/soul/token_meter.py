@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import islice
 
-from kimi_tui.llm.message import ImagePart, Message
+from kimi_tui.llm.message import ImagePart, Message, user_message
 from kimi_tui.llm.provider import ModelInfo, ToolSpec, Usage
 from kimi_tui.llm.tokens import (
     count_in_steps,
@@ -44,6 +44,7 @@ _FACTORS = (0.25, 4.0)
 _GROWTH_STEPS = 8
 # Their own message is not sent before the next step asks: what they hold was counted before them.
 _UNSENT: frozenset[CheckpointKind] = frozenset({"user", "dmail"})
+_MARKER_TOKENS = message_tokens(user_message("<system>CHECKPOINT 12</system>"))
 
 
 class TokenMeter:
@@ -61,10 +62,12 @@ class TokenMeter:
     def __init__(self, context: Context, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
         self._context = context
         self.scale = context.scale
-        self.set_fixed(system_prompt, tools)
-        self._sums = TokenSums()
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
+        # What went with every request when that figure was taken.
+        self._figure_fixed = 0
+        self.set_fixed(system_prompt, tools)
+        self._sums = TokenSums()
         self._taught = False
         self.total_input = 0
         self.total_cached = 0
@@ -101,10 +104,17 @@ class TokenMeter:
             # A record that does not say: the server's own last figure does.
             self._teach(used / guess)
 
-    def set_fixed(self, system_prompt: str, tools: Sequence[ToolSpec]) -> None:
-        """Set what is sent with every request from now on."""
+    def set_fixed(self, system_prompt: str, tools: Sequence[ToolSpec], n_unsent: int = 0) -> None:
+        """Set what is sent with every request from now on.
+
+        Args:
+            system_prompt: as it is sent.
+            tools: as they are sent.
+            n_unsent: how many of the stored messages are markers that are left out of what is sent.
+        """
         self.scale.tool_tokens = _tokens_of(tools)
         self._system = _fixed_tokens(system_prompt) + self.scale.tool_tokens
+        self._unsent = n_unsent * _MARKER_TOKENS
 
     def _teach(self, factor: float, share: float = 1.0) -> None:
         least, most = _FACTORS
@@ -114,7 +124,17 @@ class TokenMeter:
     @property
     def uncorrected(self) -> int:
         """The estimate of the next request by the pattern alone, without any figure of a server."""
-        return self._system + self._sums.total()
+        return self._system + self._texts
+
+    @property
+    def fixed_uncorrected(self) -> int:
+        """The estimate of system prompt and tools by the pattern alone."""
+        return self._system
+
+    @property
+    def _texts(self) -> int:
+        """The estimate of the messages that are sent."""
+        return max(0, self._sums.total() - self._unsent)
 
     def estimate(self, texts: int | None = None) -> int:
         """The corrected estimate of the next request.
@@ -155,6 +175,19 @@ class TokenMeter:
         """Set the tokens of the first `count` messages (None: of all), as the server or an estimate has them."""
         counted = self._sums.counted
         self._figure = (tokens, counted if count is None else min(count, counted), estimated)
+        self._figure_fixed = self._fixed
+
+    def figure_was_with(self, fixed: int) -> None:
+        """Note that the figure was taken with another prompt and other tools, by their estimate."""
+        self._figure_fixed = fixed - self._unsent
+
+    def texts(self, count: int) -> int:
+        """The estimate, by the pattern alone, of the first `count` messages."""
+        return self._sums.total(0, count)
+
+    @property
+    def _fixed(self) -> int:
+        return self._system - self._unsent
 
     def begin_step(self) -> None:
         """Begin a step: the figures of the last call belong to another one."""
@@ -166,18 +199,21 @@ class TokenMeter:
         if self._figure is None or self._figure[0] <= 0:
             return self.estimate()
         tokens, counted, _ = self._figure
-        return tokens + self.scale.corrected(self._sums.total(counted))
+        more = self._sums.total(counted) + self._fixed - self._figure_fixed
+        return max(1, tokens + self.scale.corrected(more))
 
     @property
     def fixed(self) -> int:
         """What of `used` no compaction frees: all but the messages."""
-        return self.used - self.scale.corrected(self._sums.total())
+        return self.used - self.scale.corrected(self._texts)
 
     @property
     def is_estimated(self) -> bool:
         """Whether any of `used` is an estimate."""
         figure = self._figure
-        return figure is None or figure[2] or figure[1] < self._sums.counted
+        if figure is None or self._figure_fixed != self._fixed:
+            return True
+        return figure[2] or figure[1] < self._sums.counted
 
     def of_results(self, start: int, end: int) -> int:
         """An estimate of the tool results in a range of messages."""
@@ -308,6 +344,11 @@ class WorldLineTokens:
 @cache
 def _usual_scale() -> TokenScale:
     return TokenScale(tool_tokens=_tokens_of(default_toolset().specs))
+
+
+def estimate_of(system_prompt: str, tools: Sequence[ToolSpec]) -> int:
+    """The estimate, by the pattern, of a system prompt and tools."""
+    return _fixed_tokens(system_prompt) + _tokens_of(tools)
 
 
 def _tokens_of(tools: Sequence[ToolSpec]) -> int:

@@ -19,11 +19,14 @@ from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner
 from kimi_tui.llm.message import user_message
+from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.conversation_text import shortened
 from kimi_tui.soul.file_history import ChangingTool
 from kimi_tui.soul.messages import label_of, quoted, user_words
+from kimi_tui.soul.request_form import CHARS_A_TOKEN
 from kimi_tui.soul.tasks import TimeSlices, clear_in_slices
 from kimi_tui.soul.tool_results import (
     NOT_RUN,
@@ -180,7 +183,8 @@ class ToolBatch:
             self._failures += [error for task in done if (error := task.exception()) is not None]
 
     async def _run_one(self, call: Call) -> None:
-        runner = _RunningCall(self._runtime, call)
+        room = self._conversation.result_chars(len(self._calls))
+        runner = _RunningCall(self._runtime, call, room)
         self._runners[call.key] = runner
         done = await runner.run()
         if done.rejected and not done.feedback:
@@ -214,7 +218,8 @@ class ToolBatch:
 class _RunningCall:
     """One call while it runs."""
 
-    def __init__(self, runtime: ToolRuntime, call: Call) -> None:
+    def __init__(self, runtime: ToolRuntime, call: Call, room_chars: int | None) -> None:
+        self._room_chars = room_chars
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._call = call
@@ -252,6 +257,7 @@ class _RunningCall:
             reads_only=mode == "plan",
             jobs=runtime.jobs,
             sees=conversation.model.sees,
+            room_chars=self._room_chars,
             renewed=self._renewed,
         )
         limit_s = conversation.limits.tool_timeout_s
@@ -284,6 +290,7 @@ class _RunningCall:
             if outcome.images:
                 outcome = await self._with_images_stored(outcome)
             outcome = await self._with_keys_marked(outcome)
+            outcome = _within(outcome, self._room_chars)
         # How long a tool took is its own doing; the user may think as long as they want.
         duration_s = time.monotonic() - began - self._waited_s
         done = CallResult(
@@ -405,6 +412,29 @@ class _RunningCall:
             self._is_published = True
             call = self._call
             self._conversation.wire.publish(ToolStarted(call.key, call.name, call.arguments))
+
+
+def within_room(text: str, most_chars: int | None) -> str:
+    """A text with its middle cut out where it takes more than a small window has room for; digits and signs take more."""
+    if most_chars is None:
+        return text
+    tokens, most = text_tokens(text), most_chars // CHARS_A_TOKEN
+    if tokens > most:
+        most_chars = min(most_chars, len(text) * most // tokens)
+    return shortened(text, most_chars)
+
+
+def _within(outcome: ToolOutcome, most_chars: int | None) -> ToolOutcome:
+    """The outcome with as much of its output as a small window has room for."""
+    output = within_room(outcome.output, most_chars)
+    if output == outcome.output:
+        return outcome
+    told = "The output was shortened for the small window: ask for less at once."
+    return replace(
+        outcome,
+        output=output,
+        message=f"{outcome.message} {told}".strip(),
+    )
 
 
 class LiveOutput:
@@ -534,6 +564,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         )
     )
     if told:
+        sent = within_room(sent, conversation.result_chars())
         told_words = prompt("user_command", FACTS=outcome.message, OUTPUT=quoted(sent))
         await conversation.append([user_message(told_words)])
         conversation.publish_status()

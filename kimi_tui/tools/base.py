@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -133,6 +133,7 @@ class ToolEnv:
         reads_only: whether nothing may be changed (plan mode).
         jobs: the background commands; None where there can be none.
         sees: whether the model takes images.
+        room_chars: the most characters of a result where the model's window is small; None for the tool's own limit.
         renewed: returns this environment with `sandbox` and `reads_only` of the present mode, which may have changed.
     """
 
@@ -149,6 +150,7 @@ class ToolEnv:
     reads_only: bool = False
     jobs: Jobs | None = None
     sees: bool = False
+    room_chars: int | None = None
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
 
@@ -160,6 +162,8 @@ class Tool(ABC, Generic[Params]):
     """Whether it may change anything: such tools run one after another, the others at once."""
     params: type[Params]
     """The parameters as a pydantic model. The model reads its docstrings, and the field descriptions, in the JSON schema."""
+    lean_params: ClassVar[tuple[str, ...]] = ()
+    """The parameters that a model with a small window is told of; empty where such a model is not given the tool by itself."""
 
     @property
     def description(self) -> str:
@@ -181,6 +185,46 @@ class Tool(ABC, Generic[Params]):
         # Without the docstring of the class.
         schema = {key: value for key, value in schema.items() if key != "description"}
         return ToolSpec(self.name, self.description, plain_schema(schema))
+
+    def lean_spec(self) -> ToolSpec:
+        """The tool as a model with a small window is told of it: `prompts/lean/tools/NAME.md`, and a schema without words.
+
+        A tool without `lean_params` has its usual description and schema.
+        """
+        if not self.lean_params:
+            return self.spec()
+        schema = self.spec().parameters
+        wanted = {name: _bare(schema["properties"][name]) for name in self.lean_params}
+        required = [name for name in schema.get("required", ()) if name in wanted]
+        lean = {"type": "object", "properties": wanted, "required": required}
+        return ToolSpec(self.name, prompt(f"lean/tools/{self.name}"), lean)
+
+
+_WORDS = frozenset(
+    {
+        "description",
+        "default",
+        "additionalProperties",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+    }
+)
+
+
+def _bare(schema: Any) -> Any:
+    """A part of a schema without what only explains or bounds it: types, properties, enumerations and what is required stay."""
+    if isinstance(schema, Mapping):
+        table = cast("Mapping[str, Any]", schema)
+        return {
+            key: {name: _bare(one) for name, one in value.items()}
+            if key == "properties"
+            else _bare(value)
+            for key, value in table.items()
+            if key not in _WORDS
+        }
+    return schema
 
 
 @cache

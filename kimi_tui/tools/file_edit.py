@@ -255,6 +255,7 @@ class WriteFile(Tool[WriteFileParams]):
     name: ClassVar[str] = "WriteFile"
     changes: ClassVar[bool] = True
     params = WriteFileParams
+    lean_params: ClassVar[tuple[str, ...]] = ("path", "content", "mode")
 
     async def run(self, params: WriteFileParams, env: ToolEnv) -> ToolOutcome:
         """Write the file, after the approval of the user."""
@@ -340,6 +341,7 @@ class StrReplaceFile(Tool[StrReplaceFileParams]):
     name: ClassVar[str] = "StrReplaceFile"
     changes: ClassVar[bool] = True
     params = StrReplaceFileParams
+    lean_params: ClassVar[tuple[str, ...]] = ("path", "edit")
 
     async def run(self, params: StrReplaceFileParams, env: ToolEnv) -> ToolOutcome:
         """Make all edits, with the user's yes, or none."""

@@ -428,6 +428,13 @@ class Grep(Tool[GrepParams]):
     name: ClassVar[str] = "Grep"
     changes: ClassVar[bool] = False
     params = GrepParams
+    lean_params: ClassVar[tuple[str, ...]] = (
+        "pattern",
+        "path",
+        "glob",
+        "output_mode",
+        "ignore_case",
+    )
 
     async def run(self, params: GrepParams, env: ToolEnv) -> ToolOutcome:
         """Search; asks first outside the work folder."""

@@ -67,6 +67,7 @@ class ReadFile(Tool[ReadFileParams]):
     name: ClassVar[str] = "ReadFile"
     changes: ClassVar[bool] = False
     params = ReadFileParams
+    lean_params: ClassVar[tuple[str, ...]] = ("path", "line_offset", "n_lines")
 
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; asks first outside the work folder."""
@@ -88,7 +89,8 @@ class ReadFile(Tool[ReadFileParams]):
                     return failure(blind, brief="this model sees no images")
                 return failure(f"{facts}.", brief="binary")
             format_facts = await source.as_lines(params.path)
-            window, numbered_from = await _read(source, params)
+            limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
+            window, numbered_from = await _read(source, params, limit)
         except OSError as error:
             raise refused(error, params.path) from error
         finally:
@@ -186,10 +188,17 @@ class _Source:
         return await self._file.read(size)
 
 
-async def _read(source: _Source, params: ReadFileParams) -> tuple[LineWindow, int | None]:
+def _room_for_lines(room_chars: int) -> int:
+    """Bytes of lines that fit a result of so many characters, which has a number before each line."""
+    return min(WINDOW_BYTES, max(400, room_chars * 3 // 4))
+
+
+async def _read(
+    source: _Source, params: ReadFileParams, limit_bytes: int
+) -> tuple[LineWindow, int | None]:
     """The window, and the number of its line 1 in the file (None: not known, lines are numbered from the end)."""
     if params.line_offset > 0:
-        window = LineWindow(params.line_offset, params.n_lines)
+        window = LineWindow(params.line_offset, params.n_lines, limit_bytes)
         counted_to = 0
         offset = 0
         while offset < source.size and (not window.done or counted_to < _COUNTED_BYTES):
@@ -204,7 +213,7 @@ async def _read(source: _Source, params: ReadFileParams) -> tuple[LineWindow, in
         return window, 1 if offset >= source.size else 0
     n_tail = -params.line_offset
     start = await _tail_start(source, n_tail)
-    window = LineWindow(1, min(n_tail, params.n_lines))
+    window = LineWindow(1, min(n_tail, params.n_lines), limit_bytes)
     offset = start
     while offset < source.size:
         block = await source.read_at(offset, _BLOCK_BYTES)
@@ -288,7 +297,7 @@ def _outcome(
     whole = total is not None and first == 1 and last == total
     facts = [_extent(first, last, total, whole, source.size)]
     if window.full:
-        facts.append(f"Stopped at {WINDOW_BYTES // 1024} KiB.")
+        facts.append(f"Stopped at {_limit_words(window.limit_bytes)}.")
     if total is None or last < total:
         facts.append(f"Go on with line_offset={last + 1}." if last + 1 else "")
     if any(line.cut for line in window.lines):
@@ -304,6 +313,12 @@ def _outcome(
         message=" ".join(fact for fact in facts if fact),
         brief=counted(len(numbers), "line") if whole else f"lines {first:,}–{last:,}",
     )
+
+
+def _limit_words(limit_bytes: int) -> str:
+    if limit_bytes == WINDOW_BYTES:
+        return f"{WINDOW_BYTES // 1024} KiB"
+    return f"{format_size(limit_bytes)}, which is what your context has room for"
 
 
 def _extent(first: int, last: int, total: int | None, whole: bool, size_bytes: int) -> str:

@@ -89,6 +89,7 @@ class Shell(Tool[ShellParams]):
     name: ClassVar[str] = "Shell"
     changes: ClassVar[bool] = True
     params = ShellParams
+    lean_params: ClassVar[tuple[str, ...]] = ("command", "timeout", "sandbox", "why")
 
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
         """Run the command, after the approval of the user."""

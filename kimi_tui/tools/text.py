@@ -287,6 +287,7 @@ class LineWindow:
     """Collects `count` lines from line `first` on, and counts all lines that pass.
 
     Attributes:
+        limit_bytes: how much is collected at most.
         lines: what was collected.
         full: true once the window's byte limit ended the collecting before `count` lines.
         n_crlf: how many collected lines ended with CR LF.
@@ -294,7 +295,8 @@ class LineWindow:
         invalid: whether a collected line had bytes that are not UTF-8.
     """
 
-    def __init__(self, first: int, count: int) -> None:
+    def __init__(self, first: int, count: int, limit_bytes: int = WINDOW_BYTES) -> None:
+        self.limit_bytes = limit_bytes
         self.lines: list[Line] = []
         self.full = False
         self.n_crlf = 0
@@ -371,7 +373,7 @@ class LineWindow:
         size = len(text.encode("utf-8")) + 1
         self._kept.clear()
         self._length = 0
-        if self._window_bytes + size > WINDOW_BYTES and self.lines:
+        if self._window_bytes + size > self.limit_bytes and self.lines:
             self.full = True
             return
         self._window_bytes += size

@@ -37,13 +37,19 @@ _MOST_ENCODED = 3
 class Toolset:
     """Some tools by name, in a fixed order.
 
+    Args:
+        tools: the tools.
+        lean: whether they are described in few words, for a model with a small window.
+
     Attributes:
         specs: the tools as they are sent to the model, in order; sent with every request, so that it must not change.
     """
 
-    def __init__(self, tools: Iterable[AnyTool]) -> None:
+    def __init__(self, tools: Iterable[AnyTool], *, lean: bool = False) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self.specs: tuple[ToolSpec, ...] = tuple(tool.spec() for tool in self._tools.values())
+        self.specs: tuple[ToolSpec, ...] = tuple(
+            tool.lean_spec() if lean else tool.spec() for tool in self._tools.values()
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,6 +63,20 @@ class Toolset:
     def without(self, name: str) -> Toolset:
         """A toolset without the tool of that name."""
         return Toolset(tool for tool in self._tools.values() if tool.name != name)
+
+    def lean(self, added: Iterable[str] = ()) -> Toolset:
+        """The few tools for a model with a small window, described in few words, and those of `added`.
+
+        Where none of the tools has such a form (`Tool.lean_params`), all of them stay.
+        """
+        wanted = set(added)
+        few = [t for t in self._tools.values() if t.lean_params or t.name in wanted]
+        return Toolset(few or self._tools.values(), lean=True)
+
+    def accepts(self, name: str, arguments: str) -> bool:
+        """Whether there is a tool of this name, and the arguments (JSON text) fit its parameters."""
+        tool = self._tools.get(name)
+        return tool is not None and not isinstance(_params(tool, arguments), ToolOutcome)
 
     async def run(self, name: str, arguments: str | None, env: ToolEnv) -> ToolOutcome:
         """Run one call.

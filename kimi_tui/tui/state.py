@@ -5,7 +5,7 @@ No widget here. It is imported before the first paint; the module of events is i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
@@ -53,15 +53,15 @@ class MainState(NamedTuple):
 
     Times are seconds since 1970. `turn_at` is when the running turn began, `retry_until` when the next attempt is due
     (0: none). `can_resume` is true where Enter in an empty prompt has the agent continue. `own_command` is true while a shell
-    command of the user's own is running, after which the agent has nothing to continue. `tools` is false where requests carry
-    no tools. `unsaved` is true while the conversation cannot be written to the disk. `commands` are the tool calls whose
+    command of the user's own is running, after which the agent has nothing to continue. `tools` says
+    whether requests carry all tools, few or none. `unsaved` is true while the conversation cannot be written to the disk. `commands` are the tool calls whose
     commands are running, `jobs` is the number of background commands. `asked_at` is since when the first piece of an answer is
     waited for (0: it is not), `prompt_read` the share of the prompt that the server has read by now (-1: it does not say).
     """
 
     title: str = ""
     model: str = ""
-    tools: bool = True
+    tools: Literal["on", "lean", "off"] = "on"
     mode: Mode = "ask"
     ready: bool = False
     running: bool = False
@@ -168,6 +168,8 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
             return state._replace(commands=state.commands | {key}, own_command=own)
         case wire.ToolResult(key=key) if key in state.commands:
             return state._replace(commands=state.commands - {key})
+        case wire.ToolsChanged(form=form):
+            return state._replace(tools=form)
         case wire.JobsChanged(running=jobs):
             return state._replace(jobs=jobs)
         case wire.Notice(topic=topic, solved=solved) if topic == wire.DISK_TOPIC:

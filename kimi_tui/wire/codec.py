@@ -40,6 +40,7 @@ _STORED_BY_FIELD: dict[str, type] = {
         ev.ToolStarted,
         ev.ToolOutput,
         ev.ModeChanged,
+        ev.ToolsChanged,
         ev.JobsChanged,
         ev.PromptProgress,
         ev.NextMessage,

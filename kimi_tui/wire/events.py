@@ -569,6 +569,8 @@ def toll_words(
 
 DISK_TOPIC = "disk"
 """The topic of the notice that the conversation cannot be saved."""
+FORM_TOPIC = "form"
+"""The topic of the notice that the model is sent few tools or none; it goes with the second message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,6 +597,14 @@ class ModeChanged:
     """What is asked from now on is another thing, by an answer to a plan. Of this run alone, and not recorded."""
 
     mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChanged:
+    """Requests carry other tools from now on: all (`on`), few in a short form (`lean`), or none (`off`). Of this run of the
+    program alone, and not recorded."""
+
+    form: Literal["on", "lean", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -632,6 +642,7 @@ Event = (
     | FilesRestored
     | LineChanged
     | ModeChanged
+    | ToolsChanged
     | JobsChanged
     | PromptProgress
     | Notice

@@ -165,7 +165,7 @@ PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p
         ("models = 3", "models"),
         ("[models]\nm = 3", "models.m"),
         ("[keys]\ncompact = 3", "keys.compact"),
-        (PRICED + "max_context_size = 3999", "models.m.max_context_size"),
+        (PRICED + "max_context_size = 1023", "models.m.max_context_size"),
     ],
 )
 def test_what_is_wrong_is_named_and_the_rest_is_used(line: str, named: str) -> None:

@@ -207,7 +207,7 @@ def test_window_dialect_and_thinking() -> None:
         (Overrides(), {"KIMI_BASE_URL": "nonsense"}),
         (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "a lot"}),
         (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "0"}),
-        (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "3999"}),
+        (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "1023"}),
         (Overrides(), {"KIMI_MODEL_MAX_CONTEXT_SIZE": "9" * 5_000}),
     ],
 )

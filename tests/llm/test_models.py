@@ -35,6 +35,7 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.llm.models import (
     DEFAULT_WINDOW,
     chat_models,
+    enlarged_name,
     known_window,
     local_servers,
     read_models,
@@ -372,7 +373,60 @@ async def test_ollama_tells_its_real_window_once_it_is_loaded(
         assert not provider.info.window_estimated
         assert provider.info.capabilities == {"tools", "image_in"}
         assert loaded[0].body == {"model": "qwen3:8b"}
-        assert "OLLAMA_CONTEXT_LENGTH" in notices[0]
+        assert not notices
+        assert "OLLAMA_CONTEXT_LENGTH" in provider.info.larger
+        assert provider.info.enlarged == 32_768
+
+
+async def test_ollama_makes_a_model_with_a_larger_window() -> None:
+    made: list[dict[str, Any]] = []
+
+    def create(request: Request) -> Any:
+        made.append(request.body)
+        return reply({"status": "success"})
+
+    async with ChatServer(models=["qwen3:8b"]) as server:
+        server.route("GET", "/api/version", reply({"version": "0.20"}))
+        info = {"general.architecture": "qwen3", "qwen3.context_length": 20_480}
+        server.route("POST", "/api/show", reply({"capabilities": ["tools"], "model_info": info}))
+        running = {"models": [{"name": "qwen3:8b", "context_length": 4_096}]}
+        server.route("GET", "/api/ps", reply(running))
+        server.route("POST", "/api/create", create)
+        provider, _ = await prepared(server, "qwen3:8b")
+        # No larger than it was trained for.
+        assert provider.info.enlarged == 20_480
+        assert await provider.enlarge() == "qwen3:8b-20k"
+        assert made == [
+            {
+                "model": "qwen3:8b-20k",
+                "from": "qwen3:8b",
+                "parameters": {"num_ctx": 20_480},
+                "stream": False,
+            }
+        ]
+        server.route("POST", "/api/create", status(400, {"error": "no space left"}))
+        with pytest.raises(LLMError, match="no space left"):
+            await provider.enlarge()
+        assert enlarged_name("llama3", 32_768) == "llama3:32k"
+
+
+@pytest.mark.parametrize(
+    ("caps", "takes_tools"),
+    [
+        ({"supports_tools": False}, False),
+        ({"supports_tools": True}, True),
+        # What is not said takes nothing away.
+        ({}, True),
+        (None, True),
+        ("no", True),
+    ],
+)
+async def test_llamacpp_says_whether_its_template_has_tools(caps: Any, takes_tools: bool) -> None:
+    props = {"default_generation_settings": {"n_ctx": 8_192}, "chat_template_caps": caps}
+    async with ChatServer() as server:
+        server.route("GET", "/props", reply(props))
+        provider, _ = await prepared(server)
+        assert ("tools" in provider.info.capabilities) is takes_tools
 
 
 async def test_llamacpp_tells_its_window() -> None:
@@ -392,7 +446,8 @@ async def test_a_llamacpp_router_is_asked_by_name() -> None:
         )
         provider, notices = await prepared(server)
         assert provider.info.window == 8_192
-        assert "-c" in notices[0]
+        assert not notices
+        assert "-c" in provider.info.larger
 
 
 async def test_lm_studio_tells_what_is_loaded() -> None:
@@ -407,7 +462,8 @@ async def test_lm_studio_tells_what_is_loaded() -> None:
         provider, notices = await prepared(server)
         assert (provider.dialect.name, provider.info.window) == ("lmstudio", 4_096)
         assert "image_in" in provider.info.capabilities
-        assert "LM Studio" in notices[0]
+        assert not notices
+        assert "LM Studio" in provider.info.larger
 
 
 async def test_vllm_is_known_by_who_owns_the_models() -> None:

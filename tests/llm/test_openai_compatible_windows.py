@@ -223,10 +223,10 @@ async def test_a_local_program_behind_a_path_is_asked_there() -> None:
         provider = OpenAICompatible(
             provider="p", base_url=f"{server.origin}/ollama/v1", api_key="", model="qwen3:8b"
         )
-        notices = await provider.prepare()
+        await provider.prepare()
         assert provider.dialect.name == "ollama"
         assert (provider.info.window, provider.info.window_estimated) == (4_096, False)
-        assert "OLLAMA_CONTEXT_LENGTH" in notices[0]
+        assert "OLLAMA_CONTEXT_LENGTH" in provider.info.larger
         await provider.aclose()
 
 

@@ -496,6 +496,8 @@ async def test_a_refusal_as_too_long_compacts_once_and_goes_on(tmp_path: Path) -
 
 async def test_a_second_refusal_is_an_error(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
+        # With all tools, also in the small window that the refusal names.
+        on.soul.use_tools("on")
         await talk(on, "one", "two", "three")
         on.server.script(status(400, TOO_LONG), say("SUMMARY"), status(400, TOO_LONG))
         await on.soul.run("four")

@@ -90,9 +90,9 @@ async def test_tools_off_from_the_next_call_on(tmp_path: Path) -> None:
         )
         turn = asyncio.create_task(on.soul.run("hi"))
         await on.server.at_gate.wait()
-        assert on.soul.uses_tools
+        assert on.soul.tools_form == "on"
         used = on.soul.used
-        on.soul.use_tools(False)
+        on.soul.use_tools("off")
         assert on.soul.used < used
         on.server.release()
         await turn
@@ -105,9 +105,9 @@ async def test_tools_off_from_the_next_call_on(tmp_path: Path) -> None:
             assert "CHECKPOINT" not in everything(on, number)
         # A model that calls all the same is told, and nothing runs.
         assert "you have no tools" in on.sent()[-1][1]
-        assert not on.soul.uses_tools
+        assert on.soul.tools_form == "off"
         assert "Glob" in on.soul.tools
-        on.soul.use_tools(True)
+        on.soul.use_tools("on")
         on.server.script(say("again"))
         await on.soul.run("now with tools")
         assert on.server.requests[-1].body["tools"] == on.server.requests[0].body["tools"]
@@ -117,7 +117,7 @@ async def test_tools_off_from_the_next_call_on(tmp_path: Path) -> None:
 
 async def test_without_tools_before_anything_was_said(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        on.soul.use_tools(False)
+        on.soul.use_tools("off")
         on.server.script(say("one"))
         await on.soul.run("hi")
         assert "tools" not in on.server.requests[-1].body

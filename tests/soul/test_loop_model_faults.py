@@ -428,12 +428,12 @@ async def test_without_tools(tmp_path: Path) -> None:
         assert (end.reason, end.kind) == ("error", "tools")
         assert "does not support tools" in end.error
         assert contents(on) == [("user", "hi")]
-        on.soul.use_tools(False)
+        on.soul.use_tools("off")
         on.server.script(say("whole"))
         await on.soul.resume()
         assert "tools" not in on.server.requests[-1].body
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
-        on.soul.use_tools(True)
+        on.soul.use_tools("on")
         await goes_on(on)
         assert on.server.requests[-1].body["tools"]
 

@@ -79,6 +79,9 @@ def test_every_prompt_can_be_filled_in() -> None:
             "WHY",
             "BEFORE",
             "NOW",
+            "WORDS",
+            "PATHS",
+            "CHARACTERS",
         ],
         "$x",
     )

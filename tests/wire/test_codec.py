@@ -92,6 +92,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     ),
     "Literal['info', 'warning', 'error']": st.sampled_from(["info", "warning", "error"]),
     "Literal['agent', 'person']": st.sampled_from(["agent", "person"]),
+    "Literal['on', 'lean', 'off']": st.sampled_from(["on", "lean", "off"]),
     "RequestKind": st.sampled_from(get_args(ev.RequestKind)),
 }
 NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key")} | {

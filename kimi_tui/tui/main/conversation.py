@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from kimi_tui.config.settings import Config
     from kimi_tui.demo import Demo
     from kimi_tui.images import Image
-    from kimi_tui.llm.provider import ChatProvider
+    from kimi_tui.llm.provider import ChatProvider, ModelInfo
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.request_form import ToolsWish
     from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.tui.main.session_setup import EarlierSession, Opened
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ImageBlock, Notice
@@ -184,7 +185,10 @@ class Conversation:
         self._bench.prompt.area.past = opened.past
         self._change(
             self.state._replace(
-                title=opened.title, model=model_words(opened.provider), mode=opened.soul.mode
+                title=opened.title,
+                model=model_words(opened.provider),
+                mode=opened.soul.mode,
+                tools=opened.soul.tools_form,
             )
         )
         self._bench.start(self._prepare(opened.soul, opened.provider))
@@ -247,12 +251,10 @@ class Conversation:
 
     async def _prepare(self, soul: KimiSoul, provider: ChatProvider) -> None:
         """Import what requests need and probe the server for facts about the model; the size of the window may change by that."""
-        from kimi_tui.llm.openai_compatible import OpenAICompatible
-
-        if isinstance(provider, OpenAICompatible):
-            for words in await provider.prepare():
-                self._bench.tell(words, level="warning")
-            soul.publish_status()
+        for words in await provider.prepare():
+            self._bench.tell(words, level="warning")
+        if self._provider is provider:
+            soul.model_known()
             self._show_model()
 
     def _show_model(self) -> None:
@@ -284,9 +286,10 @@ class Conversation:
             self._keep_thinking(thinking)
         launch = self.launch = self._thinking_likewise(launch)
         provider = await provider_of(launch, soul.session.id)
+        self._forget_form()
         soul.set_provider(provider)
         self._provider = provider
-        self._change(self.state._replace(model=model_words(provider), tools=True))
+        self._change(self.state._replace(model=model_words(provider), tools=soul.tools_form))
         name = provider.info.model
         later = f"The agent uses {name} from its next call on."
         self._bench.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
@@ -298,6 +301,12 @@ class Conversation:
                 level="warning",
                 advice=holds,
             )
+
+    def _forget_form(self) -> None:
+        """Remove the notice of the form of prompt and tools: it may be another one now."""
+        from kimi_tui.wire.events import FORM_TOPIC
+
+        self._bench.chat_pane.dismiss(FORM_TOPIC)
 
     def _thinking_likewise(self, launch: Launch) -> Launch:
         """The launch with the present thinking setting."""
@@ -331,6 +340,13 @@ class Conversation:
         listed = (name for name in self._listed if name not in known and name not in models)
         thinking = self._provider.thinking_choices if self._provider is not None else ()
         return Values((*models, *listed), thinking)
+
+    async def model_info(self) -> ModelInfo | None:
+        """What is known of the model in use, once its server has been asked; None where there is none."""
+        if self._provider is None:
+            return None
+        await self._provider.prepare()
+        return self._provider.info
 
     @property
     def thinking(self) -> tuple[str, tuple[str, ...]]:
@@ -585,12 +601,13 @@ class Conversation:
         if soul is not None and not soul.running:
             self._turn = self._bench.start(soul.resume())
 
-    async def use_tools(self, on: bool) -> None:
-        """Send tools with requests or not, for servers that refuse them."""
+    async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
+        """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
         soul = await self.opened()
-        soul.use_tools(on)
-        self._change(self.state._replace(tools=on))
-        if not on and self.state.can_resume and not soul.running:
+        self._forget_form()
+        soul.use_tools(wish, added)
+        self._change(self.state._replace(tools=soul.tools_form))
+        if wish == "off" and self.state.can_resume and not soul.running:
             self.go_on()
 
     async def set_thinking(self, word: str) -> None:
@@ -785,6 +802,7 @@ class Conversation:
     def _show(self, records: Sequence[EventRecord]) -> None:
         from kimi_tui.tui.state import reduce
         from kimi_tui.wire.events import (
+            FORM_TOPIC,
             STREAMED,
             Notice,
             StatusUpdate,
@@ -825,6 +843,9 @@ class Conversation:
                 continue
             if isinstance(record.event, TurnEnd):
                 ended = record.event
+            elif isinstance(record.event, TurnBegin) and self.state.has_messages:
+                # It was to be read by now.
+                bench.chat_pane.dismiss(FORM_TOPIC)
             elif isinstance(record.event, Notice):
                 self._notify(record.event)
             elif isinstance(record.event, StatusUpdate) and self._provider is not None:
@@ -962,7 +983,7 @@ class Conversation:
             return
         bench = self._bench
         bench.prompt.state = state
-        model = state.model if state.tools or not state.model else f"{state.model} without tools"
+        model = f"{state.model}{_TOOLS_WORDS[state.tools]}" if state.model else ""
         bench.header.heading = bench.header.heading._replace(
             title=state.title or ("" if state.ready else bench.opening),
             mode=state.mode,
@@ -970,6 +991,9 @@ class Conversation:
             unsaved=state.unsaved,
         )
         self._bench.screen.post_message(self.StateChanged(old, state))
+
+
+_TOOLS_WORDS = {"on": "", "lean": " lean", "off": " without tools"}
 
 
 def _is_same_server(choice: Choice, other: Choice | None) -> bool:

@@ -248,6 +248,7 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
         thinking=choice.thinking,
         headers=choice.headers,
         session_id=session_id,
+        lean=choice.lean,
         stream_timeout_s=launch.config.stream_timeout_s,
         first_answer_timeout_s=launch.config.first_answer_timeout_s,
     )

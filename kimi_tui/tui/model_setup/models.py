@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kimi_tui.base_url import origin_of
+from kimi_tui.base_url import host_of, is_loopback, origin_of
 from kimi_tui.config.file import save_choice, save_default, save_setting
 from kimi_tui.config.model_choice import (
     KIMI_CODE_URL,
@@ -207,6 +207,11 @@ def _capabilities(words: Sequence[str]) -> frozenset[Capability]:
     return frozenset(found)
 
 
+def _kept_window(model: FoundModel, base_url: str) -> int | None:
+    """The window to keep with a choice. A server on this machine is asked each time: its window changes with how it is started."""
+    return None if is_loopback(host_of(base_url)) else model.window
+
+
 def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") -> Choice:
     """A listed model as what is saved and used."""
     known = model.capabilities
@@ -216,7 +221,7 @@ def choice_of(model: FoundModel, provider: str, base_url: str, key: str = "") ->
         base_url=base_url,
         model=model.id,
         api_key=key,
-        window=model.window,
+        window=_kept_window(model, base_url),
         capabilities=words,
     )
 
@@ -278,7 +283,12 @@ def _listed_model(launch: Launch, model: FoundModel) -> Launch | None:
         return None
     capabilities = None if model.capabilities is None else tuple(sorted(model.capabilities))
     return launch._replace(
-        choice=choice._replace(model=model.id, window=model.window, capabilities=capabilities)
+        choice=choice._replace(
+            model=model.id,
+            window=_kept_window(model, choice.base_url),
+            capabilities=capabilities,
+            lean=None,
+        )
     )
 
 
@@ -342,7 +352,9 @@ async def model_by_name(launch: Launch, name: str) -> Launch | str:
     try:
         models = (await listed_models(choice.base_url, choice.api_key, choice.headers)).models
     except LLMError:
-        return launch._replace(choice=choice._replace(model=name, window=None, capabilities=None))
+        return launch._replace(
+            choice=choice._replace(model=name, window=None, capabilities=None, lean=None)
+        )
     found = next((model for model in models if model.id == name), None)
     if found is not None:
         return _listed_model(launch, found) or f"{name} cannot be used."

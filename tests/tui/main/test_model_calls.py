@@ -314,11 +314,27 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         loaded = {"name": "kimi-test", "context_length": 4_096}
         server.route("GET", "/api/ps", reply({"models": [loaded]}))
         async with desk(home, server.base_url, window=None, dialect=None) as one:
-            await one.sees("OLLAMA_CONTEXT_LENGTH")
+            await one.sees("kimi-test has a window of 4,096 tokens")
+            await one.sees("F4 or /window makes one with 32,768 at Ollama")
             await one.until(
                 lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096
             )
             assert not server.requests
+            await one.sees("kimi-test lean")
+            # One key, and the larger model is used.
+            made = {"name": "kimi-test:32k", "context_length": 32_768}
+            server.models = ["kimi-test", "kimi-test:32k"]
+            server.route("GET", "/api/ps", reply({"models": [loaded, made]}))
+            server.route("POST", "/api/create", reply({"status": "success"}))
+            await one.pilot.press("f4")
+            await one.sees("kimi-test:32k")
+            await one.until(
+                lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 32_768
+            )
+            shown = await one.sees("The agent now uses kimi-test:32k")
+            assert "few tools" not in shown
+            (asked,) = [r for r in server.other_requests if r.path == "/api/create"]
+            assert asked.body["parameters"] == {"num_ctx": 32_768}
 
 
 async def test_the_session_names_the_prompt_cache(home: Path) -> None:

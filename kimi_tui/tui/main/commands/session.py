@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.request_form import ToolsWish
     from kimi_tui.soul.rewind_values import FileOutcome, RewindPreview, Target
     from kimi_tui.tools.jobs import Job
     from kimi_tui.tui.main.commands import MainParts
@@ -111,25 +112,103 @@ async def thinking(main: MainParts, argument: str) -> None:
 
 
 async def tools(main: MainParts, argument: str) -> None:
-    """Say which tools there are, or tell the model of them or of none."""
-    if argument not in ("", "on", "off"):
-        main.bench.tell(f"There is no /tools {argument}: on or off.", level="warning")
+    """Say which tools there are, or tell the model of all, of few, of some more, or of none."""
+    soul = await main.conversation.opened()
+    word, *names = argument.split()[:20] or [""]
+    if word == "add" and names:
+        await _add_tools(main, soul, names)
         return
-    if not argument:
-        soul = await main.conversation.opened()
-        state, other = ("on", "off") if soul.uses_tools else ("off", "on")
+    if word not in _TOOLS_TOLD or names:
         main.bench.tell(
-            f"Tools are {state}: {', '.join(soul.tools)}.",
-            advice=f"/tools {other} turns them {other}.",
+            f'"{argument[:40]}" is none of on, lean, off or add NAME.',
+            level="warning",
+            advice=f"The tools are {', '.join(soul.tools)}.",
         )
         return
-    on = argument == "on"
-    told = "may call tools" if on else "is told of no tools"
+    if not word:
+        told = {
+            "on": "Tools are on",
+            "lean": "Few tools are on, in a short form",
+            "off": "Tools are off",
+        }[soul.tools_form]
+        sent = ", ".join(soul.sent_tools or soul.tools)
+        advice = "/tools on, lean or off changes that; /tools add NAME adds one to the few."
+        main.bench.tell(f"{told}: {sent}.", advice=advice)
+        return
+    told, advice = _TOOLS_TOLD[word]
+    main.bench.tell(told, advice=advice)
+    await main.conversation.use_tools(word)
+
+
+_TOOLS_TOLD: dict[ToolsWish, tuple[str, str]] = {
+    "": ("", ""),
+    "on": (
+        "The model may call all tools from its next call on.",
+        "That call reads the whole prompt anew.",
+    ),
+    "lean": (
+        "The model gets a short prompt and few tools from its next call on.",
+        "/tools add NAME adds one; the agent sends no D-Mails, yours work.",
+    ),
+    "off": (
+        "The model is told of no tools from its next call on.",
+        "It sees no files and runs nothing; /tools on turns them on.",
+    ),
+}
+"""What is told of each wish, and the advice beside it."""
+
+
+async def _add_tools(main: MainParts, soul: KimiSoul, names: Sequence[str]) -> None:
+    """Add tools to the few of the lean form."""
+    known = {name.lower(): name for name in soul.tools}
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown:
+        main.bench.tell(
+            f'There is no tool "{unknown[0][:40]}".',
+            level="warning",
+            advice=f"The tools are {', '.join(soul.tools)}.",
+        )
+        return
+    if soul.tools_form == "on":
+        main.bench.tell("All tools are on already.")
+        return
+    before = soul.sent_tools
+    added = tuple(dict.fromkeys([*before, *(known[name.lower()] for name in names)]))
+    await main.conversation.use_tools("lean", added)
     main.bench.tell(
-        f"The model {told} from its next call on.",
-        advice="" if on else "It sees no files and runs nothing; /tools on turns them on.",
+        f"The model may call {', '.join(soul.sent_tools)} from its next call on.",
+        advice="That call reads the whole prompt anew.",
     )
-    await main.conversation.use_tools(on)
+
+
+async def window(main: MainParts, argument: str) -> None:
+    """Have Ollama make a model like the one in use with a larger window, and use it; elsewhere say how to get one."""
+    from kimi_tui.llm.errors import LLMError
+
+    conversation = main.conversation
+    soul = await conversation.opened()
+    info = await conversation.model_info()
+    if info is None:
+        main.bench.tell("No model is set.", advice="/model chooses one.")
+        return
+    if not info.enlarged:
+        size = f"The window of {info.model} is {info.window:,} tokens."
+        main.bench.tell(size, advice=info.larger or "Its server decides that.")
+        return
+    topic = "window"
+    main.bench.tell(
+        f"Ollama makes a model of {info.model} with a window of {info.enlarged:,} tokens.",
+        advice="It needs more memory; the first answer waits until it is loaded.",
+        topic=topic,
+    )
+    try:
+        name = await soul.enlarge_window()
+    except LLMError as error:
+        main.bench.tell(error.message, level="warning", advice=error.advice)
+        return
+    finally:
+        main.bench.chat_pane.dismiss(topic)
+    app_of(main.bench.screen).post_message(ModelChosen(name, *conversation.thinking))
 
 
 async def mode(main: MainParts, argument: str) -> None:

@@ -286,11 +286,18 @@ COMMANDS = CommandTable(
     ),
     Command(
         "tools",
-        "Work with or without tools",
-        "Which there are; off goes on without them, for a model that calls none.",
+        "Choose which tools the model gets",
+        "All, few in a short form (lean, for small windows and slow models), or none; add NAME adds one to the few.",
         session.tools,
-        argument="[on | off]",
-        values=_one_of("on", "off"),
+        argument="[on | lean | off | add NAME]",
+        values=_one_of("on", "lean", "off", "add"),
+    ),
+    Command(
+        "window",
+        "Give the model a larger context window",
+        "At Ollama a model with 32,768 tokens is made and used; at other local servers, how to start them.",
+        session.window,
+        key="f4",
     ),
     Command(
         "thinking",

@@ -775,7 +775,20 @@ async def test_tools_are_listed_and_turned_off_and_on(home: Path) -> None:
         await one.say("/tools")
         await one.sees("Tools are off: ReadFile")
         await one.say("/tools on")
-        await one.sees("may call tools from its next call on")
+        await one.sees("may call all tools from its next call on")
+        await one.say("/tools lean")
+        await one.sees("gets a short prompt and few tools")
+        await one.sees("kimi-test lean")
+        await one.say("/tools add glob")
+        await one.sees("may call ReadFile, Glob, Grep")
+        await one.say("/tools add Nothing")
+        await one.sees('There is no tool "Nothing"')
+        await one.say("/tools most")
+        await one.sees('"most" is none of on, lean, off or add NAME')
+        server.script(say("Pears are green."))
+        await one.say("Tell me of pears")
+        await one.sees("Pears are green.")
+        assert len(server.requests[-1].body["tools"]) == 6
 
 
 async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: Path) -> None:

@@ -1,0 +1,94 @@
+"""`RequestForm`, which form of system prompt and tools goes with every request, chosen for the model's window and abilities.
+
+A window of a few thousand tokens has no room for the whole system prompt and twelve tools. The lean form has a short prompt
+and five tools in few words, no D-Mail tool and no checkpoint markers; a model whose template takes no tools gets none. What
+is stored is the same in each form: it is adapted when it is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kimi_tui.llm.provider import ModelInfo
+
+LEAN_BELOW = 16_000
+"""Tokens: a model with a smaller window gets the lean form by itself. The whole prompt and all tools take about 5,200."""
+MOST_LEAN_TOKENS = 1_300
+"""What the lean prompt and its tools may take, as estimated; a test holds it."""
+SLOW_PROMPT_S = 60.0
+"""Seconds for reading the first prompt, after which the lean form is offered."""
+_RESULT_SHARE = 6
+_LEAST_RESULT_TOKENS = 150
+CHARS_A_TOKEN = 3
+"""Of code and command output as a small model counts it: fewer than in prose."""
+
+ToolsWish = Literal["", "on", "lean", "off"]
+"""What the user wants with `/tools`: the whole form, the lean one, no tools; empty for what suits the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """The form of system prompt and tools.
+
+    Attributes:
+        lean: a short prompt, and few tools in few words.
+        tools: whether the model is told of tools.
+        added: names of tools that the user added to the few.
+    """
+
+    lean: bool = False
+    tools: bool = True
+    added: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> Literal["on", "lean", "off"]:
+        """The form as `/tools` names it."""
+        if not self.tools:
+            return "off"
+        return "lean" if self.lean else "on"
+
+
+def form_for(
+    info: ModelInfo | None, wish: ToolsWish = "", added: tuple[str, ...] = ()
+) -> RequestForm:
+    """The form for a model: what the user wishes, else what is configured for it, else what its window has room for."""
+    if info is None:
+        return RequestForm(lean=wish == "lean", tools=wish != "off")
+    small = info.lean if info.lean is not None else 0 < info.window < LEAN_BELOW
+    lean = wish == "lean" or (wish != "on" and small)
+    tools = wish != "off" and (bool(wish) or "tools" in info.capabilities)
+    return RequestForm(lean, tools, added if lean and tools else ())
+
+
+def result_chars(form: RequestForm, window: int, n_calls: int) -> int | None:
+    """The most characters of each result of a step with so many calls; None for no limit but the tools' own."""
+    if not form.lean or window <= 0:
+        return None
+    tokens = max(_LEAST_RESULT_TOKENS, window // _RESULT_SHARE // max(1, n_calls))
+    return tokens * CHARS_A_TOKEN
+
+
+def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
+    """The notice about a form that was chosen for the model: what it is and why, and what can be done about it.
+
+    Args:
+        info: the model.
+        form: the form, which is not the whole one.
+    """
+    if not form.tools:
+        advice = "It sees no files and runs nothing. /tools on sends the tools all the same."
+        return f"{info.model} takes no tools, its server says: you chat without them.", advice
+    why = f"{info.model} has a window of {info.window:,} tokens"
+    larger = larger_words(info)
+    if info.lean:
+        why, larger = f"the configuration asks for it with {info.model}", ""
+    advice = "The agent sends no D-Mails, yours work. /tools on sends all tools."
+    return f"Short prompt, few tools: {why}.", f"{larger} {advice}".strip()
+
+
+def larger_words(info: ModelInfo) -> str:
+    """How the model gets a larger window, in a sentence; empty where nobody knows."""
+    if info.enlarged:
+        return f"F4 or /window makes one with {info.enlarged:,} at Ollama."
+    return info.larger
