@@ -415,7 +415,7 @@ async def test_all_ways_are_on_every_screen(home: Path) -> None:
             await one.sees("Which model shall it use?")
             for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
                 await one.sees(words)
-            assert one.text().split("\n")[-1].strip().startswith("Enter choose"), size
+            assert one.text().split("\n")[-1].strip().startswith("Enter or 1 to 3 choose"), size
 
 
 @pytest.mark.parametrize(
