@@ -374,8 +374,11 @@ class ToolCallMerger:
         return (at and at.original) or at, (known and known.original) or known
 
     def _last(self) -> _Call | None:
-        last = self._calls[-1] if self._calls else None
-        return (last and last.original) or last
+        """The last call; not one that only repeats another."""
+        for call in reversed(self._calls):
+            if call.original is None and (call.name or not self._is_known(call.arguments)):
+                return call
+        return None
 
     def _is_known(self, mine: Arguments) -> bool:
         """Whether these are the arguments of a call that was given out."""
@@ -423,7 +426,7 @@ class ToolCallMerger:
         if last is None:
             return None
         if not last.name and not _are_two(call_id, last.id):
-            return None if self._is_known(last.arguments) else last
+            return last
         if call_id or index is not None:
             is_its_id_late = bool(call_id) and not last.id and not text and last.name == name
             return last if is_its_id_late else None

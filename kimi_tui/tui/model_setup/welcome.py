@@ -234,9 +234,8 @@ class WelcomeScreen(Screen[None]):
         arrows = f"{glyphs.up}{glyphs.down}"
         footer = self.query_one(Footer)
         footer.hints = (
-            ("Enter", "choose"),
+            ("Enter or 1 to 3", "choose"),
             (arrows, "move"),
-            ("1 to 3", "choose at once"),
             ("Esc", "quit"),
         )
         self._ways.focus()

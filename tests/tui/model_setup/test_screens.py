@@ -416,7 +416,7 @@ async def test_all_ways_are_on_every_screen(home: Path) -> None:
             await one.sees("Which model shall it use?")
             for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
                 await one.sees(words)
-            assert one.text().split("\n")[-1].strip().startswith("Enter choose"), size
+            assert one.text().split("\n")[-1].strip().startswith("Enter or 1 to 3 choose"), size
 
 
 @pytest.mark.parametrize(
@@ -581,7 +581,7 @@ async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
         running = app(home)
         async with running.run_test(size=(80, 24)) as pilot:
             one = Desk(running, pilot)
-            await one.sees("1 to 3 choose at once")
+            await one.sees("Enter or 1 to 3 choose")
             running.screen.post_message(events.Paste("some words"))
             await one.sees("neither a key nor an address")
             await pilot.press("down")
