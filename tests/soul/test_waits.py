@@ -150,7 +150,12 @@ async def test_a_title_gives_way_to_what_the_user_waits_for(tmp_path: Path, begi
 
 async def test_a_model_that_thinks_has_room_for_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        known: dict[str, Any] = {"provider": "p", "base_url": on.server.base_url, "api_key": "", "model": "m"}
+        known: dict[str, Any] = {
+            "provider": "p",
+            "base_url": on.server.base_url,
+            "api_key": "",
+            "model": "m",
+        }
         on.soul.set_provider(OpenAICompatible(**known, dialect="qwen", thinking="on"))
         await spoken(on)
         on.server.title = say("Keys", think="Well.")
