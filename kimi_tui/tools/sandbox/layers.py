@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -557,6 +557,38 @@ def _trim_folder(folder: str, most: int) -> int:
                 left -= unit.n_bytes
                 freed += unit.n_bytes
     return freed
+
+
+_TOLD = "writable-told"
+
+
+def risk_of(writable: Iterable[str], environ: Mapping[str, str]) -> str:
+    """A sentence on what `[sandbox] writable` opens of the caches; empty where it names none, and once it was told.
+
+    Until version 0.1 such a list stood in the place of the caches that commands could write. Writes a file: for a thread.
+    """
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    caches = {os.path.realpath(path) for path in once_writable(environ)}
+    places = {one: os.path.realpath(os.path.join(home, one.removeprefix("~/"))) for one in writable}
+    named = sorted(
+        one
+        for one, place in places.items()
+        if is_under(place, caches) or any(is_under(cache, (place,)) for cache in caches)
+    )
+    told = Path(layers_dir(environ), _TOLD)
+    with contextlib.suppress(OSError):
+        if not named or read_regular(told, _MOST_PATH_BYTES).decode("utf-8", "replace") == str(
+            named
+        ):
+            return ""
+    with contextlib.suppress(OSError):
+        app_paths.make_private(told.parent)
+        told.write_text(str(named))
+    which = ", ".join(named)
+    return (
+        f"[sandbox] writable names {which}: commands can change programs there that other projects run. "
+        "Caches have private layers now, so that it can be left out."
+    )
 
 
 # -- removing what commands left --------------------------------------------------------------------------

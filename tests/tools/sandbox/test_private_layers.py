@@ -24,6 +24,7 @@ from kimi_tui.tools.sandbox.layers import (
     folder_of,
     layers_dir,
     made_folder,
+    risk_of,
     size_of,
     trim,
     variables_folder,
@@ -370,6 +371,14 @@ async def test_what_the_settings_name_is_really_written(
     await said(own, "echo no > ~/notes/x", top)
     own.remove_temporary()
     assert (home / "notes/x").read_text() == "mine\n"
+
+
+def test_settings_that_open_caches_are_told_once(environ: dict[str, str]) -> None:
+    assert risk_of(("~/notes", "/opt/x"), environ) == ""
+    told = risk_of(("~/notes", "~/.cache/pip", "~/.cargo"), environ)
+    assert told.startswith("[sandbox] writable names ~/.cache/pip, ~/.cargo: commands can change")
+    assert risk_of(("~/notes", "~/.cache/pip", "~/.cargo"), environ) == ""
+    assert "~/.m2" in risk_of(("~/.m2",), environ)
 
 
 async def test_a_plan_writes_to_no_cache(here: Sandbox, environ: dict[str, str], top: Path) -> None:
