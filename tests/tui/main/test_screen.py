@@ -487,12 +487,18 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
             await one.sees("There is no sandbox")
 
 
-async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(home: Path) -> None:
+async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    work = tmp_path_factory.mktemp("work")
     try:
         held = bool(find_sandbox(SandboxSettings(), os.environ))
     except NoSandbox:
         held = False
-    async with ChatServer() as server, desk(home, server.base_url) as one:
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, mode="sandboxed", sandbox=True, work=work) as one,
+    ):
         await one.ready()
         await one.say("/sandbox x")
         await one.sees('/sandbox does not take "x".')
