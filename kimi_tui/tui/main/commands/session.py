@@ -204,7 +204,7 @@ async def permissions(main: MainParts, argument: str) -> None:
 
 
 _BACKENDS = {
-    "full": "namespaces, Landlock and a seccomp filter",
+    "full": "namespaces and Landlock",
     "bwrap": "bubblewrap",
     "landlock": "Landlock alone",
     "macos": "sandbox-exec",
