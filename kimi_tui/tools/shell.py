@@ -28,7 +28,7 @@ from kimi_tui.tools.process import (
     user_environment,
 )
 from kimi_tui.tools.programs import find_program, planted_in
-from kimi_tui.tools.sandbox.git_watch import WatchedCommand
+from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
@@ -166,8 +166,9 @@ class Shell(Tool[ShellParams]):
             assert env.jobs is not None
             job = env.jobs.add(command, running, task, tail, env.key)
             outcome = _moved(job, asked=params.background)
-            if confined is not None and watched is not None:
-                facts, brief = await asyncio.to_thread(_noticed, confined, watched)
+            if confined is not None and watched is not None and env.sandbox is not None:
+                watch = env.sandbox.git_watch
+                facts, brief = await asyncio.to_thread(_noticed, confined, watched, watch)
                 outcome = replace(
                     outcome,
                     message=" ".join((outcome.message, *facts)),
@@ -230,11 +231,11 @@ async def _to_its_end(
     outcome = _outcome(command, timeout_s, ended)
     if is_outside:
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
-    if confined is None or watched is None:
+    if confined is None or watched is None or env.sandbox is None:
         return outcome
-    if env.sandbox is not None:
-        env.sandbox.trim(confined.policy)
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, home)
+    env.sandbox.trim(confined.policy)
+    watch = env.sandbox.git_watch
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, home)
 
 
 async def _awaited(
@@ -341,7 +342,11 @@ async def _prepared(
 
 
 def _of_sandbox(
-    outcome: ToolOutcome, confined: Confined, watched: WatchedCommand, home: str
+    outcome: ToolOutcome,
+    confined: Confined,
+    watched: WatchedCommand,
+    watch: GitWatch,
+    home: str,
 ) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
     facts = [outcome.message]
@@ -356,7 +361,7 @@ def _of_sandbox(
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
         brief = f"{outcome.brief} · the sandbox refused {short}{more}"
-    more_facts, more_brief = _noticed(confined, watched)
+    more_facts, more_brief = _noticed(confined, watched, watch)
     facts += more_facts
     brief += more_brief
     if replaced := confined.policy.replaced():
@@ -369,7 +374,7 @@ def _of_sandbox(
     return replace(outcome, message=" ".join(facts), brief=brief)
 
 
-def _noticed(confined: Confined, watched: WatchedCommand) -> tuple[list[str], str]:
+def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tuple[list[str], str]:
     """What a command did so far to git's levers and to what runs later: facts for the model, and words for the card."""
     facts: list[str] = []
     brief = ""
@@ -381,13 +386,14 @@ def _noticed(confined: Confined, watched: WatchedCommand) -> tuple[list[str], st
         brief += f" · undone: {named}"
     if watched.is_ended:
         facts.append("The command was ended, because it did so again and again.")
-    if changed := confined.policy.watch.changed():
+    found = confined.policy.watch
+    if changed := found.changed():
+        watch.has_named(changed)
         named = _named(changed)
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
-    watch = confined.policy.watch
-    if filled := sorted({*watch.memory.unseen} - {*watch.unseen}):
-        named = _named([os.path.relpath(path, watch.work) for path in filled])
+    if filled := sorted({*found.memory.unseen} - {*found.unseen}):
+        named = _named([os.path.relpath(path, found.work) for path in filled])
         facts.append(
             f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
             "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import kimi_tui
 from kimi_tui import app_paths
-from kimi_tui.filesystem import create_file, links_to, read_regular
+from kimi_tui.filesystem import create_file, links_to, read_regular, real_path
 from kimi_tui.filesystem import is_under as _under
 from kimi_tui.tools.sandbox.git_levers import (
     ADDRESSES,
@@ -680,7 +680,7 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
             if key.strip().lower() == "path" and "\0" not in path:
                 found = os.path.join(folder, path)
                 # Nothing that a link leads to elsewhere.
-                if os.path.realpath(found) == found and found.startswith(f"{folder}/"):
+                if real_path(found) == found and found.startswith(f"{folder}/"):
                     yield found
 
 
@@ -1047,7 +1047,7 @@ def named_by_settings(
                 found |= {
                     one for links, end in ways if os.path.isfile(end) for one in (*links, end)
                 }
-    above = {os.path.realpath(top), os.path.realpath(git)}
+    above = {real_path(top), real_path(git)}
     return {
         path
         for path in found
@@ -1101,9 +1101,9 @@ def repositories_behind(link: str, work: str) -> list[str]:
     if not os.path.isfile(link):
         return [link]
     named = path_in(link).removeprefix("gitdir:").strip()
-    own = os.path.realpath(os.path.join(os.path.dirname(link), named))
+    own = real_path(os.path.join(os.path.dirname(link), named))
     common = path_in(os.path.join(own, "commondir")).strip()
-    found = {own, os.path.realpath(os.path.join(own, common)) if common else own}
+    found = {own, real_path(os.path.join(own, common)) if common else own}
     return sorted(path for path in found if path.startswith(f"{work}/"))
 
 
@@ -1116,11 +1116,11 @@ def shared_repository(folder: str) -> str:
     if not os.path.isfile(link):
         return ""
     own = path_in(link).removeprefix("gitdir: ")
-    own = os.path.realpath(os.path.join(folder, own))
-    if os.path.realpath(path_in(os.path.join(own, "gitdir"))) != os.path.realpath(link):
+    own = real_path(os.path.join(folder, own))
+    if real_path(path_in(os.path.join(own, "gitdir"))) != real_path(link):
         return ""
     common = path_in(os.path.join(own, "commondir"))
-    found = os.path.realpath(os.path.join(own, common)) if common else ""
+    found = real_path(os.path.join(own, common)) if common else ""
     is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
     return found if is_one else ""
 
@@ -1137,8 +1137,8 @@ def is_own_repository(folder: str) -> bool:
     if not os.path.isdir(link):
         if shared_repository(folder):
             return True
-        top = os.path.realpath(folder)
-        own = os.path.realpath(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
+        top = real_path(folder)
+        own = real_path(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
         if not _under(own, (top,)) and top != _working_tree(own):
             return False
     return not has_parts_elsewhere(own)
@@ -1160,7 +1160,7 @@ def _working_tree(git: str) -> str:
     for line in text.split("\n"):
         key, _, value = line.partition("=")
         if key.strip().lower() == "worktree":
-            return os.path.realpath(os.path.join(git, value.strip().strip('"')))
+            return real_path(os.path.join(git, value.strip().strip('"')))
     return ""
 
 
@@ -1243,7 +1243,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
 
 def _package_folder() -> str:
     """The real path of the folder of this program's package."""
-    return os.path.realpath(os.path.dirname(kimi_tui.__file__))
+    return real_path(os.path.dirname(kimi_tui.__file__))
 
 
 @functools.cache
