@@ -27,7 +27,7 @@ from kimi_tui.tools.process import (
     child_environment,
     user_environment,
 )
-from kimi_tui.tools.programs import find_program
+from kimi_tui.tools.programs import find_program, planted_in
 from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.sandbox import Confined
@@ -115,7 +115,7 @@ class Shell(Tool[ShellParams]):
                     action="leave sandbox" if start.beyond else "run command",
                     question="Run this command?",
                     detail=command,
-                    where=f"in {where}, {how_long}; {start.beyond or 'may change files'}",
+                    where=f"in {where}, {how_long}; {start.beyond or 'may change files'}{start.warning}",
                     session_key=start.group,
                     session_offer=start.offer,
                     sandboxed=start.confined is not None and not start.beyond,
@@ -146,7 +146,6 @@ class Shell(Tool[ShellParams]):
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
             around=env.sandbox.git_watch.around(watched) if watched and env.sandbox else None,
-            again=confined.again if confined else None,
         )
         if watched is not None:
             watched.end = running.end
@@ -280,6 +279,7 @@ class _Start(NamedTuple):
         confined: the sandbox that it runs in; None where it runs outside.
         beyond: what has to be asked about because it leaves the sandbox or has the network; else empty.
         group: the key of a yes for the session, empty where there is none; `offer` is what the user is offered.
+        warning: what of it commands in the sandbox could have planted; empty, or a clause behind others.
     """
 
     argv: Sequence[str]
@@ -288,6 +288,7 @@ class _Start(NamedTuple):
     beyond: str = ""
     group: str = ""
     offer: str = ""
+    warning: str = ""
 
 
 async def _prepared(
@@ -324,13 +325,20 @@ async def _prepared(
     start = _Start(argv, environ, beyond=beyond)
     if is_judged:
         return start
+    if planted := await asyncio.to_thread(planted_in, command, environ, env.work_dir):
+        home = home_of(env.environ)
+        named = _named([with_tilde(Path(one), home) for one in planted])
+        start = start._replace(warning=f"; runs {named}, which sandboxed commands could change")
     verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
     if env.reads_only and verdict.kind == "project":
         return start
     if not verdict.group:
         return start._replace(offer=verdict.offer)
-    return _Start(
-        verdict.argv, {**environ, **verdict.environ}, None, beyond, verdict.group, verdict.offer
+    return start._replace(
+        argv=verdict.argv,
+        environ={**environ, **verdict.environ},
+        group=verdict.group,
+        offer=verdict.offer,
     )
 
 

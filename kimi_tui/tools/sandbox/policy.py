@@ -211,7 +211,8 @@ def policy_for(
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
     extra = _writable(settings.writable, home, work)
     # A command could have what is named there lead anywhere.
-    written = {work, *extra, *map(os.path.realpath, once_writable(environ))}
+    places = once_writable(environ) if settings.readable else ()
+    written = {work, *extra, *map(os.path.realpath, places)}
     shown: set[str] = set()
     for path in settings.readable:
         links, end = links_to(_absolute(path, home))
