@@ -25,6 +25,7 @@ import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
 from kimi_tui.tools.process import word_set
+from kimi_tui.tools.sandbox.home import HomeView, home_view
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -134,6 +135,7 @@ class Policy:
         network: whether the command has the network of the machine.
         watch: the files that run later, as they were before the command.
         held: device and inode of what is in `kept` and `hidden`.
+        home: what is there of the home folder.
     """
 
     work: str
@@ -146,6 +148,7 @@ class Policy:
     network: bool
     watch: WatchedFiles
     held: Mapping[str, tuple[int, int]]
+    home: HomeView = HomeView()
 
     def replaced(self) -> list[str]:
         """The kept and hidden paths that are other files by now, so that they are no longer protected. For a thread."""
@@ -168,8 +171,13 @@ class Policy:
 
     def may_read(self, path: str) -> bool:
         """Whether a command may read what is at this path, as far as the sandbox is concerned."""
-        real = os.path.realpath(os.path.join(self.work, path))
-        return not _under(real, (*self.hidden, *self.sockets))
+        return not self.hides(os.path.realpath(os.path.join(self.work, path)))
+
+    def hides(self, real: str) -> bool:
+        """Whether what is at a real path is hidden from a command, or not there for it."""
+        if _under(real, (*self.hidden, *self.sockets)):
+            return True
+        return self.home.hides(real) and not _under(real, self.writable)
 
 
 def policy_for(
@@ -265,6 +273,17 @@ def policy_for(
             path for path in named_by_settings(bare, bare, environ) if _under(path, (work,))
         }
     roots = (work, *sorted(path for path in writable if not _under(path, (work,))))
+    view = home_view(
+        environ,
+        work,
+        asked=shown,
+        readable=settings.readable,
+        writable=roots,
+        own=_code_places(),
+        repositories=_repositories_of,
+    )
+    hidden = {path for path in {*hidden, *view.closed} if _is_there(path, view, roots)} - shown
+    sockets = {path for path in sockets if _is_there(path, view, roots)}
     # What a link leads to that a command could change would be another thing for the next command.
     followed = [link for links, _ in (links_to(str(work_dir)), *ways) for link in links]
     links = {link for link in (*followed, *watch.links) if _under(link, roots)}
@@ -300,7 +319,29 @@ def policy_for(
         network=network or settings.network,
         watch=watch.with_commons(commons),
         held=_identities((*kept_paths, *secret_paths)),
+        home=view,
     )
+
+
+def _is_there(path: str, view: HomeView, roots: Sequence[str]) -> bool:
+    """Whether what is hidden has to be covered: it is not in an emptied folder, or below what is shown there or can be written."""
+    if not _under(path, view.emptied):
+        return True
+    return _under(os.path.dirname(path), view.shown) or _under(path, roots)
+
+
+def _repositories_of(top: str) -> Iterator[str]:
+    """The repository that a folder's files belong to: its own `.git`, or one elsewhere that names the folder."""
+    link = os.path.join(top, ".git")
+    if os.path.isdir(link) and not os.path.islink(link):
+        yield link
+    elif common := _shared_repository(top):
+        yield common
+    elif os.path.isfile(link):
+        named = _first_line(link).removeprefix("gitdir:").strip()
+        own = os.path.realpath(os.path.join(top, named))
+        if _working_tree(own) == os.path.realpath(top):
+            yield own
 
 
 def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
