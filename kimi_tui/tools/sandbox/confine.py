@@ -931,7 +931,10 @@ def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
     covered = [
         path
         for path in sockets
-        if not _below(path, paths["hide"]) and os.path.lexists(path) and _is_within_reach(path)
+        if not _below(path, paths["hide"])
+        and (not _below(path, paths["empty"]) or _below(path, [*paths["show"], *paths["write"]]))
+        and os.path.lexists(path)
+        and _is_within_reach(path)
     ]
     arguments = [*paths["argument"], *(word for path in covered for word in _cover_of(path))]
     _tell(FILTER_FD, code)

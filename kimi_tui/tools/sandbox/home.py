@@ -272,6 +272,7 @@ class _Found:
     ) -> None:
         self._emptied = emptied
         self._written = written
+        self._plain = {*emptied}
         self._secrets = secrets
         self._shown: set[str] = set()
         self._searched: dict[str, int] = {}
@@ -339,7 +340,7 @@ class _Found:
 
     def _way(self, place: str) -> tuple[dict[str, str], str] | None:
         """The links on the way to a place with where each leads, and its real path; None where it is not to be shown."""
-        links, end = links_to(place)
+        links, end = ([], place) if self._is_plain(place) else links_to(place)
         if not os.path.lexists(end) or any(_is_under(one, (end,)) for one in self._emptied):
             return None
         if any(_is_under(link, self._written) for link in links):
@@ -353,6 +354,18 @@ class _Found:
                 except OSError:
                     return None
         return found, end
+
+    def _is_plain(self, place: str) -> bool:
+        """Whether a path in an emptied folder has no link in it: most have none, and share the folders on the way."""
+        if place in self._plain:
+            return True
+        folder, name = os.path.split(place)
+        if name in ("", ".", "..") or not (folder in self._plain or self._is_plain(folder)):
+            return False
+        if os.path.islink(place) or folder == place:
+            return False
+        self._plain.add(place)
+        return True
 
     def _is_secret(self, end: str) -> bool:
         if _is_under(end, self._secrets):
@@ -416,7 +429,10 @@ def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
 
 def _existing(names: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
     """The places of a list that are there, each in the home folder and where a variable has it instead."""
-    moved = tuple(environ.get(name, "") for name in app_paths.XDG_FOLDERS.values())
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    named = (environ.get(name, "") for name in app_paths.XDG_FOLDERS.values())
+    # In the home folder itself, a project may be called like a cache.
+    moved = tuple("" if os.path.realpath(one) == home else one for one in named)
     for folder, plain, globs in _by_folder(names, app_paths.home_of(environ), moved):
         try:
             there = set(os.listdir(folder))

@@ -87,6 +87,7 @@ _REFUSED = re.compile(
 _ABSENT = re.compile(r"No such file or directory|\bENOENT\b", re.IGNORECASE)
 _READING = "reading"
 _HELD = re.compile(r"Device or resource busy|Invalid cross-device link|EBUSY|EXDEV", re.IGNORECASE)
+_IS_ONLY_READ = re.compile(r"Read-only file system|EROFS", re.IGNORECASE)
 _SPECIAL = "cannot create special file"
 _QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]+)['\"’`]")
 _PATH = re.compile(r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)*")
@@ -172,6 +173,19 @@ class Policy:
     def may_read(self, path: str) -> bool:
         """Whether a command may read what is at this path, as far as the sandbox is concerned."""
         return not self.hides(os.path.realpath(os.path.join(self.work, path)))
+
+    def refuses_read(self, path: str, *, is_for_writing: bool) -> bool:
+        """Whether it is the sandbox that keeps a command from reading what is at this path: it is hidden, and there is something.
+
+        Args:
+            path: as the command names it.
+            is_for_writing: the error is one of writing, which in the emptied home folder says nothing of a file.
+        """
+        real = os.path.realpath(os.path.join(self.work, _expanded(path, self.home.home)))
+        if not self.hides(real):
+            return False
+        is_absent = self.home.hides(real) and not _under(real, (*self.hidden, *self.sockets))
+        return not is_absent or (os.path.lexists(real) and not is_for_writing)
 
     def hides(self, real: str) -> bool:
         """Whether what is at a real path is hidden from a command, or not there for it."""
@@ -321,6 +335,10 @@ def policy_for(
         held=_identities((*kept_paths, *secret_paths)),
         home=view,
     )
+
+
+def _expanded(path: str, home: str) -> str:
+    return os.path.join(home, path[2:]) if path.startswith("~/") else path
 
 
 def _is_there(path: str, view: HomeView, roots: Sequence[str]) -> bool:
@@ -1136,7 +1154,7 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
     for path in (named, *paths) if named else paths:
         if path != named and "/" not in path and not path.startswith("."):
             continue
-        if not policy.may_read(path):
+        if policy.refuses_read(path, is_for_writing=_IS_ONLY_READ.match(error[0]) is not None):
             return [f"{_READING} {path}"]
         if not policy.may_write(path):
             return [f"writing {path}"]

@@ -7,7 +7,9 @@ leaving lines out would break it, so that it is not shown at all.
 
 from __future__ import annotations
 
-from kimi_tui.tools.credentials import find_keys
+import re
+
+from kimi_tui.tools.credentials import find_keys, is_key
 
 MOST_BYTES = 1 << 18
 """A longer file is not shown."""
@@ -25,6 +27,7 @@ _OF_REQUESTS = ("user", "header", "-u", "-h", "--user", "--header", "pass", "log
 """So begins a line of curl's settings that can carry a credential."""
 _NO_PASSWORD = ("git", "hg", "")
 """Users of servers that go by a key of ssh."""
+_LONG_WORD = re.compile(r"[\w+/=.~-]{20,1024}")
 _SEPARATORS = "=: \t"
 _FEWEST_OF_ANACONDA = 8
 
@@ -95,7 +98,9 @@ def _holds(line: str, is_of_curl: bool) -> bool:
             return True
     if is_of_curl and lower.startswith(_OF_REQUESTS):
         return True
-    return _has_user(line) or _has_anaconda_token(line)
+    return (
+        _has_user(line) or _has_anaconda_token(line) or any(map(is_key, _LONG_WORD.findall(line)))
+    )
 
 
 def _has_value(behind: str) -> bool:

@@ -151,6 +151,8 @@ class Sandbox:
                 f"network:{'on' if policy.network else 'off'}",
                 *(f"write:{path}" for path in policy.writable),
                 *opened,
+                *(f"empty:{path}" for path in policy.home.emptied),
+                *(f"show:{path}" for path in policy.home.shown),
                 *(f"is:{os.fsdecode(text)}" for _, text in policy.home.texts),
                 *(f"hide:{path}" for path in policy.hidden),
                 *(f"socket:{path}" for path in policy.sockets),

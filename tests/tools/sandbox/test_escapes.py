@@ -286,10 +286,9 @@ async def test_devices_are_closed_wherever_they_are(sandbox: Sandbox, outside: O
 async def test_what_lies_over_a_hidden_folder_is_closed_and_stays_empty(
     sandbox: Sandbox, outside: Outside
 ) -> None:
-    outside.work.mkdir()
-    (outside.home / ".ssh").mkdir(parents=True)
-    (outside.home / ".ssh/id").write_text("key\n")
-    said = await run_in(sandbox, "stat -c %a ~/.ssh; touch ~/.ssh/x; ls ~/.ssh 2>&1", outside)
+    (outside.work / ".ssh").mkdir(parents=True)
+    (outside.work / ".ssh/id").write_text("key\n")
+    said = await run_in(sandbox, "stat -c %a .ssh; touch .ssh/x; ls .ssh 2>&1", outside)
     closed, refused_to_touch, *listed = said.splitlines()
     assert closed == "0"
     assert "cannot touch" in refused_to_touch
