@@ -75,11 +75,11 @@ class DMailConfig(NamedTuple):
 
 
 class SandboxConfig(NamedTuple):
-    """The sandbox of commands: whether there is one, what may be written besides the work folder (None: the caches of
-    package managers), what of the secret places may be read all the same, and whether the network may be used."""
+    """The sandbox of commands: whether there is one, what they really change besides the work folder, what of the secret
+    places may be read all the same, and whether the network may be used."""
 
     enabled: bool = True
-    writable: tuple[str, ...] | None = None
+    writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     network: bool = False
 

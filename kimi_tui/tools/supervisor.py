@@ -40,9 +40,7 @@ _BEGIN = (
 )
 
 
-def supervised(
-    orders: int, reports: int, mark: str, words: int, command: list[str]
-) -> list[str]:
+def supervised(orders: int, reports: int, mark: str, words: int, command: list[str]) -> list[str]:
     """The arguments that start a supervisor.
 
     It is imported as a module, since a script is compiled at each start; its folder is last on the path, because some modules in

@@ -15,13 +15,15 @@ imports only what is below `ctypes` (6 ms each time) and takes its arguments as 
 Landlock would cost 30 ms of imports a command, one for the filter libseccomp and 24 ms. It fails closed: any error is raised
 before the command starts.
 
-The words come NUL-separated in a file of memory, so that no command line names what is hidden: `level:full`; `level:landlock`; `level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from
-`FILTER_FD`, its arguments from `ARGUMENTS_FD`, and each `open:PATH`, then each `is:CONTENT`, from the next descriptor after
-`FILTER_FD`; where it does not start the command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`;
-`keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must not be renamed); `hide:PATH`;
-`socket:PATH` (hidden too, if it still exists); `empty:PATH` (a folder that is empty but for what follows, and what may be written);
-`show:PATH` (a file or folder in it that can be read); `link:PATH`, each with `to:TARGET`; `text:PATH`, a file, each with
-`is:CONTENT`. Paths are absolute and without links, parents before children. Each path is opened
+The words come NUL-separated in a file of memory, so that no command line names what is hidden: `level:full`; `level:landlock`;
+`level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from `FILTER_FD`, its arguments from
+`ARGUMENTS_FD`, and each `open:PATH`, then each `is:CONTENT`, from the next descriptor after `FILTER_FD`; where it does not start the
+command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`; `layers:FOLDER` (the
+private layers of the work folder), `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER` (mounted on the folder
+of temporary files, at `PRIVATE_AT`); `keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must
+not be renamed); `hide:PATH`; `socket:PATH` (hidden too, if it still exists); `empty:PATH` (a folder that is empty but for what
+follows, and what may be written); `show:PATH` (a file or folder in it that can be read); `link:PATH`, each with `to:TARGET`;
+`text:PATH`, a file, each with `is:CONTENT`. Paths are absolute and without links, parents before children. Each path is opened
 once and without following links, because a command in the background can have put a link there since the policy was made.
 """
 
@@ -44,7 +46,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from _ctypes import Array
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 else:
     import _signal as signal
 
@@ -108,6 +110,10 @@ SEARCHED_FD = ARGUMENTS_FD
 """The descriptor of what is searched, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
+PRIVATE_AT = "/tmp/.kimi-tui-caches"
+"""Where a command finds its private folder of caches, for tools that are told by a variable."""
+_MOST_LAYERS = 64
+"""So many commands at once write to the caches of one work folder, each in a layer of its own; the next ones only read."""
 _TRIES = 10
 _MOST_SAID = 4096
 _OF_MOUNT_POINT = 0o444
@@ -116,6 +122,9 @@ _OF_MOUNT_POINT = 0o444
 # -- numbers of the kernel ------------------------------------------------------------------------------
 
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_FSOPEN, _FSCONFIG, _FSMOUNT, _CLOEXEC_MOUNT = 430, 431, 432, 1
+_SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
+_LOCK_EX, _LOCK_NB = 2, 4
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x20000,
@@ -269,9 +278,9 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         OSError: the process is not or not completely confined; do not start the command.
     """
     paths: dict[str, list[str]] = {
-        name: [] for name in (*_KINDS, "open", "argument")
+        name: [] for name in (*_KINDS, "open", "argument", "plain", "layer")
     }
-    said = {"level": "full", "network": "off", "tmp": ""}
+    said = {"level": "full", "network": "off", "tmp": "", "layers": "", "private": ""}
     for word in words:
         kind, _, value = word.partition(":")
         if kind in paths:
@@ -290,12 +299,16 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         raise OSError(errno.ENOSYS, "Landlock is not there")
     is_full = said["level"] == "full"
     here = os.getcwd()
+    laid: list[tuple[str, int]] = []
     if is_full:
         sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
         own_user = not _unshare(online)
         _end_with_parent()
         _go_on_below(stay, is_command=False)
-        _cover(paths, said["tmp"], sockets)
+        laid = _layers(said["layers"], paths["plain"], paths["layer"])
+        if said["private"]:
+            laid.append((PRIVATE_AT, _tree(said["private"])))
+        _cover(paths, said["tmp"], sockets, laid)
         if not online:
             _raise_loopback()
         _drop_capabilities(() if own_user else _KEPT_CAPS)
@@ -308,7 +321,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     else:
         _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
-    writable = [*paths["write"]]
+    writable = [*paths["write"], *(place for place, _ in laid)]
     writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
     hidden = [*paths["hide"], *paths["empty"]]
     _landlock(abi, writable, hidden, paths["show"], is_full=is_full, online=online)
@@ -362,8 +375,20 @@ def _end_with_parent() -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "the end of the parent")
 
 
-def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
-    """Mount everything read-only except what may be written, and empty mounts over what is hidden."""
+def _cover(
+    paths: dict[str, list[str]],
+    tmp: str,
+    sockets: list[str],
+    laid: "Sequence[tuple[str, int]]" = (),
+) -> None:
+    """Mount everything read-only except what may be written, and empty mounts over what is hidden.
+
+    Args:
+        paths: the words, by their kinds.
+        tmp: the folder that becomes `/tmp`.
+        sockets: what is hidden too, if it is there.
+        laid: private mounts and their places, shallow ones first; they lie below all that is in `paths`.
+    """
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
     private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
@@ -380,7 +405,13 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
     _mount("tmpfs", "/dev/shm", _NOSUID | _NODEV, "mode=1777")
     _private_terminals()
     _own_processes()
-    _empty(paths, shown, [(path, _is_folder(tree)) for path, tree in trees])
+    points = [(path, _is_folder(tree)) for path, tree in (*laid, *trees)]
+    _empty(paths, shown, points)
+    for path, tree in laid:
+        if not os.path.lexists(path):
+            os.makedirs(path)
+        _set_mount(tree, "", _NOSUID | _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
+        _attach(tree, path)
     for path, tree in trees:
         if not os.path.lexists(path):
             # In one of the private folders, which are empty.
@@ -398,7 +429,10 @@ def _cover(paths: dict[str, list[str]], tmp: str, sockets: list[str]) -> None:
         try:
             place = _opened(path)
         except OSError as error:
-            if path in paths["hide"] and not (error.errno == errno.ENOENT and _under_private(path)):
+            is_covered = error.errno == errno.ENOENT and (
+                _under_private(path) or _below(path, [place for place, _ in laid])
+            )
+            if path in paths["hide"] and not is_covered:
                 # If it was renamed since the policy was made, the command could read it under the new name.
                 raise
             continue
@@ -475,6 +509,136 @@ def _make_point(path: str, is_folder: bool) -> None:
 
 def _under_private(path: str) -> bool:
     return path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))
+
+
+def _layers(folder: str, plain: list[str], overlaid: list[str]) -> "list[tuple[str, int]]":
+    """The private layers over caches, not yet in their places: each place with its mount, shallow ones first.
+
+    Where there can be no overlay the cache is left as it is, which is read-only.
+
+    Args:
+        folder: of the layers of a work folder; empty for none.
+        plain: places of folders that stand in for the user's, and `overlaid`: places of what lies over the user's. Each is a
+            name and an absolute path.
+    """
+    if not folder:
+        return []
+    _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
+    laid: list[tuple[str, int]] = []
+    for word in plain:
+        name, _, place = word.partition("/")
+        os.makedirs(f"{folder}/plain/{name}", mode=0o700, exist_ok=True)
+        laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
+    own = _taken_layer(folder)
+    others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
+    for word in overlaid if own else ():
+        name, _, place = word.partition("/")
+        uppers = [f"{folder}/{one}/upper/{name}" for one in sorted(others, key=int)]
+        try:
+            below = [_opened(one) for one in uppers if os.path.isdir(one)]
+            tree = _overlay(f"{folder}/{own}", name, [*below, _opened(f"/{place}")])
+        except OSError:
+            continue
+        laid.append((f"/{place}", tree))
+    return laid
+
+
+def _taken_layer(folder: str) -> str:
+    """The number of the first layer that no other command uses, which is locked as long as this process or a child of it without
+    another program lives; empty where there is none left."""
+    for number in range(_MOST_LAYERS):
+        # Not for writing: a mount on which something is open for that cannot be made read-only.
+        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(f"{folder}/{number}.lock", flags, 0o600)
+        if _libc.flock(lock, _LOCK_EX | _LOCK_NB) == 0:
+            os.utime(lock)
+            return str(number)
+        os.close(lock)
+    return ""
+
+
+def _overlay(layer: str, name: str, below: list[int]) -> int:
+    """A detached overlay mount.
+
+    It never waits for the disk (`volatile`): the end of each command would write out the file system that the layer is on.
+
+    Args:
+        layer: the folder of the layer.
+        name: of the cache in it.
+        below: descriptors of what is read, the first one first; they are closed.
+
+    Raises:
+        OSError: the kernel or the file system has none.
+    """
+    upper, work = f"{layer}/upper/{name}", f"{layer}/work/{name}"
+    for path in (upper, work):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    # What a volatile mount leaves behind; the kernel takes it for a layer that was not written out.
+    left = f"{work}/work/incompat"
+    for remove, path in (
+        (os.unlink, f"{left}/volatile/dirty"),
+        (os.rmdir, f"{left}/volatile"),
+        (os.rmdir, left),
+    ):
+        try:
+            remove(path)
+        except FileNotFoundError:
+            continue
+    held = [_opened(upper), _opened(work), *below]
+    # By their numbers: a path could have a sign in it that means something in a list of options.
+    upper_at, work_at, *below_at = (f"/proc/self/fd/{one}" for one in held)
+    context = -1
+    try:
+        context = _check(_libc.syscall(_FSOPEN, b"overlay", _CLOEXEC_MOUNT), "overlay")
+        for key, value in (
+            ("lowerdir", ":".join(below_at)),
+            ("upperdir", upper_at),
+            ("workdir", work_at),
+            ("index", "off"),
+            ("xino", "off"),
+        ):
+            words = (key.encode(), value.encode(), 0)
+            _check(_libc.syscall(_FSCONFIG, context, _SET_STRING, *words), f"overlay: {key}")
+        for key in (b"userxattr", b"volatile"):
+            _check(_libc.syscall(_FSCONFIG, context, _SET_FLAG, key, None, 0), "overlay")
+        _check(_libc.syscall(_FSCONFIG, context, _CREATE, None, None, 0), "overlay")
+        flags = _NOSUID | _NODEV
+        return _check(_libc.syscall(_FSMOUNT, context, _CLOEXEC_MOUNT, flags), "overlay")
+    finally:
+        for one in held:
+            os.close(one)
+        if context >= 0:
+            os.close(context)
+
+
+def try_layers(folder: str) -> None:
+    """Lay an overlay over a folder of three files and change them, to see whether this machine can; for a process of its own.
+
+    Args:
+        folder: an empty one, where the layers are to be. It must be removed afterwards.
+
+    Raises:
+        OSError: it cannot.
+    """
+    below, place = f"{folder}/below", f"{folder}/place"
+    for path in (f"{below}/folder", place):
+        os.makedirs(path)
+    for path in (f"{below}/file", f"{below}/folder/file"):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    _unshare(True)
+    _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
+    for number in range(2):
+        tree = _overlay(folder, "trial", [_opened(below)])
+        _attach(tree, place)
+        os.unlink(f"{place}/folder/file")
+        os.rmdir(f"{place}/folder")
+        os.mkdir(f"{place}/folder")
+        with open(f"{place}/file", "a", encoding="utf-8") as file:
+            file.write("changed")
+        if os.listdir(f"{place}/folder") or os.stat(f"{below}/file").st_size:
+            raise OSError(errno.EIO, "the layer does not hold")
+        _check(_libc.umount2(os.fsencode(place), 0), "umount")
+        os.rename(f"{folder}/upper", f"{folder}/used{number}")
 
 
 def _private_terminals() -> None:

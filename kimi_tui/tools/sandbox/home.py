@@ -34,7 +34,19 @@ _SYSTEM = (
     *("/proc", "/sys", "/dev", "/tmp", "/boot", "/System", "/Library", "/Applications", "/private"),
 )
 """A folder with one of these in it is no home folder that could be emptied."""
-_NO_HOMES = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/run", "/nix", "/proc", "/sys", "/dev")
+_NO_HOMES = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/etc",
+    "/run",
+    "/nix",
+    "/proc",
+    "/sys",
+    "/dev",
+)
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp", "/private/var/tmp")
 _OF_PREFIX = ("bin", "sbin", "shims")
 _IN_PREFIX = ("lib", "lib64", "libexec", "share", "pyvenv.cfg")
@@ -139,6 +151,8 @@ def home_view(
     found = _Found(tuple(emptied), {work, *writable}, _known_secrets(environ))
     for path in asked:
         found.add_asked(path)
+    for path in writable:
+        found.add_writable(path)
     for root in emptied:
         if root in _homes(environ):
             _add_listed(found, {**environ, "HOME": root})
@@ -309,6 +323,11 @@ class _Found:
             if not self._is_secret(way[1]):
                 self._searched[way[1]] = _DEEPEST
 
+    def add_writable(self, path: str) -> None:
+        """Show what commands may write, by its real path: where they may write nothing, they read it."""
+        if _is_under(path, self._emptied):
+            self._shown.add(path)
+
     def add_settings(self, place: str) -> None:
         """Show a file of settings, or those at the top of a folder, without credentials."""
         way = self._way(place)
@@ -376,13 +395,10 @@ class _Found:
 
     def view(self, home: str, readable: tuple[str, ...]) -> HomeView:
         """All that was found, without what is below something else that is shown."""
-        own = {*self._written}
         shown = sorted(
-            one
-            for one in self._shown
-            if not _is_under(os.path.dirname(one), self._shown) and not _is_under(one, own)
+            one for one in self._shown if not _is_under(os.path.dirname(one), self._shown)
         )
-        covered = {*shown, *own}
+        covered = {*shown}
         closed = [
             secret
             for top, depth in sorted(self._searched.items())

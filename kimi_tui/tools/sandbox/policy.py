@@ -1,8 +1,8 @@
 """The sandbox policy of a command: what it may read and write, from the settings and the content of the work folder.
 
-Writable are the work folder, the caches of package managers and what the settings name; but within the work folder neither
-files that decide what git runs, nor files at its top that run later, and nowhere the code of this program. Readable is everything but secrets and this program's
-own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
+Writable are the work folder and what the settings name; but within the work folder neither files that decide what git runs, nor files
+at its top that run later, and nowhere the code of this program. Over the caches of package managers lies a private layer (`layers.py`):
+writing there changes nothing outside. Readable is everything but secrets and this program's own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
 afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
 """
 
@@ -24,8 +24,8 @@ from typing import NamedTuple
 import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
-from kimi_tui.tools.process import word_set
 from kimi_tui.tools.sandbox.home import HomeView, home_view
+from kimi_tui.tools.sandbox.layers import Caches, caches_of
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -64,16 +64,11 @@ _GIT_OWN = (
 )
 SYSTEM_GIT_SETTINGS = "/etc/gitconfig"
 """Of git: the settings of the system."""
+_PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
+"""A command has its own of these."""
 _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"})
 """Sections of git's settings whose values are addresses and names."""
 
-
-CACHES = word_set(""".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/yarn .cache/pnpm .cache/node
-    .cache/go-build .cache/ccache .cache/sccache .cache/mypy .cache/ruff .cache/matplotlib .cache/fontconfig .ccache
-    .npm/_cacache .npm/_logs .npm/_update-notifier-last-checked .yarn/cache .local/share/pnpm/store
-    .cargo/registry .cargo/git .cargo/.package-cache .cargo/.package-cache-mutate .cargo/.global-cache
-    go/pkg/mod .gradle/caches .m2/repository Library/Caches/pip Library/Caches/uv Library/Caches/go-build""")
-"""Below the home folder: what package managers and compilers write to even when they fetch nothing."""
 
 IN_THE_WAY = "The sandbox was in the way of"
 """So begins what is said of it in a result."""
@@ -107,12 +102,12 @@ _NO_NETWORK = re.compile(
 class SandboxSettings(NamedTuple):
     """`[sandbox]` of the configuration.
 
-    `writable` are folders and files in the place of the caches, None for these; `readable` are exceptions from what is
+    `writable` are folders and files outside the work folder that commands really change; `readable` are exceptions from what is
     secret; `network` is whether commands may use it without being asked about.
     """
 
     enabled: bool = True
-    writable: tuple[str, ...] | None = None
+    writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     network: bool = False
 
@@ -132,6 +127,7 @@ class Policy:
         links: those of `kept` that are links and decide what is secret, or where this program's settings are.
         pinned: folders above what is kept, which may not be renamed.
         hidden: what cannot be read.
+        caches: where the caches of package managers are: what is there can be read, and writes go to a private layer.
         sockets: sockets of other programs, found under another name than they were bound by.
         network: whether the command has the network of the machine.
         watch: the files that run later, as they were before the command.
@@ -145,6 +141,7 @@ class Policy:
     links: tuple[str, ...]
     pinned: tuple[str, ...]
     hidden: tuple[str, ...]
+    caches: Caches
     sockets: tuple[str, ...]
     network: bool
     watch: WatchedFiles
@@ -164,7 +161,8 @@ class Policy:
         real = os.path.realpath(os.path.join(self.work, path))
         if _under(real, (*self.kept, *self.hidden, *self.sockets)):
             return False
-        return _under(real, (*self.writable, "/tmp", "/var/tmp", "/dev/shm", "/dev/null"))
+        places = (*self.writable, *self.caches.covered, *_PRIVATE)
+        return _under(real, places)
 
     def may_rename(self, path: str) -> bool:
         """Whether what is at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
@@ -218,9 +216,8 @@ def policy_for(
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     if _under(home, (work,)):
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
-    named = _caches(home, environ) if settings.writable is None else settings.writable
-    extra = _writable(named, home, work)
-    # Commands write to the caches too, and could have what is named there lead anywhere.
+    extra = _writable(settings.writable, home, work)
+    # A command could have what is named there lead anywhere.
     shown: set[str] = set()
     for path in settings.readable:
         links, end = links_to(_absolute(path, home))
@@ -287,13 +284,14 @@ def policy_for(
             path for path in named_by_settings(bare, bare, environ) if _under(path, (work,))
         }
     roots = (work, *sorted(path for path in writable if not _under(path, (work,))))
+    caches = caches_of(environ, (*roots, *hidden), work)
     view = home_view(
         environ,
         work,
         asked=shown,
         readable=settings.readable,
         writable=roots,
-        own=_code_places(),
+        own=(*_code_places(), *caches.overlaid),
         repositories=_repositories_of,
     )
     hidden = {path for path in {*hidden, *view.closed} if _is_there(path, view, roots)} - shown
@@ -329,6 +327,7 @@ def policy_for(
             )
         ),
         hidden=tuple(sorted(hidden)),
+        caches=caches,
         sockets=tuple(sorted(sockets)),
         network=network or settings.network,
         watch=watch.with_commons(commons),
@@ -401,12 +400,6 @@ def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
         for links, end in linked
         if not any(_under(link, [other for _, other in linked]) for link in links)
     }
-
-
-def _caches(home: str, environ: Mapping[str, str]) -> list[str]:
-    """Where `CACHES` may be; no project at the top of the home folder, which the environment may call the folder of caches."""
-    places = app_paths.home_places(environ, *CACHES)
-    return [one for one in places if os.path.dirname(one) != home or "/." in one[len(home) :]]
 
 
 def secrets_outside(environ: Mapping[str, str]) -> Iterator[str]:

@@ -19,7 +19,15 @@ _NOT_IN_LINES = (
 )
 _WORDS = (
     *("token", "passw", "passphrase", "secret", "apikey", "api_key", "api-key", "accesskey"),
-    *("access_key", "access-key", "private_key", "privatekey", "private-key", "_auth", "authorization"),
+    *(
+        "access_key",
+        "access-key",
+        "private_key",
+        "privatekey",
+        "private-key",
+        "_auth",
+        "authorization",
+    ),
     *("bearer", "cookie", "extraheader", "credential", "oauth", "proxy-user", "proxy_user", "_pwd"),
 )
 """A line is left out that has one of them and, behind it, a value."""

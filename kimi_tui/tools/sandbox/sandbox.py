@@ -8,10 +8,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import select
-import stat
 import subprocess
 import sys
 import tempfile
@@ -19,11 +17,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
 from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.sandbox import layers
 from kimi_tui.tools.sandbox.home import HomeView
+from kimi_tui.tools.sandbox.layers import Caches, remove_tree
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
     NoSandbox,
@@ -42,6 +43,8 @@ _MOST_BYTES = 4096
 _COVERED = ("/tmp/", "/var/tmp/")
 _MOST_BINDS = 800
 """Each takes a descriptor, of which a process usually has 1024."""
+PRIVATE_AT = "/tmp/.kimi-tui-caches"
+"""Where a command with a `/tmp` of its own finds its private caches; the same in `confine`, which is not imported for that."""
 _LANDLOCK_GAPS = (
     "hooks and settings of git in the work folder are not held still",
     "secret files in the work folder can be read, and the names of all can be listed",
@@ -64,6 +67,14 @@ class Confined:
     environ: Mapping[str, str]
     words: tuple[str, ...]
     policy: Policy
+
+
+class _Private(NamedTuple):
+    """What keeps writes to caches private: words for `confine`, variables, and the folder that the variables name."""
+
+    words: tuple[str, ...] = ()
+    environ: Mapping[str, str] = MappingProxyType({})
+    folder: str = ""
 
 
 class Sandbox:
@@ -89,6 +100,7 @@ class Sandbox:
         self.program = program
         self._tmp = ""
         self._memory = FolderMemory()
+        self._can_layer: bool | None = None
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -112,7 +124,7 @@ class Sandbox:
         if self.backend == "bwrap":
             if link := next(filter(os.path.islink, policy.kept), None):
                 raise NoSandbox(f"{link} is a link, which bubblewrap cannot hold still")
-            if len(_bwrap_binds(policy)) > _MOST_BINDS:
+            if len(_bwrap_binds(policy, "")) >= _MOST_BINDS:
                 raise NoSandbox(
                     f"bubblewrap would have to hold more than {_MOST_BINDS} files still"
                 )
@@ -136,16 +148,18 @@ class Sandbox:
         policy = self.policy_for(work_dir, network=network)
         if not writes:
             # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
-            policy = replace(policy, writable=(policy.work,), kept=(policy.work,), pinned=())
+            kept = (policy.work,)
+            policy = replace(policy, writable=kept, kept=kept, pinned=(), caches=Caches())
+        private = self._private_caches(policy) if writes else _Private()
         if not self._tmp or not os.path.isdir(self._tmp):
             self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-"))
         tmp = self._tmp if self.backend in ("landlock", "macos") else "/tmp"
-        environ = {**child_environment(self.environ), "TMPDIR": tmp}
+        environ = {**child_environment(self.environ), **private.environ, "TMPDIR": tmp}
         words: tuple[str, ...] = ()
         if self.backend in ("full", "landlock"):
-            words = _words(policy, self.backend, self._tmp)
+            words = (*_words(policy, self.backend, self._tmp), *private.words)
         elif self.backend == "bwrap":
-            opened = (f"open:{path}" for _, path in _bwrap_binds(policy))
+            opened = (f"open:{path}" for _, path, _ in _bwrap_binds(policy, private.folder))
             words = (
                 "level:filter",
                 f"network:{'on' if policy.network else 'off'}",
@@ -156,7 +170,10 @@ class Sandbox:
                 *(f"is:{os.fsdecode(text)}" for _, text in policy.home.texts),
                 *(f"hide:{path}" for path in policy.hidden),
                 *(f"socket:{path}" for path in policy.sockets),
-                *(f"argument:{word}" for word in bwrap_arguments(policy, self._tmp)),
+                *(
+                    f"argument:{word}"
+                    for word in bwrap_arguments(policy, self._tmp, private.folder)
+                ),
             )
             from kimi_tui.tools.sandbox.confine import ARGUMENTS_FD
 
@@ -164,7 +181,7 @@ class Sandbox:
             own = ["--args", str(ARGUMENTS_FD)]
             argv = [self.program, *own, "--", *_behind_bubblewrap(argv, policy)]
         else:
-            argv = [self.program, "-p", macos_profile(policy, self._tmp), *argv]
+            argv = [self.program, "-p", macos_profile(policy, self._tmp, private.folder), *argv]
         if self.backend in ("landlock", "macos"):
             environ |= self._with_copies(policy)
         return Confined(tuple(argv), environ, words, policy)
@@ -184,55 +201,35 @@ class Sandbox:
                 file.write(text)
         return variables
 
+    @property
+    def is_layered(self) -> bool:
+        """Whether commands see the user's caches below a private layer; else variables name private caches. For a thread."""
+        if self._can_layer is None:
+            self._can_layer = self.backend == "full" and layers.can_layer(self.environ)
+        return self._can_layer
+
+    def _private_caches(self, policy: Policy) -> _Private:
+        """What keeps the writes to caches private."""
+        try:
+            folder = layers.made_folder(self.environ, policy.work)
+        except OSError:
+            # The data folder takes nothing: caches are only read.
+            return _Private()
+        own = layers.variables_folder(folder)
+        has_tmp = self.backend in ("full", "bwrap")
+        place = PRIVATE_AT if has_tmp else own
+        environ = policy.caches.variables(place, is_layered=self.is_layered)
+        if self.backend == "full":
+            laid = policy.caches.words(folder) if self.is_layered else []
+            return _Private((*laid, f"private:{own}"), environ, own)
+        return _Private((f"write:{own}",) if self.backend == "landlock" else (), environ, own)
+
     def remove_temporary(self) -> None:
         """Remove what commands left in their temporary folder. For a thread."""
         tmp, self._tmp = self._tmp, ""
         if tmp:
             with contextlib.suppress(OSError):
-                _remove_tree(tmp)
-
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def _remove_tree(top: str) -> None:
-    """Remove a folder that commands filled: of any depth, with folders closed to their owner, with links to anywhere.
-
-    Each folder in it is moved to the top before it is looked into: no path grows, and no chain of descriptors.
-
-    Raises:
-        OSError: not all of it could be removed.
-    """
-    os.chmod(top, 0o700)
-    held = os.open(top, _FOLDER)
-    try:
-        moved = (f".{os.urandom(8).hex()}.{number}" for number in itertools.count())
-        while names := os.listdir(held):
-            for name in names:
-                folder = _entered(name, held)
-                if folder < 0:
-                    continue
-                try:
-                    for inner in os.listdir(folder):
-                        deeper = _entered(inner, folder)
-                        if deeper >= 0:
-                            os.close(deeper)
-                            os.rename(inner, next(moved), src_dir_fd=folder, dst_dir_fd=held)
-                finally:
-                    os.close(folder)
-                os.rmdir(name, dir_fd=held)
-    finally:
-        os.close(held)
-    os.rmdir(top)
-
-
-def _entered(name: str, folder: int) -> int:
-    """The descriptor of a folder in another one, opened up where it was closed; what is no folder is removed, and -1."""
-    if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=folder)
-        return -1
-    os.chmod(name, 0o700, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
+                remove_tree(tmp)
 
 
 def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
@@ -258,11 +255,12 @@ def _home_words(home: HomeView) -> Iterator[str]:
         yield from (f"text:{path}", f"is:{os.fsdecode(text)}")
 
 
-def _bwrap_binds(policy: Policy) -> list[tuple[str, str]]:
-    """The paths that bubblewrap bind-mounts onto themselves, each with its option, in the order of the words `open`."""
+def _bwrap_binds(policy: Policy, private: str) -> list[tuple[str, str, str]]:
+    """The paths that bubblewrap bind-mounts, each with its option and where that is, in the order of the words `open`."""
     return [
-        *(("--bind-fd", path) for path in (*policy.writable, *policy.pinned)),
-        *(("--ro-bind-fd", path) for path in policy.kept),
+        *([("--bind-fd", private, PRIVATE_AT)] if private else []),
+        *(("--bind-fd", path, path) for path in (*policy.writable, *policy.pinned)),
+        *(("--ro-bind-fd", path, path) for path in policy.kept),
     ]
 
 
@@ -292,8 +290,14 @@ def _behind_bubblewrap(argv: list[str], policy: Policy) -> list[str]:
     return [*how, *words, *argv]
 
 
-def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
-    """The arguments of bubblewrap for a policy, without those that hide sockets, which the supervisor adds when it starts."""
+def bwrap_arguments(policy: Policy, tmp: str, private: str = "") -> list[str]:
+    """The arguments of bubblewrap for a policy, without those that hide sockets, which the supervisor adds when it starts.
+
+    Args:
+        policy: what the command may reach.
+        tmp: the folder that becomes `/tmp`.
+        private: the folder of its private caches, empty for none.
+    """
     from kimi_tui.tools.sandbox.confine import FILTER_FD
 
     arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
@@ -305,11 +309,11 @@ def bwrap_arguments(policy: Policy, tmp: str) -> list[str]:
     for place in ("/tmp", "/var/tmp"):
         if os.path.isdir(place) and not os.path.islink(place):
             arguments += ["--bind", tmp, place]
-    binds = _bwrap_binds(policy)
+    binds = _bwrap_binds(policy, private)
     arguments += _bwrap_home(policy.home, FILTER_FD + 1 + len(binds))
-    for at, (flag, path) in enumerate(binds, FILTER_FD + 1):
+    for at, (flag, _, place) in enumerate(binds, FILTER_FD + 1):
         # By descriptor, opened in `confine`: a part of the path could have become a link.
-        arguments += [flag, str(at), path]
+        arguments += [flag, str(at), place]
     for path in policy.home.emptied:
         arguments += ["--remount-ro", path]
     covered: list[str] = []
@@ -342,7 +346,7 @@ def _bwrap_home(home: HomeView, descriptor: int) -> list[str]:
     return arguments
 
 
-def macos_profile(policy: Policy, tmp: str) -> str:
+def macos_profile(policy: Policy, tmp: str, private: str = "") -> str:
     """The same policy as a profile for `sandbox-exec`; later rules win.
 
     macOS has no network namespaces: without the network a command cannot connect to a server of its own either, since other
@@ -374,7 +378,6 @@ def macos_profile(policy: Policy, tmp: str) -> str:
         f"(deny file-write-unlink (literal {quoted(path)}))" for path in sorted({*roots, *ways})
     ]
     lines += [f"(deny file-write* (subpath {quoted(path)}))" for path in policy.kept]
-    lines.append("(deny file-write-setugid)")
     for path in policy.home.emptied:
         lines.append(f"(deny file-read* (subpath {quoted(path)}))")
         lines.append(f"(allow file-read-metadata (subpath {quoted(path)}))")
@@ -383,6 +386,11 @@ def macos_profile(policy: Policy, tmp: str) -> str:
     for path in out_of_reach:
         lines.append(f"(deny file-read* file-write* (subpath {quoted(path)}))")
         lines.append(f"(allow file-read-metadata (subpath {quoted(path)}))")
+    if private:
+        # Within this program's own folder, which is hidden.
+        lines.append(f"(allow file-read* file-write* (subpath {quoted(private)}))")
+        lines.append(f"(deny file-write-unlink (literal {quoted(private)}))")
+    lines.append("(deny file-write-setugid)")
     if policy.network:
         lines.append(f"(allow mach-lookup {_services(_MACOS_NETWORK_SERVICES)})")
         lines.append("(deny network-outbound (remote unix-socket))")

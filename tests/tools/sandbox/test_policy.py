@@ -70,8 +70,11 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
     policy: Policy, tmp_path: Path
 ) -> None:
     work, home = tmp_path / "work", tmp_path / "home"
-    assert policy.writable == (str(work), str(home / ".cache/pip"))
+    assert policy.writable == (str(work),)
+    assert policy.caches.covered == (str(home / ".cache"), str(home / ".cache/pip"))
     assert policy.may_write("app.py")
+    assert policy.may_write(str(home / ".cache/pip/x"))
+    assert not policy.may_write("/root/.bashrc")
     assert policy.may_write("tests/new")
     assert policy.may_write(".git/index")
     for name in (".git/hooks/pre-commit", ".git/config", "Makefile", "/opt/x", "/etc/hosts"):

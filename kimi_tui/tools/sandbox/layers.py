@@ -1,0 +1,569 @@
+"""Private layers over the caches of package managers: a sandboxed command reads the user's caches, and writes go to a layer of its own.
+
+Installed programs of other projects lie in these caches (environments of Poetry and pre-commit, toolchains of Go, what `uv` links into
+environments), so a command must not change them. Each work folder has one layer in this program's data folder, which outlives
+commands and sessions:
+
+    sandbox/ID/folder           the work folder
+    sandbox/ID/N.lock           locked as long as a command uses the layer N
+    sandbox/ID/N/upper/NAME     what commands wrote over one cache; `work/NAME` is the kernel's
+    sandbox/ID/plain/NAME       in the place of the user's `~/.cache`, with the caches in it laid over it
+    sandbox/ID/variables        for tools whose cache the user does not have, or where there can be no layer: variables name it
+
+`confine.py` mounts overlays of them anew for each command. A second command at the same time takes the next layer, with the others
+below it; the kernel does not define what happens where two mounts write to one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kimi_tui import app_paths
+from kimi_tui.filesystem import links_to, read_regular
+from kimi_tui.tools.process import word_set
+
+FOLDER = "sandbox"
+"""In the data folder: the layers of all work folders."""
+MOST_BYTES = 2 << 30
+"""The most that the layers of one work folder hold between commands."""
+MOST_BYTES_IN_ALL = 8 << 30
+_UNIT_DEPTH = 2
+"""Tools find their way when whole folders at this depth of a cache are missing: a package, a bucket of downloads."""
+_LONGEST_NAME = 60
+_TRIAL_S = 10.0
+_DAY_S = 86_400
+
+_TOOLS = {
+    ".npm/_cacache": "npm_config_cache",
+    ".npm/_npx": "",
+    ".cargo/registry": "CARGO_HOME",
+    ".cargo/git": "",
+    "go/pkg": "GOPATH",
+    ".gradle/caches": "GRADLE_USER_HOME",
+    **dict.fromkeys(
+        (".gradle/wrapper", ".gradle/native", ".gradle/daemon", ".gradle/notifications"), ""
+    ),
+    ".m2/repository": "MAVEN_OPTS",
+    ".m2/wrapper": "",
+    ".yarn/berry": "YARN_GLOBAL_FOLDER",
+    ".yarn/cache": "",
+    ".bun/install/cache": "BUN_INSTALL_CACHE_DIR",
+    ".nuget/packages": "NUGET_PACKAGES",
+    ".pub-cache/hosted": "PUB_CACHE",
+    ".pub-cache/git": "",
+    ".local/share/pnpm/store": "",
+    **dict.fromkeys(
+        (".ccache", ".sbt/boot", ".ivy2/cache", ".ivy2/local", ".hex/packages", ".cabal/packages"),
+        "",
+    ),
+    **dict.fromkeys(
+        (".cabal/store", ".stack/pantry", ".stack/snapshots", ".conan2/p", ".composer/cache"), ""
+    ),
+    ".bundle/cache": "",
+}
+"""Below the home folder: where package managers keep what they fetched, and for the first of a manager the variable by which it
+keeps all of that elsewhere."""
+_PRIVATE = (".npm/_logs", ".gradle/.tmp", ".gradle/workers")
+"""Folders beside these that managers write to; of the user's a command sees nothing."""
+_FOLDERS = {
+    "npm_config_cache": "npm",
+    "CARGO_HOME": "cargo",
+    "GOPATH": "go",
+    "GRADLE_USER_HOME": "gradle",
+    "MAVEN_OPTS": "m2",
+    "YARN_GLOBAL_FOLDER": "yarn-berry",
+    "BUN_INSTALL_CACHE_DIR": "bun",
+    "NUGET_PACKAGES": "nuget",
+    "PUB_CACHE": "pub",
+}
+"""What these variables name in the private folder."""
+_NAMED = {"CARGO_HOME": "registry", "GOPATH": "pkg", "GOMODCACHE": "", "GOCACHE": ""}
+"""Variables that commands get of the user, with the folder of the cache in what they name."""
+_CACHE = ".cache"
+_CACHES = word_set("""pip uv pypoetry pre-commit yarn pnpm node go-build ccache sccache mypy ruff black pylint flake8 pdm hatch
+    virtualenv pipenv pip-tools tox rattler matplotlib fontconfig numba jedi parso huggingface/hub torch ms-playwright puppeteer Cypress
+    selenium bazel bazelisk deno composer electron electron-builder node-gyp typescript turbo prisma golangci-lint gopls staticcheck
+    goimports vcpkg conan meson xmake zig coursier sbt bundler helm/repository trivy/db buf clangd rust-analyzer ansible-compat""")
+"""Below `~/.cache`: what commands may read. Of the rest of that folder they see nothing, and make their own."""
+_BESIDES = {
+    "PIP_CACHE_DIR": "pip",
+    "UV_CACHE_DIR": "uv",
+    "POETRY_CACHE_DIR": "pypoetry",
+    "YARN_CACHE_FOLDER": "yarn",
+    "GOCACHE": "go-build",
+    "GOMODCACHE": "go/pkg/mod",
+    "CCACHE_DIR": "ccache",
+    "SCCACHE_DIR": "sccache",
+    "DENO_DIR": "deno",
+    "COMPOSER_CACHE_DIR": "composer",
+    "pnpm_config_store_dir": "pnpm",
+}
+"""Variables of tools whose caches are below `~/.cache`, for where no layer can be laid over that."""
+_ONLY_READ = {"PRE_COMMIT_HOME": "pre-commit", "COREPACK_HOME": "node/corepack"}
+"""Tools that work with a cache which they can only read: the variable counts where the user has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """The caches that a command may read, as real paths.
+
+    Attributes:
+        overlaid: folders that are read like the user's own.
+        plain: folders (`~/.cache`) of which a command sees nothing but those of `overlaid` that are in it.
+        missing: variables of tools whose folder the user does not have, with the name of theirs in the private one.
+        known: values of variables that let a tool read in the user's cache while it writes to a private one.
+    """
+
+    overlaid: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    known: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """What a private layer lies over, shallow ones first."""
+        return (*self.plain, *self.overlaid)
+
+    def words(self, folder: str) -> list[str]:
+        """What `confine` is told, for the layers in a folder."""
+        return [
+            f"layers:{folder}",
+            *(f"plain:{_name_of(path)}{path}" for path in self.plain),
+            *(f"layer:{_name_of(path)}{path}" for path in self.overlaid),
+        ]
+
+    def variables(self, folder: str, *, is_layered: bool) -> dict[str, str]:
+        """The variables by which tools keep their caches in a private folder.
+
+        Args:
+            folder: its path, as a command sees it.
+            is_layered: there are layers, so that this is for what the user does not have alone.
+        """
+        names = dict(self.missing)
+        if is_layered and self.plain:
+            names = {
+                variable: name for variable, name in names.items() if variable not in _ONLY_READ
+            }
+        elif not is_layered:
+            names.pop("XDG_CACHE_HOME", None)
+            names |= _FOLDERS
+            names |= _BESIDES
+        found = {variable: os.path.join(folder, name) for variable, name in names.items()}
+        if own := found.pop("MAVEN_OPTS", ""):
+            tail = self.known.get("MAVEN_OPTS", "")
+            found["MAVEN_OPTS"] = f"-Dmaven.repo.local={own}" + (tail and f" {tail}")
+        if not is_layered:
+            found |= {name: one for name, one in self.known.items() if name != "MAVEN_OPTS"}
+        # A link between a layer and the work folder is none: they are two file systems.
+        return {**found, "UV_LINK_MODE": "copy"}
+
+
+def cache_places(environ: Mapping[str, str]) -> Iterator[str]:
+    """Where caches of package managers may be, whether they exist or not; as named, not as real paths."""
+    yield from app_paths.home_places(environ, _CACHE, *_TOOLS)
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    yield from (os.path.join(home, name) for name in (".local/share/virtualenvs", "Library/Caches"))
+    yield from _named(environ).values()
+
+
+def _named(environ: Mapping[str, str]) -> dict[str, str]:
+    """The caches that variables of the user name."""
+    return {
+        variable: os.path.join(named, below) if below else named
+        for variable, below in _NAMED.items()
+        if os.path.isabs(named := environ.get(variable, ""))
+    }
+
+
+def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -> Caches:
+    """The user's caches.
+
+    Args:
+        environ: the environment.
+        avoided: real paths of what commands write anyway, or do not see: nothing in them.
+        work: the work folder, which is in none of the caches that are laid over.
+    """
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
+
+    def usable(path: str) -> str:
+        links, end = links_to(path)
+        places = (end, *links)
+        if any(_is_under(place, avoided) for place in places) or _is_under(home, (end,)):
+            return ""
+        return end if os.path.isdir(end) else ""
+
+    caches = [
+        (place, end)
+        for place in app_paths.home_places(environ, _CACHE)
+        if (end := usable(place)) and not _is_under(work, (end,))
+    ]
+    others = [
+        (place, end)
+        for place in app_paths.home_places(environ, *_PRIVATE)
+        if (end := usable(place))
+    ]
+    used = {top for place, _ in caches for top in _used_below(place, environ)}
+    overlaid = [
+        usable(os.path.join(place, name)) for place, _ in caches for name in (*_CACHES, *used)
+    ]
+    missing: dict[str, str] = {}
+    named = _named(environ)
+    overlaid += [end for end in map(usable, named.values()) if end and not _is_under(work, (end,))]
+    for name, variable in _TOOLS.items():
+        places = [named[variable]] if variable in named else app_paths.home_places(environ, name)
+        ends = [end for end in map(usable, places) if end]
+        overlaid += [end for end in ends if not _is_under(work, (end,))]
+        if not ends and variable:
+            missing[variable] = _FOLDERS[variable]
+    known: dict[str, str] = {}
+    cache = next((place for place, _ in caches), os.path.join(home, _CACHE))
+    for variable, name in _ONLY_READ.items():
+        if not os.path.isdir(os.path.join(cache, name)):
+            missing[variable] = name
+    if not caches:
+        missing["XDG_CACHE_HOME"] = "cache"
+    for variable, path, form in (
+        ("POETRY_VIRTUALENVS_PATH", os.path.join(cache, "pypoetry/virtualenvs"), "{}"),
+        ("GRADLE_RO_DEP_CACHE", os.path.join(home, ".gradle/caches"), "{}"),
+        ("MAVEN_OPTS", os.path.join(home, ".m2/repository"), "-Dmaven.repo.local.tail={}"),
+    ):
+        if os.path.isdir(path) and " " not in path:
+            known[variable] = form.format(path)
+    ends = {end for end in overlaid if end}
+    return Caches(
+        tuple(sorted(end for end in ends if not _is_under(os.path.dirname(end), ends))),
+        tuple(sorted({end for _, end in (*caches, *others)})),
+        MappingProxyType(missing),
+        MappingProxyType(known),
+    )
+
+
+def _used_below(cache: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """The folders at the top of `~/.cache` in which environments are that the user works in."""
+    named = (environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    for path in (*environ.get("PATH", "").split(os.pathsep), *named):
+        if path.startswith(f"{cache}/"):
+            yield path[len(cache) + 1 :].partition("/")[0]
+
+
+def _is_under(path: str, folders: Collection[str]) -> bool:
+    while path not in folders:
+        above = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return True
+
+
+def _name_of(path: str) -> str:
+    """The name of a cache's layer: readable, and one to one."""
+    shown = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in path.strip("/"))
+    return f"{shown[-_LONGEST_NAME:]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
+
+
+# -- the folders of the layers ----------------------------------------------------------------------------
+
+_VARIABLES, _NAMES = "variables", "folder"
+_MOST_PATH_BYTES = 4096
+_MOST_FOLDERS = 2000
+_TRY = "import sys; sys.path.append(sys.argv[1]); import confine; confine.try_layers(sys.argv[2])"
+_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def layers_dir(environ: Mapping[str, str]) -> str:
+    """The real path of the folder of all layers."""
+    return os.path.realpath(app_paths.data_dir(environ) / FOLDER)
+
+
+def folder_of(environ: Mapping[str, str], work: str) -> str:
+    """The path of the layers of a work folder, whether they exist or not.
+
+    Args:
+        environ: the environment.
+        work: the real path of the work folder.
+    """
+    return os.path.join(layers_dir(environ), hashlib.sha256(os.fsencode(work)).hexdigest()[:20])
+
+
+def made_folder(environ: Mapping[str, str], work: str) -> str:
+    """The folder of the layers of a work folder, made where it is missing, with the private one for variables in it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = folder_of(environ, work)
+    variables = os.path.join(folder, _VARIABLES)
+    if not os.path.isdir(variables):
+        app_paths.make_private(Path(folder))
+        os.makedirs(variables, mode=0o700, exist_ok=True)
+        Path(folder, _NAMES).write_bytes(os.fsencode(work))
+        _link_settings(environ, variables)
+    return folder
+
+
+def _link_settings(environ: Mapping[str, str], variables: str) -> None:
+    """Have a private `CARGO_HOME` and `GRADLE_USER_HOME` go by the user's settings, such as mirrors of registries."""
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    for name, *files in (
+        ("cargo", "config.toml", "config"),
+        ("gradle", "gradle.properties", "init.d"),
+    ):
+        for file in files:
+            place = os.path.join(home, f".{name}", file)
+            if os.path.exists(place):
+                os.makedirs(os.path.join(variables, name), mode=0o700, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.symlink(place, os.path.join(variables, name, file))
+
+
+def variables_folder(folder: str) -> str:
+    """The private folder that variables name, in the folder of the layers of a work folder."""
+    return os.path.join(folder, _VARIABLES)
+
+
+def work_folders(environ: Mapping[str, str]) -> frozenset[str]:
+    """The real paths of the work folders in which commands ran in the sandbox, as far as they are known."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(top := layers_dir(environ))[:_MOST_FOLDERS]:
+            with contextlib.suppress(OSError):
+                path = os.path.join(top, name, _NAMES)
+                found.add(os.fsdecode(read_regular(Path(path), _MOST_PATH_BYTES)))
+    return frozenset(filter(os.path.isabs, found))
+
+
+def can_layer(environ: Mapping[str, str]) -> bool:
+    """Whether the kernel lays overlays over folders here, tried in the data folder. Starts a process: for a thread."""
+    try:
+        app_paths.make_private(Path(top := layers_dir(environ)))
+        place = tempfile.mkdtemp(prefix=".trial-", dir=top)
+    except OSError:
+        return False
+    try:
+        folder = os.path.dirname(os.path.abspath(__file__))
+        how = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _TRY, folder, place]
+        tried = subprocess.run(
+            how,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TRIAL_S,
+            check=False,
+        )
+        return tried.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            remove_tree(place)
+
+
+class Reset(NamedTuple):
+    """What came of removing the layers of a work folder: bytes that were freed, and whether a command still uses some."""
+
+    n_bytes: int
+    is_used: bool
+
+
+def reset(environ: Mapping[str, str], work: str) -> Reset:
+    """Remove what commands of a work folder wrote to caches. Of what a running command uses nothing is removed. For a thread.
+
+    Raises:
+        OSError: not all of it could be removed.
+    """
+    folder = folder_of(environ, work)
+    n_bytes = size_of(folder)
+    if not os.path.isdir(folder):
+        return Reset(0, is_used=False)
+    with _unused(folder) as (free, is_used):
+        for name in free:
+            place = os.path.join(folder, name)
+            if os.path.isdir(place):
+                remove_tree(place)
+    return Reset(n_bytes - size_of(folder), is_used=is_used)
+
+
+@contextlib.contextmanager
+def _unused(folder: str) -> Iterator[tuple[list[str], bool]]:
+    """The names of what no command uses in the folder of the layers of a work folder, locked meanwhile; and whether one uses some."""
+    held: list[int] = []
+    free: list[str] = []
+    is_used = False
+    try:
+        for name in sorted(os.listdir(folder)):
+            number, _, ending = name.partition(".")
+            if ending != "lock":
+                continue
+            lock = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                is_used = True
+                continue
+            held.append(lock)
+            free.append(number)
+        if not is_used:
+            free += ["plain", _VARIABLES]
+        yield free, is_used
+    finally:
+        for lock in held:
+            os.close(lock)
+
+
+def size_of(folder: str) -> int:
+    """The bytes that a folder takes on the disk, with all below it."""
+    return _unit(folder).n_bytes
+
+
+class _Unit(NamedTuple):
+    """A folder or file that is kept or removed as one: when something in it changed last, its size, its path."""
+
+    changed_at: float
+    n_bytes: int
+    path: str
+
+
+def _unit(path: str) -> _Unit:
+    """Links are not followed; what cannot be looked at counts for nothing."""
+    changed_at, n_bytes = 0.0, 0
+    waiting = [path]
+    while waiting:
+        at = waiting.pop()
+        with contextlib.suppress(OSError):
+            status = os.lstat(at)
+            n_bytes += status.st_blocks * 512
+            changed_at = max(changed_at, status.st_mtime)
+            if stat.S_ISDIR(status.st_mode):
+                waiting += [os.path.join(at, name) for name in os.listdir(at)]
+    return _Unit(changed_at, n_bytes, path)
+
+
+def _below(folders: Iterable[str], depth: int) -> list[str]:
+    """What is so deep below some folders, and the files above that."""
+    found = [*folders]
+    for _ in range(depth):
+        found = [inner for path in found for inner in _inner(path)]
+    return found
+
+
+def _inner(path: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [os.path.join(path, name) for name in os.listdir(path)]
+    return [path]
+
+
+def trim(environ: Mapping[str, str], work: str) -> int:
+    """Remove the oldest of what commands wrote to caches, until the layers are within their limits. For a thread.
+
+    Nothing that a running command uses is removed.
+
+    Args:
+        environ: the environment.
+        work: the real path of the work folder that is worked in.
+
+    Returns:
+        the bytes that were freed.
+    """
+    top, own = layers_dir(environ), folder_of(environ, work)
+    freed = 0
+    with contextlib.suppress(OSError):
+        freed += _trim_folder(own, MOST_BYTES)
+        others = [os.path.join(top, name) for name in os.listdir(top)]
+        others = [path for path in others if path != own and os.path.isdir(path)]
+        sizes = {path: size_of(path) for path in others}
+        too_many = sum(sizes.values()) + size_of(own) - MOST_BYTES_IN_ALL
+        for path in sorted(others, key=_used_at):
+            if too_many <= 0:
+                break
+            with contextlib.suppress(OSError), _unused(path) as (_, is_used):
+                if not is_used and _used_at(path) < time.time() - _DAY_S:
+                    remove_tree(path)
+                    too_many -= sizes[path]
+                    freed += sizes[path]
+    return freed
+
+
+def _used_at(folder: str) -> float:
+    """When a command used the layers of a work folder last."""
+    with contextlib.suppress(OSError):
+        return os.stat(os.path.join(folder, "0.lock")).st_mtime
+    return 0.0
+
+
+def _trim_folder(folder: str, most: int) -> int:
+    freed = 0
+    with _unused(folder) as (free, _):
+        left = size_of(folder) - most
+        if left <= 0:
+            return 0
+        tops = [os.path.join(folder, name, "upper" if name.isdecimal() else "") for name in free]
+        for unit in sorted(map(_unit, _below(tops, 1 + _UNIT_DEPTH))):
+            if left <= 0:
+                break
+            with contextlib.suppress(OSError):
+                if os.path.isdir(unit.path) and not os.path.islink(unit.path):
+                    remove_tree(unit.path)
+                else:
+                    os.unlink(unit.path)
+                left -= unit.n_bytes
+                freed += unit.n_bytes
+    return freed
+
+
+# -- removing what commands left --------------------------------------------------------------------------
+
+
+def remove_tree(top: str) -> None:
+    """Remove a folder that commands filled: of any depth, with folders closed to their owner, with links to anywhere.
+
+    Each folder in it is moved to the top before it is looked into: no path grows, and no chain of descriptors.
+
+    Raises:
+        OSError: not all of it could be removed.
+    """
+    os.chmod(top, 0o700)
+    held = os.open(top, _OPENED)
+    try:
+        moved = (f".{os.urandom(8).hex()}.{number}" for number in itertools.count())
+        while names := os.listdir(held):
+            for name in names:
+                folder = _entered(name, held)
+                if folder < 0:
+                    continue
+                try:
+                    for inner in os.listdir(folder):
+                        deeper = _entered(inner, folder)
+                        if deeper >= 0:
+                            os.close(deeper)
+                            os.rename(inner, next(moved), src_dir_fd=folder, dst_dir_fd=held)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=held)
+    finally:
+        os.close(held)
+    os.rmdir(top)
+
+
+def _entered(name: str, folder: int) -> int:
+    """The descriptor of a folder in another one, opened up where it was closed; what is no folder is removed, and -1."""
+    if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=folder)
+        return -1
+    os.chmod(name, 0o700, dir_fd=folder)
+    return os.open(name, _OPENED, dir_fd=folder)
