@@ -29,6 +29,7 @@ from kimi_tui.tools.process import (
     user_environment,
 )
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
+from kimi_tui.tools.sandbox.refusals import hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
 
@@ -208,7 +209,7 @@ async def _to_its_end(
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
     if confined is None:
         return outcome
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, home)
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, env.environ)
 
 
 async def _awaited(
@@ -305,12 +306,20 @@ async def _prepared(
     )
 
 
-def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutcome:
+def _of_sandbox(
+    outcome: ToolOutcome, confined: Confined, environ: Mapping[str, str]
+) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
+    home = home_of(environ)
     facts = [outcome.message]
     network = " with network" if confined.policy.network else ""
     brief = f"{outcome.brief} · sandbox{network}"
-    if outcome.is_error and (what := refused(outcome.output, confined.policy)):
+    what = refused(outcome.output, confined.policy) if outcome.is_error else []
+    hidden = hidden_reads(outcome.output, confined.policy, environ)
+    # Also where the command went on without it.
+    said = {confined.policy.real(one.removeprefix("reading ")) for one in what}
+    what += [f"reading {path}" for path in hidden.paths if path not in said]
+    if what:
         facts.append(
             f"{IN_THE_WAY} {', '.join(what)}. Where the task needs that, call again with `sandbox` "
             "and `why`; do not look for a way round it."
@@ -319,6 +328,15 @@ def _of_sandbox(outcome: ToolOutcome, confined: Confined, home: str) -> ToolOutc
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
         brief = f"{outcome.brief} · the sandbox refused {short}{more}"
+    if hidden.setting:
+        facts.append(
+            f"The user can show it to every command with `{hidden.setting}` in the section `[sandbox]` of the configuration."
+        )
+        brief += f" · [sandbox] {hidden.setting} would allow it"
+    if hidden.secret:
+        named = _named([with_tilde(Path(path), home) for path in hidden.secret])
+        facts.append(f"Credentials are kept in {named}: that is not for you to read.")
+        brief += " · credentials are kept there"
     if removed := confined.policy.watch.remove_moves():
         facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
         brief += " · settings of git moved: undone"

@@ -1103,12 +1103,11 @@ def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
     arguments = [*paths["argument"], *(word for path in covered for word in _cover_of(path))]
     _tell(FILTER_FD, code)
     _tell(ARGUMENTS_FD, b"".join(os.fsencode(word) + b"\0" for word in arguments))
-    at = FILTER_FD
     for at, path in enumerate(paths["open"], FILTER_FD + 1):
         place = _opened(path)
         os.dup2(place, at)
         os.close(place)
-    for at, text in enumerate(paths["is"], at + 1):
+    for at, text in enumerate(paths["is"], FILTER_FD + 1 + len(paths["open"])):
         _tell(at, os.fsencode(text))
     for path in paths["hide"]:
         # If it was renamed since the policy was made, the command could read it under the new name.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import glob
 import os
 import stat
 import tomllib
@@ -257,6 +258,7 @@ def _may_be_emptied(place: str) -> bool:
 class _Data(NamedTuple):
     places: tuple[str, ...]
     settings: tuple[str, ...]
+    closed: tuple[str, ...]
     above: tuple[str, ...]
     variables: Mapping[str, str]
 
@@ -271,7 +273,7 @@ def _data() -> _Data:
         return tuple(name for table in tables for name in table["names"])
 
     variables = cast("dict[str, str]", data["variables"])
-    return _Data(names("places"), names("settings"), names("above"), variables)
+    return _Data(names("places"), names("settings"), names("closed"), names("above"), variables)
 
 
 def _known_secrets(environ: Mapping[str, str]) -> frozenset[str]:
@@ -292,6 +294,8 @@ class _Found:
         self._searched: dict[str, int] = {}
         self._links: dict[str, str] = {}
         self._texts: dict[str, bytes] = {}
+        self.closed: set[str] = set()
+        """Paths of what is not to be read in what is shown."""
 
     def add(self, place: str, *, depth: int = -1, is_listed: bool = False) -> str:
         """Show what is at a place, and the links on the way; returns its real path, empty where it is not shown.
@@ -399,7 +403,8 @@ class _Found:
             one for one in self._shown if not _is_under(os.path.dirname(one), self._shown)
         )
         covered = {*shown}
-        closed = [
+        closed = [os.path.realpath(path) for path in sorted(self.closed)]
+        closed += [
             secret
             for top, depth in sorted(self._searched.items())
             for secret in _secrets_below(top, home, depth)
@@ -438,9 +443,12 @@ def _shown_text(path: str) -> tuple[bytes, bytes | None]:
 
 def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
     for place in _existing(_data().places, environ):
-        found.add(place, is_listed=True)
+        # Of caches, which are large, nobody lays secrets at the top.
+        found.add(place, depth=-1 if "/.cache/" in place else 0, is_listed=True)
     for place in _existing(_data().settings, environ):
         found.add_settings(place)
+    for place in app_paths.home_places(environ, *_data().closed):
+        found.closed.update(glob.iglob(place, include_hidden=True))
 
 
 def _existing(names: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
@@ -456,8 +464,8 @@ def _existing(names: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]
             continue
         for name in plain & there:
             yield os.path.join(folder, name)
-        for glob in globs:
-            for name in fnmatch.filter(there, glob):
+        for pattern in globs:
+            for name in fnmatch.filter(there, pattern):
                 yield os.path.join(folder, name)
 
 
@@ -534,9 +542,10 @@ def _listed_links(folder: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
 
 def _add_prefix(found: _Found, folder: str) -> None:
     prefix, name = os.path.split(folder)
-    if name in _OF_PREFIX and os.path.basename(prefix) != ".local":
-        if any(os.path.exists(os.path.join(prefix, one)) for one in _IN_PREFIX):
-            found.add(prefix, depth=0)
+    if name not in _OF_PREFIX or os.path.basename(prefix) == ".local":
+        return
+    if any(os.path.exists(os.path.join(prefix, one)) for one in _IN_PREFIX):
+        found.add(prefix, depth=0)
 
 
 def _add_named_by_git(found: _Found, environ: Mapping[str, str]) -> None:

@@ -146,7 +146,7 @@ class Policy:
     network: bool
     watch: WatchedFiles
     held: Mapping[str, tuple[int, int]]
-    home: HomeView = HomeView()
+    home: HomeView
 
     def replaced(self) -> list[str]:
         """The kept and hidden paths that are other files by now, so that they are no longer protected. For a thread."""
@@ -179,11 +179,17 @@ class Policy:
             path: as the command names it.
             is_for_writing: the error is one of writing, which in the emptied home folder says nothing of a file.
         """
-        real = os.path.realpath(os.path.join(self.work, _expanded(path, self.home.home)))
+        real = self.real(path)
         if not self.hides(real):
             return False
         is_absent = self.home.hides(real) and not _under(real, (*self.hidden, *self.sockets))
         return not is_absent or (os.path.lexists(real) and not is_for_writing)
+
+    def real(self, path: str) -> str:
+        """The real path of what a command names."""
+        if path.startswith("~/"):
+            path = os.path.join(self.home.home, path[2:])
+        return os.path.realpath(os.path.join(self.work, path))
 
     def hides(self, real: str) -> bool:
         """Whether what is at a real path is hidden from a command, or not there for it."""
@@ -334,10 +340,6 @@ def policy_for(
         held=_identities((*kept_paths, *secret_paths)),
         home=view,
     )
-
-
-def _expanded(path: str, home: str) -> str:
-    return os.path.join(home, path[2:]) if path.startswith("~/") else path
 
 
 def _is_there(path: str, view: HomeView, roots: Sequence[str]) -> bool:
@@ -1138,20 +1140,30 @@ def refused(output: str, policy: Policy) -> list[str]:
     return list(dict.fromkeys(found))[:_MOST_REFUSALS]
 
 
-def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[str]:
-    """What a line with an error in it is about: what it quotes, else the path before the error, or after it."""
+def paths_in_error(line: str) -> list[str]:
+    """The paths that a line may be about that says of something that it is not there, or cannot be read; empty for other lines."""
+    error = _ABSENT.search(line) or _REFUSED.search(line)
+    return _paths_of(line, error) if error and not _IS_ONLY_READ.match(error[0]) else []
+
+
+def _paths_of(line: str, error: re.Match[str]) -> list[str]:
+    """What a line with an error in it may be about: what it quotes, else the path before the error, or after it."""
     shell = _OF_SHELL.match(line)
     begin, named = (shell.end(), shell[1]) if shell else (0, None)
     before, after = line[begin : error.start()], line[error.start() :]
     paths = [*_QUOTED.findall(line), *reversed(_PATH.findall(before)), *_PATH.findall(after)]
-    for path in (named, *paths) if named else paths:
-        if path != named and "/" not in path and not path.startswith("."):
-            continue
+    fit = [path for path in paths if "/" in path or path.startswith(".")]
+    return [named, *fit] if named else fit
+
+
+def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[str]:
+    paths = _paths_of(line, error)
+    for path in paths:
         if policy.refuses_read(path, is_for_writing=_IS_ONLY_READ.match(error[0]) is not None):
             return [f"{_READING} {path}"]
         if not policy.may_write(path):
             return [f"writing {path}"]
-    if _SPECIAL in before and paths:
+    if _SPECIAL in line[: error.start()] and paths:
         # `mv` and `cp` of a folder find a device under the name of what is hidden in it.
         return [f"copying to {paths[0]} what is hidden"]
     if _HELD.match(error[0]):

@@ -36,7 +36,7 @@ _OF_REQUESTS = ("user", "header", "-u", "-h", "--user", "--header", "pass", "log
 _NO_PASSWORD = ("git", "hg", "")
 """Users of servers that go by a key of ssh."""
 _LONG_WORD = re.compile(r"[\w+/=.~-]{20,1024}")
-_SEPARATORS = "=: \t"
+_SEPARATORS = "=: \t>(,"
 _FEWEST_OF_ANACONDA = 8
 
 
@@ -65,7 +65,8 @@ def without_credentials(name: str, data: bytes) -> bytes | None:
     lines = text.split("\n")
     if any(_goes_on(lines[at]) for at in left_out):
         return None
-    return "\n".join(line for at, line in enumerate(lines) if at not in left_out).encode()
+    kept = "\n".join(line for at, line in enumerate(lines) if at not in left_out)
+    return (kept + "\n" if kept and not kept.endswith("\n") else kept).encode()
 
 
 def _left_out(name: str, text: str) -> set[int]:
@@ -114,7 +115,7 @@ def _holds(line: str, is_of_curl: bool) -> bool:
 def _has_value(behind: str) -> bool:
     """Whether what stands behind a word gives it a value: `_name = x`, `": "x"`."""
     name_end = next((at for at, char in enumerate(behind) if char in _SEPARATORS), -1)
-    return name_end >= 0 and bool(behind[name_end:].strip("=: \t\"'"))
+    return name_end >= 0 and bool(behind[name_end:].strip("=: \t>(,\"'"))
 
 
 def _has_user(line: str) -> bool:

@@ -1,0 +1,205 @@
+"""What a sandboxed command sees of the home folder: what is allowed, and nothing of what is not, whatever it is called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.covered import bubblewrap, command_of, whole_sandbox
+from support.sandbox_targets import USERS, give, number_of, targets
+
+from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox.home import HomeView, home_view, setting_for
+from kimi_tui.tools.sandbox.policy import Policy, SandboxSettings, policy_for, refused
+from kimi_tui.tools.sandbox.redacted import without_credentials
+from kimi_tui.tools.sandbox.refusals import hidden_reads
+from kimi_tui.tools.sandbox.sandbox import Sandbox, macos_profile
+
+HERE = Path(__file__).parent
+PLACES = [line for line in (HERE / "secret_places.txt").read_text().splitlines() if line[:1] != "#"]
+FEWEST_PLACES = 900
+LOOK = r"""
+find ~ -type f -exec cat {} + 2> /dev/null
+while IFS= read -r place; do cat -- "$HOME/$place"; done < places 2> /dev/null
+cat "$HOME"/.*/* "$HOME"/.config/*/* 2> /dev/null
+echo "== names"
+find ~ | sed "s|^$HOME/||"
+cat /proc/self/mountinfo /proc/1/mountinfo /proc/[0-9]*/cmdline /proc/keys 2> /dev/null | tr '\0' ' '
+"""
+CANARY = "not-for-commands"
+OF_SETTINGS = {
+    ".npmrc": "registry=https://registry.npmjs.org/\n//registry.npmjs.org/:_authToken={0}\n",
+    ".yarnrc.yml": "nodeLinker: node-modules\nnpmAuthToken: {0}\n",
+    ".curlrc": 'silent\nuser = "me:{0}"\n',
+    ".wgetrc": "timeout = 10\nhttp_password = {0}\n",
+    ".terraformrc": 'credentials "app.terraform.io" {{\n  token = "{0}"\n}}\n',
+    ".bundle/config": '---\nBUNDLE_PATH: "vendor"\nBUNDLE_GEMS__EXAMPLE__COM: "https://me:{0}@gems.example.com/"\n',
+    ".m2/settings.xml": "<settings><server><password>{0}</password></server></settings>\n",
+    ".nuget/NuGet/NuGet.Config": '<add key="ClearTextPassword" value="{0}" />\n',
+    ".pip/pip.conf": "[global]\nindex-url = https://me:{0}@pypi.example.com/simple\n",
+    ".config/pip/pip.conf": "[global]\nextra-index-url =\n    https://{0}@pypi.example.com/simple\ntimeout = 5\n",
+    ".config/uv/uv.toml": '[[index]]\nurl = "https://me:{0}@pypi.example.com/simple"\n',
+    ".condarc": "channels:\n  - https://conda.example.com/t/{0}/channel\n  - defaults\n",
+    ".config/hatch/config.toml": '[publish.index]\nuser = "me"\nauth = "x"\npassword = "{0}"\n',
+    ".cabal/config": "remote-repo: hackage\npassword: {0}\n",
+    ".Rprofile": 'Sys.setenv(GITHUB_TOKEN = "{0}")\n',
+    ".lein/profiles.clj": '{{:user {{:repositories {{"x" {{:password "{0}"}}}}}}}}\n',
+    ".gradle/init.d/artifactory.gradle": 'credentials {{ username "me"; password "{0}" }}\n',
+}
+"""What settings say that have a credential beside what commands need; others are told a token."""
+MORE_SETTINGS = {
+    ".gitconfig": '[user]\n\tname = Me\n[url "https://me:{0}@github.com/"]\n\tinsteadOf = gh:\n[http]\n\textraHeader = Authorization: Basic {0}\n[alias]\n\tst = status\n',
+    ".cargo/config.toml": '[build]\njobs = 2\n[registries.own]\nindex = "sparse+https://x.example"\ntoken = "{0}"\n',
+    ".config/go/env": "GOFLAGS=-mod=mod\nGOPROXY=https://me:{0}@proxy.example.com\n",
+    ".gradle/gradle.properties": "org.gradle.jvmargs=-Xmx2g\nsigning.password={0}\n",
+    ".config/nix/nix.conf": "max-jobs = 4\naccess-tokens = github.com={0}\n",
+}
+NAMES_SHOWN = {
+    *(*OF_SETTINGS, ".gradle/gradle.properties", ".bunfig.toml", ".config/pdm/config.toml"),
+    ".opam/github-token",
+}
+SHOWN = ["registry=https://registry.npmjs.org/", "nodeLinker: node-modules", "name = Me", "st = status"]
+SHOWN += ["jobs = 2", "GOFLAGS=-mod=mod", "org.gradle.jvmargs=-Xmx2g", "max-jobs = 4", "timeout = 5"]
+TOOLCHAINS = [
+    *(".cargo/bin/tool", ".rustup/toolchains/stable/bin/rustc", ".nvm/versions/node/v22/bin/node"),
+    *(".pyenv/versions/3.13/bin/python", ".local/bin/tool", ".local/share/uv/tools/x/bin/x"),
+    *(".volta/bin/x", "go/bin/x", "go/pkg/mod/x/y.go", ".sdkman/candidates/java/x", ".rbenv/shims/ruby"),
+    *(".cache/pip/x", ".cache/pre-commit/x", ".m2/repository/x.jar", ".config/ruff/ruff.toml"),
+    *(".editorconfig", ".vimrc", ".prettierrc", ".clang-format", ".config/git/ignore"),
+]
+
+
+@pytest.fixture(params=USERS)
+def place(request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
+    """A folder that no command has a private one over, and the user that it is for."""
+    with targets("home") as (base, _held):
+        yield base, number_of(request.param)
+
+
+def fill(home: Path) -> None:
+    for name in (*PLACES, *MORE_SETTINGS):
+        text = {**OF_SETTINGS, **MORE_SETTINGS}.get(name, "token = {0}\n")
+        write(home / name, text.format(CANARY))
+    for name in TOOLCHAINS:
+        write(home / name, f"toolchain {name}\n")
+
+
+def write(path: Path, text: str = "x\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def world(base: Path) -> tuple[Path, Path, dict[str, str]]:
+    """A home with all places, a work folder in it, and the environment."""
+    home, work = base / "home", base / "home/projects/mine"
+    fill(home)
+    write(work / "places", "".join(f"{name}\n" for name in PLACES))
+    environ = {**os.environ, "HOME": str(home), "KIMI_TUI_HOME": str(base / "app")}
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        environ.pop(name, None)
+    return home, work, environ
+
+
+def check(said: str, work: Path) -> None:
+    text, _, names = said.partition("== names\n")
+    assert CANARY not in text, [line for line in text.splitlines() if CANARY in line]
+    for name in TOOLCHAINS:
+        assert f"toolchain {name}\n" in text, name
+    for line in SHOWN:
+        assert line in text, line
+    # Nor is it told which there are.
+    told = {line for line in names.splitlines() if "/" not in line or line in PLACES}
+    assert told & {*PLACES} <= NAMES_SHOWN, told & {*PLACES} - NAMES_SHOWN
+    for name in (".ssh", ".aws", ".gnupg", "tdata", "login.keyring", "session.jsonl"):
+        assert name not in names, name
+    assert str(work) in names
+
+
+def test_of_a_thousand_places_none_is_read_and_toolchains_are(place: tuple[Path, int]) -> None:
+    base, user = place
+    whole_sandbox(base)
+    home, work, environ = world(base)
+    assert len(PLACES) >= FEWEST_PLACES
+    # Outside it reads all of them.
+    plain = subprocess.run(
+        ["/bin/bash", "-c", LOOK], cwd=work, env=environ, capture_output=True, text=True, check=False
+    )
+    assert plain.stdout.count(CANARY) >= 2 * len(PLACES)
+    here = Sandbox("full", SandboxSettings(), environ)
+    confined = here.confined(["/bin/bash", "-c", LOOK], work)
+    words = write(base / "words", "")
+    words.write_bytes(b"\0".join(map(os.fsencode, confined.words)))
+    give((base, *base.rglob("*")), user)
+    if user != os.geteuid():
+        give([Path(here._tmp)], user)
+    said = subprocess.run(
+        [sys.executable, "-S", str(HERE / "confined.py"), str(Path(confine.__file__).parent)]
+        + [str(user), str(work), str(words), *confined.argv],
+        env=dict(confined.environ),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    here.remove_temporary()
+    check(said.stdout, work)
+    assert said.stderr == ""
+
+
+async def test_of_a_thousand_places_none_is_read_in_bubblewrap() -> None:
+    with targets("home") as (base, _held):
+        whole_sandbox(base)
+        home, work, environ = world(base)
+        here = Sandbox("bwrap", SandboxSettings(), environ, bubblewrap().program)
+        confined = here.confined(["/bin/bash", "-c", f"{{ {LOOK} }} > said"], work)
+        try:
+            ended = await command_of(confined, work).run()
+        finally:
+            here.remove_temporary()
+        assert ended.exit_code == 0, ended.output.text
+        check((work / "said").read_text(), work)
+
+
+def test_with_landlock_alone_and_on_macos_the_same_places_are_closed(place: tuple[Path, int]) -> None:
+    base, user = place
+    home, work, environ = world(base)
+    policy = policy_for(work, SandboxSettings(), environ)
+    profile = macos_profile(policy, "/private/tmp/x").splitlines()
+    emptied = profile.index(f'(deny file-read* (subpath "{home}"))')
+    shown = [line for line in profile[emptied:] if line.startswith("(allow file-read* (subpath")]
+    assert f'(allow file-read* (subpath "{home}/.pyenv"))' in shown
+    for name in PLACES:
+        path = str(home / name)
+        text = dict(policy.home.texts).get(path, CANARY.encode())
+        assert not policy.may_read(path) or CANARY.encode() not in text, name
+        assert not any(f'"{path}"' in line for line in shown), name
+    if confine.landlock_abi() < 1:
+        pytest.skip("there is no Landlock on this machine: nothing was tried")
+    here = Sandbox("landlock", SandboxSettings(), environ)
+    script = LOOK.partition('echo "==')[0]
+    confined = here.confined(["/bin/bash", "-c", f"{script} cat $GIT_CONFIG_GLOBAL"], work)
+    words = write(base / "words", "")
+    words.write_bytes(b"\0".join(map(os.fsencode, confined.words)))
+    give((base, *base.rglob("*"), Path(here._tmp), *Path(here._tmp).iterdir()), user)
+    said = subprocess.run(
+        [sys.executable, "-S", str(HERE / "confined.py"), str(Path(confine.__file__).parent)]
+        + [str(user), str(work), str(words), *confined.argv],
+        env=dict(confined.environ),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    here.remove_temporary()
+    assert CANARY not in said.stdout
+    for name in TOOLCHAINS:
+        assert f"toolchain {name}\n" in said.stdout, name
+    # What cannot be shown in part under its own name is read elsewhere.
+    assert "name = Me" in said.stdout
