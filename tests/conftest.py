@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from support import forks
 from textual import _wait, constants
 
+from kimi_tui.tools import programs
+
 if TYPE_CHECKING:
     from xdist.scheduler import LoadGroupScheduling
     from xdist.workermanage import WorkerController
@@ -26,6 +28,9 @@ _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 4
 # Nobody looks at the apps of tests: each picture that is not drawn is time saved. It is not set by the environment, which
 # the programs that tests start would inherit.
 constants.MAX_FPS = 10
+
+# The folders of tests lie where all may write, and with them the programs that stand in for the machine's.
+programs.TEMPORARY = ()
 
 # A run in the background, or under nohup, was told to ignore these, and the programs that it starts would do so too.
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):

@@ -112,6 +112,80 @@ def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_
     assert missing == OWN_JSON
 
 
+STARTS = {
+    # By what `find_program` found.
+    "soul/system_prompt.py:_git_lines": "argv of repository_facts: find_program",
+    "tools/command_groups.py:_answer": "argv of _program: refused where is_planted",
+    "tools/command_groups.py:_parsed": "find_shfmt: find_program",
+    "tools/file_list.py:scan": "rg_program: find_program",
+    "tools/grep.py:_search": "rg_program: find_program",
+    "tools/grep.py:_type_names": "rg_program: find_program",
+    "tools/grep.py:": "the script _FROM: rg_program, by its whole path",
+    "tui/desktop.py:_run_apart": "commands of find_program",
+    "tui/desktop.py:printed": "find_program",
+    "tui/desktop.py:tmux_option": "find_program",
+    "tui/main/prompt_modes.py:edited": "_editor: find_program",
+    # The interpreter, and what is a part of this program.
+    "config/keyring.py:_told": "sys.executable",
+    "tools/sandbox/layers.py:can_layer": "sys.executable",
+    "tools/sandbox/sandbox.py:_trouble": "supervised: sys.executable",
+    "tools/process.py:__init__": "supervised: sys.executable",
+    # By whole paths of the system.
+    "tools/process.py:descendants_by_ps": "/bin/ps",
+    # Behind the supervisor, what it was started for.
+    "tools/sandbox/confine.py:begin_behind": "the command, in the sandbox",
+    "tools/sandbox/confine.py:begin_search": "rg_program",
+    "tools/supervisor.py:_exec_command": "the command",
+}
+"""Each function that starts a program, and how that is looked up: none by its name alone, but by `tools/programs.py`."""
+_STARTING = re.compile(
+    r"\b(?:subprocess\.(?:run|Popen|call|check_call|check_output|getoutput|getstatusoutput)|os\.(?:exec|spawn|posix_spawn)\w*"
+    r"|os\.(?:popen|system|startfile)|pty\.spawn|create_subprocess_\w+|run_helper|webbrowser\.\w+)\("
+)
+_FINDING = re.compile(r"\bwhich\(")
+
+
+def functions_with(pattern: re.Pattern[str], folder: Path) -> set[str]:
+    """The innermost functions, by files, that hold a call of this form."""
+    found: set[str] = set()
+    for path in folder.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if not pattern.search(text):
+            continue
+        functions = [
+            node
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        for match in pattern.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            around = [one for one in functions if one.lineno <= line <= (one.end_lineno or 0)]
+            name = max(around, key=lambda one: one.lineno).name if around else ""
+            found.add(f"{path.relative_to(folder)}:{name}")
+    return found
+
+
+def test_every_program_that_is_started_was_looked_up_where_commands_cannot_write() -> None:
+    starting = functions_with(_STARTING, ROOT / "kimi_tui") - {"helper_programs.py:run_helper"}
+    assert starting == STARTS.keys()
+    assert functions_with(_FINDING, ROOT / "kimi_tui") == {"tools/programs.py:program_in"}
+    # What says what would run, and not what may, has one caller, which asks `is_planted` next.
+    callers = functions_with(re.compile(r"\bprogram_in\("), ROOT / "kimi_tui")
+    assert callers == {
+        *("tools/programs.py:find_program", "tools/programs.py:program_in"),
+        "tools/command_groups.py:_program",
+    }
+
+
+def test_a_new_way_to_start_a_program_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "new.py").write_text(
+        "import os, shutil, subprocess\ndef a():\n    def b():\n        subprocess.run(['git'])\n"
+        "    os.execvp('git', [])\nos.posix_spawnp('git', [], {})\nasync def c():\n    shutil.which('git')\n"
+    )
+    assert functions_with(_STARTING, tmp_path) == {"new.py:a", "new.py:b", "new.py:"}
+    assert functions_with(_FINDING, tmp_path) == {"new.py:c"}
+
+
 def imports_between_files() -> dict[str, set[str]]:
     """Which module of the program imports which, also for types alone and within functions."""
     names: dict[Path, str] = {}

@@ -25,7 +25,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch, Options, launch_of
-from kimi_tui.tools.process import find_program
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tui.desktop import (
     FEW,
     MANY,

@@ -71,7 +71,9 @@ def real_key(api_key: str) -> str:
 
 def _environment() -> dict[str, str]:
     """What a backend finds the keyring and itself by, and none of the keys that other programs are given."""
-    return desktop_environment(os.environ) | {
+    from kimi_tui.tools.programs import trusted_path
+
+    return {**desktop_environment(os.environ), "PATH": trusted_path(os.environ)} | {
         name: value
         for name, value in os.environ.items()
         if name.startswith(("KEYRING_", "PYTHON_KEYRING_")) or name in ("PYTHONPATH", "PYTHONHOME")

@@ -50,8 +50,9 @@ from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tools.jobs import Job, Jobs
+from kimi_tui.tools.sandbox.layers import Reset
 from kimi_tui.tools.sandbox.policy import NoSandbox
-from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxState
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     EventRecord,
@@ -211,6 +212,27 @@ class KimiSoul:
     def sandbox_gaps(self) -> tuple[str, ...] | None:
         """What the sandbox of this machine cannot confine; None where there is no sandbox."""
         return self._sandbox.gaps if self._sandbox is not None else None
+
+    async def sandbox_state(self) -> SandboxState:
+        """What holds for the next command in the sandbox.
+
+        Raises:
+            NoSandbox: there is none; the text says why.
+        """
+        if self._sandbox is None:
+            raise NoSandbox(self.no_sandbox)
+        return await asyncio.to_thread(self._sandbox.state, self.session.work_dir)
+
+    async def reset_sandbox(self) -> Reset:
+        """Remove what commands in the work folder wrote to caches of package managers.
+
+        Raises:
+            NoSandbox: there is none; the text says why.
+            OSError: not all of it could be removed.
+        """
+        if self._sandbox is None:
+            raise NoSandbox(self.no_sandbox)
+        return await asyncio.to_thread(self._sandbox.reset, self.session.work_dir)
 
     @property
     def cost(self) -> Cost | None:

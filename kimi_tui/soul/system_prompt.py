@@ -23,7 +23,8 @@ from kimi_tui.helper_programs import run_helper
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.project_notes import notes_for, quoted, repository_root
 from kimi_tui.tools.credentials import find_keys, redact_keys
-from kimi_tui.tools.process import child_environment, find_program, own_git_settings
+from kimi_tui.tools.process import child_environment, own_git_settings
+from kimi_tui.tools.programs import find_program, trusted_path
 from kimi_tui.tools.sandbox.policy import is_own_repository
 
 _MAX_ENTRIES = 80
@@ -182,6 +183,7 @@ def repository_facts(work_dir: Path, environ: Mapping[str, str]) -> str:
     env = {
         **child_environment(environ),
         **own_git_settings(root),
+        "PATH": trusted_path(environ, work_dir),
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
     }

@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import stat
 import subprocess
-import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +27,14 @@ from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.paths import holds_secrets, links_around, locate
 from kimi_tui.tools.process import (
     child_environment,
-    find_program,
     own_git_settings,
-    repository_around,
+)
+from kimi_tui.tools.programs import (
+    bundled_program,
+    find_program,
+    is_planted,
+    program_in,
+    trusted_path,
 )
 from kimi_tui.tools.sandbox.policy import has_parts_elsewhere
 from kimi_tui.workspace.protected_names import GuardedLink, secrets
@@ -254,16 +257,15 @@ def _program(
     for folder in child_environment(environ)["PATH"].split(os.pathsep):
         if not os.path.isabs(folder):
             raise _Doubt("the path has a folder that depends on where one is")
-        found = shutil.which(name, path=folder)
-        if found is not None:
+        if found := program_in(folder, name):
             break
     else:
         raise _Doubt(f"there is no {name}")
+    if is_planted(found, environ, work_dir):
+        raise _Doubt(
+            f"{visible(found)} is in a folder that commands in the sandbox can change, or could once"
+        )
     real = os.path.realpath(found)
-    places = (os.path.realpath(os.path.dirname(found)), real)
-    around = repository_around(work_dir, environ)
-    if any(Path(place).is_relative_to(around) for place in places):
-        raise _Doubt(f"{name} stands in the work folder or the repository around it")
     status = os.stat(real)
     return found, (real, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -278,7 +280,8 @@ def _check_repository(
         raise _Doubt("the repository is elsewhere")
     if has_parts_elsewhere(str(own)) or os.path.lexists(own / "config.worktree"):
         raise _Doubt("the repository has parts elsewhere")
-    environ = {**child_environment(environ), **_GIT_ENVIRON, **own_git_settings(work_dir)}
+    path = {"PATH": trusted_path(environ, work_dir)}
+    environ = {**child_environment(environ), **path, **_GIT_ENVIRON, **own_git_settings(work_dir)}
     settings = _answer([git, "config", "--list", "--show-scope", "-z"], work_dir, environ)
     fields = settings.split("\0")
     for scope, entry in zip(fields[::2], fields[1::2], strict=False):
@@ -404,10 +407,7 @@ def simple_words(command: str, shfmt: str | None) -> list[str]:
 
 def find_shfmt(environ: Mapping[str, str], work_dir: Path) -> str | None:
     """The program, as it was installed beside this one or stands on the path outside the work folder."""
-    beside = os.path.join(sysconfig.get_path("scripts"), "shfmt")
-    return (
-        beside if os.access(beside, os.X_OK) else find_program("shfmt", environ, work_dir, Path())
-    )
+    return bundled_program("shfmt") or find_program("shfmt", environ, work_dir, Path())
 
 
 def _recognised(command: str) -> list[str]:

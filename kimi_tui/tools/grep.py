@@ -42,7 +42,8 @@ from kimi_tui.tools.paths import (
     secrets_below,
     shown_on_a_line,
 )
-from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.sandbox.search import (
     Searched,

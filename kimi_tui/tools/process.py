@@ -21,7 +21,6 @@ import contextlib
 import fcntl
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -62,7 +61,7 @@ _FIXED = {
     "VISUAL": "false",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -77,7 +76,7 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
         # A proxy's address may carry a password.
         or (name in _PROXIES and "@" not in value)
     }
-    return {"PATH": environ.get("PATH") or _DEFAULT_PATH, **passed, **_FIXED}
+    return {"PATH": environ.get("PATH") or DEFAULT_PATH, **passed, **_FIXED}
 
 
 def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -109,23 +108,6 @@ def own_git_settings(root: Path) -> dict[str, str]:
     own = root / ".git"
     is_whole = own.is_dir() and not own.is_symlink()
     return {"GIT_COMMON_DIR": str(own)} if is_whole else {}
-
-
-def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
-    """A program on the path, passing over relative entries and any within a work folder or the repository around it: a
-    file that the agent or a cloned repository put there must not stand in for a system tool."""
-    works = [repository_around(folder, environ) for folder in work_dirs]
-    for folder in (environ.get("PATH") or _DEFAULT_PATH).split(os.pathsep):
-        if not os.path.isabs(folder):
-            continue
-        found = shutil.which(name, path=folder)
-        if found is None:
-            continue
-        # A link there to a shell outside would run what its arguments name.
-        places = (Path(os.path.realpath(folder)), Path(os.path.realpath(found)))
-        if not any(place.is_relative_to(work) for work in works for place in places):
-            return found
-    return None
 
 
 _READ_BYTES = 120 << 10

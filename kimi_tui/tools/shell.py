@@ -25,9 +25,9 @@ from kimi_tui.tools.process import (
     ProcessEnd,
     RunningCommand,
     child_environment,
-    find_program,
     user_environment,
 )
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.refusals import hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Confined
@@ -209,6 +209,8 @@ async def _to_its_end(
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
     if confined is None:
         return outcome
+    if env.sandbox is not None:
+        env.sandbox.trim(confined.policy)
     return await asyncio.to_thread(_of_sandbox, outcome, confined, env.environ)
 
 

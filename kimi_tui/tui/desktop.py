@@ -87,7 +87,7 @@ def clipboard_command(
     """
     if not has_desktop(environ, platform):
         return None
-    from kimi_tui.tools.process import find_program
+    from kimi_tui.tools.programs import find_program
 
     commands = [["pbcopy"]] if platform == "darwin" else []
     if environ.get("WAYLAND_DISPLAY"):
@@ -110,6 +110,7 @@ def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> boo
 def _run_apart(
     command: Sequence[str],
     environ: Mapping[str, str],
+    work_dirs: Sequence[Path],
     timeout_s: float,
     given: bytes | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
@@ -125,7 +126,7 @@ def _run_apart(
         input=given,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=browser_environment(environ),
+        env=browser_environment(environ, work_dirs),
         cwd="/",
         start_new_session=True,
         timeout=timeout_s,
@@ -144,7 +145,9 @@ def copy_to_desktop(text: str, environ: Mapping[str, str], work_dirs: Sequence[P
         return False
     try:
         # Some of them stay, to hand the text out when it is pasted: they must hold no pipe of ours.
-        ended = _run_apart(command, environ, CLIPBOARD_TIMEOUT_S, text.encode("utf-8", "replace"))
+        ended = _run_apart(
+            command, environ, work_dirs, CLIPBOARD_TIMEOUT_S, text.encode("utf-8", "replace")
+        )
     except (OSError, subprocess.SubprocessError):
         return False
     return ended.returncode == 0
@@ -211,7 +214,7 @@ def image_reader(
         work_dirs: programs below them are not run.
         platform: as `sys.platform` says it.
     """
-    from kimi_tui.tools.process import find_program
+    from kimi_tui.tools.programs import find_program
 
     desktop = _desktop_of(environ, platform)
     if not desktop:
@@ -234,7 +237,7 @@ def read_clipboard(
     import binascii
 
     from kimi_tui.images import MAX_FILE_BYTES
-    from kimi_tui.tools.process import find_program
+    from kimi_tui.tools.programs import find_program
 
     desktop = _desktop_of(environ, platform)
     reading = _READINGS.get(desktop, _Reading())
@@ -247,7 +250,7 @@ def read_clipboard(
             found = run_helper(
                 [program, *command[1:]],
                 folder=Path("/"),
-                env=desktop_environment(environ),
+                env=_environment(environ, work_dirs),
                 timeout_s=reading.timeout_s,
                 most=most,
             )
@@ -312,7 +315,7 @@ def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
         environ: the environment of the program.
         work_dirs: programs below them are not run.
     """
-    from kimi_tui.tools.process import find_program
+    from kimi_tui.tools.programs import find_program
 
     program = find_program("tmux", environ, *work_dirs)
     if program is None:
@@ -321,7 +324,7 @@ def tmux_option(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> str:
         asked = run_helper(
             [program, *_TMUX],
             folder=Path("/"),
-            env=desktop_environment(environ),
+            env=_environment(environ, work_dirs),
             timeout_s=TMUX_TIMEOUT_S,
             most=_MOST_OPTION_BYTES,
         )
@@ -344,7 +347,7 @@ def browser_command(
         work_dirs: programs below them are not run.
         platform: as `sys.platform` says it.
     """
-    from kimi_tui.tools.process import find_program
+    from kimi_tui.tools.programs import find_program
 
     if platform == "darwin":
         names = ["open"]
@@ -361,13 +364,28 @@ def browser_command(
     return None
 
 
-def browser_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for it: what the desktop needs, and no browser of the terminal."""
-    passed = desktop_environment(environ)
-    chosen = Path(passed.get("BROWSER", "").split(":")[0].split(" ")[0]).name
-    if chosen in TEXT_BROWSERS:
+def browser_environment(
+    environ: Mapping[str, str], work_dirs: Sequence[Path] = ()
+) -> dict[str, str]:
+    """The environment for it: what the desktop needs, and no browser of the terminal, nor one that commands can change."""
+    passed = _environment(environ, work_dirs)
+    chosen = passed.get("BROWSER", "").split(":")[0].split(" ")[0]
+    if Path(chosen).name in TEXT_BROWSERS or _is_out_of_place(chosen, environ, work_dirs):
         del passed["BROWSER"]
     return passed
+
+
+def _environment(environ: Mapping[str, str], work_dirs: Sequence[Path]) -> dict[str, str]:
+    """What a program of the desktop needs, with a path on which it finds none that commands can change."""
+    from kimi_tui.tools.programs import trusted_path
+
+    return {**desktop_environment(environ), "PATH": trusted_path(environ, *work_dirs)}
+
+
+def _is_out_of_place(program: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
+    from kimi_tui.tools.programs import find_program
+
+    return "/" in program and find_program(program, environ, *work_dirs) is None
 
 
 def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Path]) -> bool:
@@ -382,7 +400,7 @@ def open_in_browser(url: str, environ: Mapping[str, str], work_dirs: Sequence[Pa
     if command is None:
         return False
     try:
-        ended = _run_apart(command, environ, BROWSER_TIMEOUT_S)
+        ended = _run_apart(command, environ, work_dirs, BROWSER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         # Some openers stay as long as the window.
         return True

@@ -11,7 +11,8 @@ from typing import NoReturn
 
 import pytest
 
-from kimi_tui.tools.process import RunningCommand, find_program
+from kimi_tui.tools.process import RunningCommand
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox import sandbox as sandbox_module
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings

@@ -15,7 +15,7 @@ from support.screens import Desk, desk
 from support.still_screen import still_screen
 
 from kimi_tui.config.settings import NotifyConfig
-from kimi_tui.tools.process import find_program
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tui import desktop
 from kimi_tui.tui.desktop import (
     CLIPBOARD_BYTES,
@@ -329,7 +329,8 @@ def test_the_environment_holds_no_keys_and_no_text_browser() -> None:
         "HOME": "/h", "DISPLAY": ":0", "KIMI_API_KEY": "k", "GITHUB_TOKEN": "t", "BROWSER": "/usr/bin/w3m %s",
         "MY_MODEL": "sk-by-another-name", "DATABASE_URL": "pg://a:b@c", "HTTPS_PROXY": "http://a:b@c",
     }  # fmt: skip
-    assert browser_environment(env) == {"HOME": "/h", "DISPLAY": ":0"}
+    passed = browser_environment(env)
+    assert passed == {"HOME": "/h", "DISPLAY": ":0", "PATH": passed["PATH"]}
     assert browser_environment({"BROWSER": "firefox"}) == {"BROWSER": "firefox"}
 
 
@@ -353,7 +354,7 @@ async def test_no_opener_of_the_folder_of_a_session_that_was_begun_elsewhere(
     program(work, "xdg-open", f"echo run > {tmp_path}/ran")
     monkeypatch.setenv("PATH", f"{work}:/usr/bin:/bin")
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr("kimi_tui.tools.process.find_program", only_in(tmp_path))
+    monkeypatch.setattr("kimi_tui.tools.programs.find_program", only_in(tmp_path))
     (tmp_path / "home").mkdir()
     async with still_screen(tmp_path / "home") as one:
         one.screen.transcript.work_dir = str(work)

@@ -19,7 +19,7 @@ The words come NUL-separated in a file of memory, so that no command line names 
 `level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from `FILTER_FD`, its arguments from
 `ARGUMENTS_FD`, and each `open:PATH`, then each `is:CONTENT`, from the next descriptor after `FILTER_FD`; where it does not start the
 command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`; `layers:FOLDER` (the
-private layers of the work folder), `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER` (mounted on the folder
+private layers of the work folder), `home:FOLDER`, `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER` (mounted on the folder
 of temporary files, at `PRIVATE_AT`); `keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must
 not be renamed); `hide:PATH`; `socket:PATH` (hidden too, if it still exists); `empty:PATH` (a folder that is empty but for what
 follows, and what may be written); `show:PATH` (a file or folder in it that can be read); `link:PATH`, each with `to:TARGET`;
@@ -110,6 +110,8 @@ SEARCHED_FD = ARGUMENTS_FD
 """The descriptor of what is searched, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
+_HOME, _LEFT = "home", "left"
+"""Names in the folders of a layer: of what is over the home folder, and of what the kernel left and can be removed."""
 PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """Where a command finds its private folder of caches, for tools that are told by a variable."""
 _MOST_LAYERS = 64
@@ -134,7 +136,8 @@ _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x40000000,
 )
 _ANY_NAMESPACE = 0x7E020000
-_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _NO_SYMLINKS = -100, 0x1000, 0x8000, 0x4
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_NO_OTHER_MOUNT, _NO_SYMLINKS = 0x1, 0x4
 _CLONE_TREE, _CLOEXEC_TREE, _FROM_EMPTY, _TO_EMPTY, _MS_PRIVATE = (
     1,
     os.O_CLOEXEC,
@@ -280,7 +283,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     paths: dict[str, list[str]] = {
         name: [] for name in (*_KINDS, "open", "argument", "plain", "layer")
     }
-    said = {"level": "full", "network": "off", "tmp": "", "layers": "", "private": ""}
+    said = {"level": "full", "network": "off", "tmp": "", "layers": "", "home": "", "private": ""}
     for word in words:
         kind, _, value = word.partition(":")
         if kind in paths:
@@ -305,7 +308,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         own_user = not _unshare(online)
         _end_with_parent()
         _go_on_below(stay, is_command=False)
-        laid = _layers(said["layers"], paths["plain"], paths["layer"])
+        laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
         if said["private"]:
             laid.append((PRIVATE_AT, _tree(said["private"])))
         _cover(paths, said["tmp"], sockets, laid)
@@ -511,13 +514,19 @@ def _under_private(path: str) -> bool:
     return path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))
 
 
-def _layers(folder: str, plain: list[str], overlaid: list[str]) -> "list[tuple[str, int]]":
+def _layers(
+    folder: str, base: str, plain: list[str], overlaid: list[str]
+) -> "list[tuple[str, int]]":
     """The private layers over caches, not yet in their places: each place with its mount, shallow ones first.
 
-    Where there can be no overlay the cache is left as it is, which is read-only.
+    One overlay over all of the home folder has every cache in it, and is mounted nowhere as a whole: each overlay costs a few
+    folders that are made on the disk. What is on another file system has one of its own; so has each cache where the kernel
+    allows none over the home folder, because something is mounted in that. Where there can be no overlay at all the cache is
+    left as it is, which is read-only.
 
     Args:
         folder: of the layers of a work folder; empty for none.
+        base: the home folder.
         plain: places of folders that stand in for the user's, and `overlaid`: places of what lies over the user's. Each is a
             name and an absolute path.
     """
@@ -529,18 +538,46 @@ def _layers(folder: str, plain: list[str], overlaid: list[str]) -> "list[tuple[s
         name, _, place = word.partition("/")
         os.makedirs(f"{folder}/plain/{name}", mode=0o700, exist_ok=True)
         laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
-    own = _taken_layer(folder)
+    own = _taken_layer(folder) if overlaid else ""
     others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
+    tops = [f"{folder}/{one}/upper" for one in (own, *sorted(others, key=int))]
+    home, whole = -1, -1
+    if own:
+        try:
+            home = _opened(base)
+            whole = _overlay(tops, f"{folder}/{own}/work", _HOME, home)
+        except OSError:
+            whole = -1
     for word in overlaid if own else ():
         name, _, place = word.partition("/")
-        uppers = [f"{folder}/{one}/upper/{name}" for one in sorted(others, key=int)]
+        below = place[len(base) :] if f"/{place}".startswith(f"{base}/") else ""
         try:
-            below = [_opened(one) for one in uppers if os.path.isdir(one)]
-            tree = _overlay(f"{folder}/{own}", name, [*below, _opened(f"/{place}")])
+            tree = _within(whole, home, below) if below else -1
+            if tree < 0:
+                name = f"{_HOME}/{below}" if below else name
+                tree = _overlay(tops, f"{folder}/{own}/work", name, _opened(f"/{place}"))
         except OSError:
             continue
         laid.append((f"/{place}", tree))
+    for one in (home, whole):
+        if one >= 0:
+            os.close(one)
     return laid
+
+
+def _within(whole: int, home: int, below: str) -> int:
+    """A detached mount of a folder in the overlay over the home folder; -1 where something else is mounted on the way to that."""
+    if whole < 0:
+        return -1
+    how = _packed(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_OTHER_MOUNT)
+    same = _libc.syscall(_OPENAT2, home, os.fsencode(below), how, len(how))
+    if same < 0:
+        return -1
+    os.close(same)
+    place = _check(_libc.syscall(_OPENAT2, whole, os.fsencode(below), how, len(how)), below)
+    tree = _tree_at(place, below)
+    os.close(place)
+    return tree
 
 
 def _taken_layer(folder: str) -> str:
@@ -557,34 +594,31 @@ def _taken_layer(folder: str) -> str:
     return ""
 
 
-def _overlay(layer: str, name: str, below: list[int]) -> int:
+def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:
     """A detached overlay mount.
 
     It never waits for the disk (`volatile`): the end of each command would write out the file system that the layer is on.
 
     Args:
-        layer: the folder of the layer.
-        name: of the cache in it.
-        below: descriptors of what is read, the first one first; they are closed.
+        tops: the folders in which the layers have what was written, the one that is written to first; others are read.
+        works: the folder for the kernel's own files.
+        name: the path of this mount's part in each of `tops`.
+        lower: a descriptor of what is read below all of them.
 
     Raises:
         OSError: the kernel or the file system has none.
     """
-    upper, work = f"{layer}/upper/{name}", f"{layer}/work/{name}"
+    upper, work = f"{tops[0]}/{name}", f"{works}/{name.replace('/', '%')}"
     for path in (upper, work):
         os.makedirs(path, mode=0o700, exist_ok=True)
-    # What a volatile mount leaves behind; the kernel takes it for a layer that was not written out.
-    left = f"{work}/work/incompat"
-    for remove, path in (
-        (os.unlink, f"{left}/volatile/dirty"),
-        (os.rmdir, f"{left}/volatile"),
-        (os.rmdir, left),
-    ):
-        try:
-            remove(path)
-        except FileNotFoundError:
-            continue
-    held = [_opened(upper), _opened(work), *below]
+    try:
+        # What the last mount left makes the kernel refuse the layer as not written out. Removing it takes longer than this.
+        os.makedirs(f"{works}/{_LEFT}", exist_ok=True)
+        os.rename(f"{work}/work", f"{works}/{_LEFT}/{os.urandom(8).hex()}")
+    except FileNotFoundError:
+        pass
+    below = [_opened(f"{top}/{name}") for top in tops[1:] if os.path.isdir(f"{top}/{name}")]
+    held = [_opened(upper), _opened(work), *below, os.dup(lower)]
     # By their numbers: a path could have a sign in it that means something in a list of options.
     upper_at, work_at, *below_at = (f"/proc/self/fd/{one}" for one in held)
     context = -1
@@ -628,7 +662,7 @@ def try_layers(folder: str) -> None:
     _unshare(True)
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     for number in range(2):
-        tree = _overlay(folder, "trial", [_opened(below)])
+        tree = _overlay([f"{folder}/upper"], f"{folder}/work", "trial", _opened(below))
         _attach(tree, place)
         os.unlink(f"{place}/folder/file")
         os.rmdir(f"{place}/folder")

@@ -6,7 +6,8 @@ commands and sessions:
 
     sandbox/ID/folder           the work folder
     sandbox/ID/N.lock           locked as long as a command uses the layer N
-    sandbox/ID/N/upper/NAME     what commands wrote over one cache; `work/NAME` is the kernel's
+    sandbox/ID/N/upper/home     what commands wrote over caches in the home folder; NAME in its place: over one elsewhere
+    sandbox/ID/N/work           the kernel's own files
     sandbox/ID/plain/NAME       in the place of the user's `~/.cache`, with the caches in it laid over it
     sandbox/ID/variables        for tools whose cache the user does not have, or where there can be no layer: variables name it
 
@@ -122,12 +123,14 @@ class Caches:
     """The caches that a command may read, as real paths.
 
     Attributes:
+        home: the home folder.
         overlaid: folders that are read like the user's own.
         plain: folders (`~/.cache`) of which a command sees nothing but those of `overlaid` that are in it.
         missing: variables of tools whose folder the user does not have, with the name of theirs in the private one.
         known: values of variables that let a tool read in the user's cache while it writes to a private one.
     """
 
+    home: str = ""
     overlaid: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -142,6 +145,7 @@ class Caches:
         """What `confine` is told, for the layers in a folder."""
         return [
             f"layers:{folder}",
+            f"home:{self.home}",
             *(f"plain:{_name_of(path)}{path}" for path in self.plain),
             *(f"layer:{_name_of(path)}{path}" for path in self.overlaid),
         ]
@@ -172,11 +176,12 @@ class Caches:
         return {**found, "UV_LINK_MODE": "copy"}
 
 
-def cache_places(environ: Mapping[str, str]) -> Iterator[str]:
-    """Where caches of package managers may be, whether they exist or not; as named, not as real paths."""
-    yield from app_paths.home_places(environ, _CACHE, *_TOOLS)
-    home = os.path.realpath(app_paths.home_of(environ) or "/")
-    yield from (os.path.join(home, name) for name in (".local/share/virtualenvs", "Library/Caches"))
+def once_writable(environ: Mapping[str, str]) -> Iterator[str]:
+    """Caches, and what else version 0.x let commands write in the home folder: what is there now may be the work of one.
+
+    As named, not as real paths, whether it exists or not.
+    """
+    yield from app_paths.home_places(environ, _CACHE, "Library/Caches", ".npm", *_TOOLS)
     yield from _named(environ).values()
 
 
@@ -245,6 +250,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
             known[variable] = form.format(path)
     ends = {end for end in overlaid if end}
     return Caches(
+        home,
         tuple(sorted(end for end in ends if not _is_under(os.path.dirname(end), ends))),
         tuple(sorted({end for _, end in (*caches, *others)})),
         MappingProxyType(missing),
@@ -509,6 +515,9 @@ def _used_at(folder: str) -> float:
 def _trim_folder(folder: str, most: int) -> int:
     freed = 0
     with _unused(folder) as (free, _):
+        for name in free:
+            with contextlib.suppress(OSError):
+                remove_tree(os.path.join(folder, name, "work", "left"))
         left = size_of(folder) - most
         if left <= 0:
             return 0

@@ -273,7 +273,7 @@ def policy_for(
         link = os.path.join(repository, ".git")
         if os.path.islink(link):
             raise NoSandbox(f"{link} is a link, which cannot be held still")
-        common = _shared_repository(repository)
+        common = shared_repository(repository)
         if common and not _under(common, (work,)):
             writable.add(common)
             commons.append(common)
@@ -354,7 +354,7 @@ def _repositories_of(top: str) -> Iterator[str]:
     link = os.path.join(top, ".git")
     if os.path.isdir(link) and not os.path.islink(link):
         yield link
-    elif common := _shared_repository(top):
+    elif common := shared_repository(top):
         yield common
     elif os.path.isfile(link):
         named = _first_line(link).removeprefix("gitdir:").strip()
@@ -1053,7 +1053,7 @@ def repositories_behind(link: str, work: str) -> list[str]:
     return sorted(path for path in found if path.startswith(f"{work}/"))
 
 
-def _shared_repository(folder: str) -> str:
+def shared_repository(folder: str) -> str:
     """The repository that a linked working tree belongs to; empty where the folder is none.
 
     Only one that names this folder itself: the file `.git` is a repository's own word, and could name any folder.
@@ -1081,7 +1081,7 @@ def is_own_repository(folder: str) -> bool:
         return False
     own = link
     if not os.path.isdir(link):
-        if _shared_repository(folder):
+        if shared_repository(folder):
             return True
         top = os.path.realpath(folder)
         own = os.path.realpath(os.path.join(top, _first_line(link).removeprefix("gitdir:").strip()))

@@ -13,6 +13,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
-from kimi_tui.tools.process import child_environment, find_program
+from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
 from kimi_tui.tools.sandbox.home import HomeView
 from kimi_tui.tools.sandbox.layers import Caches, remove_tree
@@ -45,6 +47,7 @@ _MOST_BINDS = 800
 """Each takes a descriptor, of which a process usually has 1024."""
 PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """Where a command with a `/tmp` of its own finds its private caches; the same in `confine`, which is not imported for that."""
+_TRIM_EVERY_S = 60.0
 _LANDLOCK_GAPS = (
     "hooks and settings of git in the work folder are not held still",
     "secret files in the work folder can be read, and the names of all can be listed",
@@ -67,6 +70,24 @@ class Confined:
     environ: Mapping[str, str]
     words: tuple[str, ...]
     policy: Policy
+
+
+class SandboxState(NamedTuple):
+    """What holds for commands in a work folder.
+
+    Attributes:
+        backend: the mechanism.
+        writable: real paths, the work folder first.
+        n_bytes: what commands wrote to caches, on the disk.
+        is_layered: caches are read below a private layer; else they have private ones by variables.
+        network: commands have it unasked.
+    """
+
+    backend: Backend
+    writable: tuple[str, ...]
+    n_bytes: int
+    is_layered: bool
+    network: bool
 
 
 class _Private(NamedTuple):
@@ -101,6 +122,8 @@ class Sandbox:
         self._tmp = ""
         self._memory = FolderMemory()
         self._can_layer: bool | None = None
+        self._trimming = threading.Thread()
+        self._trim_from = 0.0
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -145,12 +168,14 @@ class Sandbox:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
+        # Before the policy, which hides only what is there.
+        folder = self._layers_folder(work_dir) if writes else ""
         policy = self.policy_for(work_dir, network=network)
         if not writes:
             # Among what is writable, so that it is there where it lies below the temporary folder; and then kept.
             kept = (policy.work,)
             policy = replace(policy, writable=kept, kept=kept, pinned=(), caches=Caches())
-        private = self._private_caches(policy) if writes else _Private()
+        private = self._private_caches(policy, folder)
         if not self._tmp or not os.path.isdir(self._tmp):
             self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-"))
         tmp = self._tmp if self.backend in ("landlock", "macos") else "/tmp"
@@ -208,12 +233,16 @@ class Sandbox:
             self._can_layer = self.backend == "full" and layers.can_layer(self.environ)
         return self._can_layer
 
-    def _private_caches(self, policy: Policy) -> _Private:
-        """What keeps the writes to caches private."""
+    def _layers_folder(self, work_dir: Path) -> str:
+        """The folder of the layers of a work folder; empty where the data folder takes nothing, so that caches are only read."""
         try:
-            folder = layers.made_folder(self.environ, policy.work)
+            return layers.made_folder(self.environ, os.path.realpath(work_dir))
         except OSError:
-            # The data folder takes nothing: caches are only read.
+            return ""
+
+    def _private_caches(self, policy: Policy, folder: str) -> _Private:
+        """What keeps the writes to caches private."""
+        if not folder:
             return _Private()
         own = layers.variables_folder(folder)
         has_tmp = self.backend in ("full", "bwrap")
@@ -223,6 +252,40 @@ class Sandbox:
             laid = policy.caches.words(folder) if self.is_layered else []
             return _Private((*laid, f"private:{own}"), environ, own)
         return _Private((f"write:{own}",) if self.backend == "landlock" else (), environ, own)
+
+    def state(self, work_dir: Path) -> SandboxState:
+        """What holds for the next command in a work folder. Lists folders and may start a process: for a thread.
+
+        Raises:
+            NoSandbox: not in this folder.
+        """
+        policy = self.policy_for(work_dir)
+        return SandboxState(
+            self.backend,
+            policy.writable,
+            layers.size_of(layers.folder_of(self.environ, policy.work)),
+            is_layered=self.is_layered,
+            network=policy.network,
+        )
+
+    def reset(self, work_dir: Path) -> layers.Reset:
+        """Remove what commands in a work folder wrote to caches. For a thread.
+
+        Raises:
+            OSError: not all of it could be removed.
+        """
+        return layers.reset(self.environ, os.path.realpath(work_dir))
+
+    def trim(self, policy: Policy) -> None:
+        """Keep the private layers within their limits, beside what runs and at most once in `_TRIM_EVERY_S`."""
+        now = time.monotonic()
+        if self._trimming.is_alive() or now < self._trim_from or not policy.caches.covered:
+            return
+        self._trim_from = now + _TRIM_EVERY_S
+        self._trimming = threading.Thread(
+            target=layers.trim, args=(self.environ, policy.work), name="layers", daemon=True
+        )
+        self._trimming.start()
 
     def remove_temporary(self) -> None:
         """Remove what commands left in their temporary folder. For a thread."""

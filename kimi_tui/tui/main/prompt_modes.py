@@ -178,6 +178,15 @@ class PromptModes:
             return
         self._edits = True
         try:
+            program = await asyncio.to_thread(_editor, argv[0], Path(bench.transcript.work_dir))
+            if program is None:
+                bench.tell(
+                    f'The editor "{argv[0]}" is not on the PATH, or is in a folder that commands can change.',
+                    advice="Set $VISUAL or $EDITOR to another one.",
+                    level="error",
+                )
+                return
+            argv[0] = program
             text = await in_terminal(
                 app_of(bench.screen), lambda: edited(argv, bench.prompt.area.message)
             )
@@ -243,6 +252,12 @@ def append_note(path: Path, note: str) -> None:
         os.write(handle, f"{'' if begins else chr(10)}- {note}\n".encode("utf-8", "replace"))
     finally:
         os.close(handle)
+
+
+def _editor(name: str, work_dir: Path) -> str | None:
+    from kimi_tui.tools.programs import find_program
+
+    return find_program(name, os.environ, work_dir)
 
 
 def edited(argv: Sequence[str], text: str) -> str | None:

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.covered import bubblewrap, whole_sandbox
 
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+
+
+@pytest.fixture(scope="module", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of the program, in which private layers are: none of the machine's."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("data")
+        patch.setenv("KIMI_TUI_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="module", params=["own", "bwrap"])

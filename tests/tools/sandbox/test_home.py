@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.covered import bubblewrap, command_of, whole_sandbox
 from support.sandbox_targets import USERS, give, number_of, targets
 
+from kimi_tui.app_paths import XDG_FOLDERS
 from kimi_tui.tools.sandbox import confine
-from kimi_tui.tools.sandbox.home import HomeView, home_view, setting_for
-from kimi_tui.tools.sandbox.policy import Policy, SandboxSettings, policy_for, refused
-from kimi_tui.tools.sandbox.redacted import without_credentials
-from kimi_tui.tools.sandbox.refusals import hidden_reads
+from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.sandbox import Sandbox, macos_profile
 
 HERE = Path(__file__).parent
@@ -26,8 +22,7 @@ PLACES = [line for line in (HERE / "secret_places.txt").read_text().splitlines()
 FEWEST_PLACES = 900
 LOOK = r"""
 find ~ -type f -exec cat {} + 2> /dev/null
-while IFS= read -r place; do cat -- "$HOME/$place"; done < places 2> /dev/null
-cat "$HOME"/.*/* "$HOME"/.config/*/* 2> /dev/null
+while IFS= read -r place; do mapfile -t text < "$HOME/$place" && echo "${text[@]}"; done < places 2> /dev/null
 echo "== names"
 find ~ | sed "s|^$HOME/||"
 cat /proc/self/mountinfo /proc/1/mountinfo /proc/[0-9]*/cmdline /proc/keys 2> /dev/null | tr '\0' ' '
@@ -64,47 +59,86 @@ NAMES_SHOWN = {
     *(*OF_SETTINGS, ".gradle/gradle.properties", ".bunfig.toml", ".config/pdm/config.toml"),
     ".opam/github-token",
 }
-SHOWN = ["registry=https://registry.npmjs.org/", "nodeLinker: node-modules", "name = Me", "st = status"]
-SHOWN += ["jobs = 2", "GOFLAGS=-mod=mod", "org.gradle.jvmargs=-Xmx2g", "max-jobs = 4", "timeout = 5"]
+SHOWN = [
+    "registry=https://registry.npmjs.org/",
+    "nodeLinker: node-modules",
+    "name = Me",
+    "st = status",
+]
+SHOWN += [
+    "jobs = 2",
+    "GOFLAGS=-mod=mod",
+    "org.gradle.jvmargs=-Xmx2g",
+    "max-jobs = 4",
+    "timeout = 5",
+]
 TOOLCHAINS = [
     *(".cargo/bin/tool", ".rustup/toolchains/stable/bin/rustc", ".nvm/versions/node/v22/bin/node"),
     *(".pyenv/versions/3.13/bin/python", ".local/bin/tool", ".local/share/uv/tools/x/bin/x"),
-    *(".volta/bin/x", "go/bin/x", "go/pkg/mod/x/y.go", ".sdkman/candidates/java/x", ".rbenv/shims/ruby"),
+    *(
+        ".volta/bin/x",
+        "go/bin/x",
+        "go/pkg/mod/x/y.go",
+        ".sdkman/candidates/java/x",
+        ".rbenv/shims/ruby",
+    ),
     *(".cache/pip/x", ".cache/pre-commit/x", ".m2/repository/x.jar", ".config/ruff/ruff.toml"),
     *(".editorconfig", ".vimrc", ".prettierrc", ".clang-format", ".config/git/ignore"),
 ]
 
 
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
-    """A folder that no command has a private one over, and the user that it is for."""
+class World:
+    """A home with all places, and a work folder in it; where no command has a private folder over it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.home, self.work = base, base / "home", base / "home/projects/mine"
+        for name in (*PLACES, *MORE_SETTINGS):
+            text = {**OF_SETTINGS, **MORE_SETTINGS}.get(name, "token = {0}\n")
+            write(self.home / name, text.format(CANARY))
+        for name in TOOLCHAINS:
+            write(self.home / name, f"toolchain {name}\n")
+        write(self.work / "places", "".join(f"{name}\n" for name in PLACES))
+        self.environ = {**os.environ, "HOME": str(self.home), "KIMI_TUI_HOME": str(base / "app")}
+        for name in XDG_FOLDERS.values():
+            self.environ.pop(name, None)
+
+    def run(self, sandbox: Sandbox, script: str, user: int) -> subprocess.CompletedProcess[str]:
+        """Run a script in the sandbox as a user."""
+        confined = sandbox.confined(["/bin/bash", "-c", script], self.work)
+        words = self.base / "words"
+        words.write_bytes(b"\0".join(map(os.fsencode, confined.words)))
+        tmp = Path(sandbox._tmp)
+        give((tmp, *tmp.iterdir(), self.base, *self.base.rglob("*")), user)
+        told = [Path(confine.__file__).parent, user, self.work, words, *confined.argv]
+        try:
+            return subprocess.run(
+                [sys.executable, "-S", str(HERE / "confined.py"), *map(str, told)],
+                env=dict(confined.environ),
+                capture_output=True,
+                text=True,
+                timeout=50,
+                check=False,
+            )
+        finally:
+            give((self.base, *self.base.rglob("*")), os.geteuid())
+            sandbox.remove_temporary()
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
     with targets("home") as (base, _held):
-        yield base, number_of(request.param)
+        yield World(base)
 
 
-def fill(home: Path) -> None:
-    for name in (*PLACES, *MORE_SETTINGS):
-        text = {**OF_SETTINGS, **MORE_SETTINGS}.get(name, "token = {0}\n")
-        write(home / name, text.format(CANARY))
-    for name in TOOLCHAINS:
-        write(home / name, f"toolchain {name}\n")
+@pytest.fixture(params=USERS)
+def user(request: pytest.FixtureRequest) -> int:
+    return number_of(request.param)
 
 
 def write(path: Path, text: str = "x\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
-
-
-def world(base: Path) -> tuple[Path, Path, dict[str, str]]:
-    """A home with all places, a work folder in it, and the environment."""
-    home, work = base / "home", base / "home/projects/mine"
-    fill(home)
-    write(work / "places", "".join(f"{name}\n" for name in PLACES))
-    environ = {**os.environ, "HOME": str(home), "KIMI_TUI_HOME": str(base / "app")}
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-        environ.pop(name, None)
-    return home, work, environ
 
 
 def check(said: str, work: Path) -> None:
@@ -122,84 +156,59 @@ def check(said: str, work: Path) -> None:
     assert str(work) in names
 
 
-def test_of_a_thousand_places_none_is_read_and_toolchains_are(place: tuple[Path, int]) -> None:
-    base, user = place
-    whole_sandbox(base)
-    home, work, environ = world(base)
+def test_of_a_thousand_places_none_is_read_and_toolchains_are(world: World, user: int) -> None:
+    whole_sandbox(world.base)
     assert len(PLACES) >= FEWEST_PLACES
-    # Outside it reads all of them.
-    plain = subprocess.run(
-        ["/bin/bash", "-c", LOOK], cwd=work, env=environ, capture_output=True, text=True, check=False
-    )
-    assert plain.stdout.count(CANARY) >= 2 * len(PLACES)
-    here = Sandbox("full", SandboxSettings(), environ)
-    confined = here.confined(["/bin/bash", "-c", LOOK], work)
-    words = write(base / "words", "")
-    words.write_bytes(b"\0".join(map(os.fsencode, confined.words)))
-    give((base, *base.rglob("*")), user)
-    if user != os.geteuid():
-        give([Path(here._tmp)], user)
-    said = subprocess.run(
-        [sys.executable, "-S", str(HERE / "confined.py"), str(Path(confine.__file__).parent)]
-        + [str(user), str(work), str(words), *confined.argv],
-        env=dict(confined.environ),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    here.remove_temporary()
-    check(said.stdout, work)
+    if user == os.geteuid():
+        # Outside it reads all of them.
+        plain = subprocess.run(
+            ["/bin/bash", "-c", LOOK],
+            cwd=world.work,
+            env=world.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert plain.stdout.count(CANARY) >= 2 * len(PLACES)
+    said = world.run(Sandbox("full", SandboxSettings(), world.environ), LOOK, user)
+    check(said.stdout, world.work)
     assert said.stderr == ""
 
 
-async def test_of_a_thousand_places_none_is_read_in_bubblewrap() -> None:
-    with targets("home") as (base, _held):
-        whole_sandbox(base)
-        home, work, environ = world(base)
-        here = Sandbox("bwrap", SandboxSettings(), environ, bubblewrap().program)
-        confined = here.confined(["/bin/bash", "-c", f"{{ {LOOK} }} > said"], work)
-        try:
-            ended = await command_of(confined, work).run()
-        finally:
-            here.remove_temporary()
-        assert ended.exit_code == 0, ended.output.text
-        check((work / "said").read_text(), work)
+async def test_of_a_thousand_places_none_is_read_in_bubblewrap(world: World) -> None:
+    whole_sandbox(world.base)
+    here = Sandbox("bwrap", SandboxSettings(), world.environ, bubblewrap().program)
+    script = f"{{ {LOOK} }} > said"
+    confined = here.confined(["/bin/bash", "-c", script], world.work)
+    try:
+        ended = await command_of(confined, world.work).run()
+    finally:
+        here.remove_temporary()
+    assert ended.exit_code == 0, ended.output.text
+    check((world.work / "said").read_text(), world.work)
 
 
-def test_with_landlock_alone_and_on_macos_the_same_places_are_closed(place: tuple[Path, int]) -> None:
-    base, user = place
-    home, work, environ = world(base)
-    policy = policy_for(work, SandboxSettings(), environ)
+def test_on_macos_the_same_places_are_closed(world: World) -> None:
+    policy = policy_for(world.work, SandboxSettings(), world.environ)
     profile = macos_profile(policy, "/private/tmp/x").splitlines()
-    emptied = profile.index(f'(deny file-read* (subpath "{home}"))')
+    emptied = profile.index(f'(deny file-read* (subpath "{world.home}"))')
     shown = [line for line in profile[emptied:] if line.startswith("(allow file-read* (subpath")]
-    assert f'(allow file-read* (subpath "{home}/.pyenv"))' in shown
+    assert f'(allow file-read* (subpath "{world.home}/.pyenv"))' in shown
+    texts = dict(policy.home.texts)
     for name in PLACES:
-        path = str(home / name)
-        text = dict(policy.home.texts).get(path, CANARY.encode())
-        assert not policy.may_read(path) or CANARY.encode() not in text, name
+        path = str(world.home / name)
+        assert not policy.may_read(path) or CANARY.encode() not in texts[path], name
         assert not any(f'"{path}"' in line for line in shown), name
+
+
+@pytest.mark.exhaustive
+def test_with_landlock_alone_the_same_places_are_closed(world: World, user: int) -> None:
     if confine.landlock_abi() < 1:
         pytest.skip("there is no Landlock on this machine: nothing was tried")
-    here = Sandbox("landlock", SandboxSettings(), environ)
-    script = LOOK.partition('echo "==')[0]
-    confined = here.confined(["/bin/bash", "-c", f"{script} cat $GIT_CONFIG_GLOBAL"], work)
-    words = write(base / "words", "")
-    words.write_bytes(b"\0".join(map(os.fsencode, confined.words)))
-    give((base, *base.rglob("*"), Path(here._tmp), *Path(here._tmp).iterdir()), user)
-    said = subprocess.run(
-        [sys.executable, "-S", str(HERE / "confined.py"), str(Path(confine.__file__).parent)]
-        + [str(user), str(work), str(words), *confined.argv],
-        env=dict(confined.environ),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    here.remove_temporary()
-    assert CANARY not in said.stdout
+    script = LOOK.partition('echo "==')[0] + 'cat "$GIT_CONFIG_GLOBAL"'
+    said = world.run(Sandbox("landlock", SandboxSettings(), world.environ), script, user).stdout
+    assert CANARY not in said
     for name in TOOLCHAINS:
-        assert f"toolchain {name}\n" in said.stdout, name
+        assert f"toolchain {name}\n" in said, name
     # What cannot be shown in part under its own name is read elsewhere.
-    assert "name = Me" in said.stdout
+    assert "name = Me" in said

@@ -203,6 +203,58 @@ async def permissions(main: MainParts, argument: str) -> None:
     )
 
 
+_BACKENDS = {
+    "full": "namespaces, Landlock and a seccomp filter",
+    "bwrap": "bubblewrap",
+    "landlock": "Landlock alone",
+    "macos": "sandbox-exec",
+}
+
+
+async def sandbox(main: MainParts, argument: str) -> None:
+    """Show what holds for commands in the sandbox; with `reset`, empty their private caches."""
+    from kimi_tui.app_paths import short
+    from kimi_tui.foreign_text import one_line
+    from kimi_tui.tools.sandbox.policy import NoSandbox
+    from kimi_tui.tools.text import format_size
+
+    soul = await main.conversation.opened()
+    if argument not in ("", "reset"):
+        main.bench.tell(
+            f'/sandbox does not take "{argument[:20]}".',
+            advice="/sandbox shows the state, /sandbox reset empties the private caches.",
+            level="warning",
+        )
+        return
+    try:
+        if argument:
+            gone = await soul.reset_sandbox()
+            text = (
+                f"The private caches of this folder are empty: {format_size(gone.n_bytes)} freed."
+            )
+            if gone.is_used:
+                text = f"{format_size(gone.n_bytes)} freed. A running command still uses the rest."
+            main.bench.tell(text)
+            return
+        state = await soul.sandbox_state()
+    except NoSandbox as no:
+        main.bench.tell(one_line(str(no)), level="warning")
+        return
+    except OSError as error:
+        main.bench.tell(
+            f"The private caches could not be removed: {error.strerror or error}.", level="error"
+        )
+        return
+    writable = ", ".join(one_line(short(Path(path))) for path in state.writable)
+    how = "a private layer over yours" if state.is_layered else "private ones"
+    main.bench.tell(
+        f"Commands run in a sandbox ({_BACKENDS[state.backend]}). They can write to {writable} and temporary files. "
+        f"Caches of package managers are {how}, {format_size(state.n_bytes)}. "
+        f"The network is {'on' if state.network else 'off until you allow it'}.",
+        advice="/sandbox reset empties the private caches.",
+    )
+
+
 def _granted(words: str) -> str:
     return words.removeprefix("Yes, and ").removesuffix(" in this session")
 

@@ -267,6 +267,14 @@ COMMANDS = CommandTable(
         argument="[N | all]",
     ),
     Command(
+        "sandbox",
+        "Show the sandbox",
+        "Show where commands can write, and the size of their private caches; reset empties these.",
+        session.sandbox,
+        argument="[reset]",
+        values=_one_of("reset"),
+    ),
+    Command(
         "model",
         "Change the model",
         "Another model of the configuration or of the server, another key, or a local server.",

@@ -1,0 +1,134 @@
+"""The one place where a program is looked up that this program runs itself: git, rg, bwrap, tmux, clipboards, browsers, editors.
+
+A program is taken only from a place that commands in the sandbox cannot change, now or in an earlier session: such a program would run
+outside of it. The settings are read here, so that this counts before there is a policy, and for work folders that are not open.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sysconfig
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from kimi_tui import app_paths
+from kimi_tui.filesystem import links_to, read_regular
+from kimi_tui.tools.process import DEFAULT_PATH, repository_around
+from kimi_tui.tools.sandbox.layers import layers_dir, once_writable, work_folders
+from kimi_tui.tools.sandbox.policy import shared_repository
+
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+"""Folders in which all may write, whatever the environment says."""
+_MOST_CONFIG_BYTES = 1 << 20
+
+
+def find_program(name: str, environ: Mapping[str, str], *work_dirs: Path) -> str | None:
+    """A program on the path, by its whole path. Relative entries and what is in `written_roots` are passed over.
+
+    Args:
+        name: its name; one with a slash is looked up as it is, and must be absolute.
+        environ: the environment, for the path and the home folder.
+        work_dirs: folders that are worked in.
+    """
+    roots = written_roots(environ, *work_dirs)
+    if "/" in name:
+        return name if os.path.isabs(name) and _is_kept(name, roots) and _runs(name) else None
+    for folder in _kept_folders(environ, roots):
+        found = program_in(folder, name)
+        # A link there to a shell outside would run what its arguments name.
+        if found and _is_kept(found, roots):
+            return found
+    return None
+
+
+def program_in(folder: str, name: str) -> str:
+    """The program of this name in a folder, wherever that is; empty where there is none. It says what would run, not what may."""
+    return shutil.which(name, path=folder) or ""
+
+
+def trusted_path(environ: Mapping[str, str], *work_dirs: Path) -> str:
+    """The value of `PATH` for programs that run others by their names, such as openers of addresses: without what commands can write."""
+    return os.pathsep.join(_kept_folders(environ, written_roots(environ, *work_dirs)))
+
+
+def is_planted(program: str, environ: Mapping[str, str], *work_dirs: Path) -> bool:
+    """Whether commands in the sandbox can change a program, or a link on the way to it, or could once."""
+    return not _is_kept(program, written_roots(environ, *work_dirs))
+
+
+def bundled_program(name: str) -> str | None:
+    """A program that was installed with this one, into the same environment, which no command can change."""
+    beside = os.path.join(sysconfig.get_path("scripts"), name)
+    return beside if _runs(beside) else None
+
+
+def written_roots(environ: Mapping[str, str], *work_dirs: Path) -> frozenset[str]:
+    """What commands in the sandbox can write, or could in the past, as real paths: with all below it.
+
+    The folders that are worked in, with the repositories around them and those that they are working trees of; all folders in
+    which commands ran; what `[sandbox] writable` names; folders of temporary files; private layers, and the caches below them.
+    """
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    named = [*once_writable(environ), *temporary_folders(environ)]
+    named += [os.path.join(home, one.removeprefix("~/")) for one in _writable(environ)]
+    ways = [links_to(os.path.normpath(path)) for path in named]
+    # The sandbox writes nothing that holds the home folder, whatever the settings say.
+    found = {one for links, end in ways for one in (*links, end) if not _is_under(home, (one,))}
+    for folder in work_dirs:
+        for place in {str(repository_around(folder, environ)), os.path.realpath(folder)}:
+            common = shared_repository(place)
+            found |= {place, common} if common else {place}
+    return frozenset({*found, *work_folders(environ), layers_dir(environ)})
+
+
+def temporary_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Folders of temporary files, in which all may write."""
+    own = (environ.get(name, "") for name in ("TMPDIR", "TMP", "TEMP"))
+    return (*TEMPORARY, *filter(os.path.isabs, own))
+
+
+def _kept_folders(environ: Mapping[str, str], roots: Collection[str]) -> Iterator[str]:
+    for folder in (environ.get("PATH") or DEFAULT_PATH).split(os.pathsep):
+        if os.path.isabs(folder) and _is_kept(folder, roots):
+            yield folder
+
+
+def _is_kept(path: str, roots: Collection[str]) -> bool:
+    links, end = links_to(path)
+    return not any(_is_under(one, roots) for one in (end, *links))
+
+
+def _is_under(path: str, roots: Collection[str]) -> bool:
+    while path not in roots:
+        above = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return True
+
+
+def _runs(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _writable(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """`[sandbox] writable` of the configuration; nothing where it cannot be read, which the start of the program says."""
+    file = app_paths.config_dir(environ) / "config.toml"
+    try:
+        found = os.stat(file)
+    except OSError:
+        return ()
+    return _writable_in(str(file), found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=4)
+def _writable_in(file: str, _changed: int, _size: int) -> tuple[str, ...]:
+    try:
+        data = read_regular(Path(file), _MOST_CONFIG_BYTES, links=True)
+        table = tomllib.loads(data.decode()).get("sandbox", {})
+        return tuple(one for one in table.get("writable", ()) if isinstance(one, str))
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError):
+        return ()
