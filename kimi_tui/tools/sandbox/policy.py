@@ -1143,22 +1143,30 @@ def refused(output: str, policy: Policy) -> list[str]:
 def paths_in_error(line: str) -> list[str]:
     """The paths that a line may be about that says of something that it is not there, or cannot be read; empty for other lines."""
     error = _ABSENT.search(line) or _REFUSED.search(line)
-    return _paths_of(line, error) if error and not _IS_ONLY_READ.match(error[0]) else []
+    if error is None or _IS_ONLY_READ.match(error[0]):
+        return []
+    named, words = _words_of(line, error)
+    return [*named, *filter(_is_path, words)]
 
 
-def _paths_of(line: str, error: re.Match[str]) -> list[str]:
-    """What a line with an error in it may be about: what it quotes, else the path before the error, or after it."""
+def _is_path(word: str) -> bool:
+    return "/" in word or word.startswith(".")
+
+
+def _words_of(line: str, error: re.Match[str]) -> tuple[list[str], list[str]]:
+    """What a line with an error in it may be about: what a shell says that it is about, and what it quotes, else the words before
+    the error, or after it."""
     shell = _OF_SHELL.match(line)
     begin, named = (shell.end(), shell[1]) if shell else (0, None)
     before, after = line[begin : error.start()], line[error.start() :]
     paths = [*_QUOTED.findall(line), *reversed(_PATH.findall(before)), *_PATH.findall(after)]
-    fit = [path for path in paths if "/" in path or path.startswith(".")]
-    return [named, *fit] if named else fit
+    return [named] if named else [], paths
 
 
 def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[str]:
-    paths = _paths_of(line, error)
-    for path in paths:
+    named, words = _words_of(line, error)
+    paths = [*named, *words]
+    for path in (*named, *filter(_is_path, words)):
         if policy.refuses_read(path, is_for_writing=_IS_ONLY_READ.match(error[0]) is not None):
             return [f"{_READING} {path}"]
         if not policy.may_write(path):
