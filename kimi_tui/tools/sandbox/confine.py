@@ -392,15 +392,20 @@ def _cover(
         sockets: what is hidden too, if it is there.
         laid: private mounts and their places, shallow ones first; they lie below all that is in `paths`.
     """
+    paths = {**{kind: [] for kind in (*_KINDS, "plain")}, **paths}
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
     private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
     devices = _tree("/dev")
-    paths = {**{kind: [] for kind in _KINDS}, **paths}
     _set_mount(devices, "", _RDONLY | _NOSUID, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
     # Devices elsewhere, as archives that root unpacks can hold, would be those of the machine.
     _set_mount(_AT_FDCWD, "/", _RDONLY | _NOSUID | _NODEV, flags=_AT_RECURSIVE)
-    shown = list(_shown_trees(paths["show"]))
+    # Over what lies below a private folder, that would be mounted.
+    private_folders = ["/" + word.partition("/")[2] for word in paths["plain"]]
+    within = [path for path in paths["show"] if _below(path, private_folders)]
+    shown = list(_shown_trees([path for path in paths["show"] if path not in within]))
+    layers = [path for path, _ in laid if path not in private_folders]
+    shown_within = list(_shown_trees([path for path in within if not _below(path, layers)]))
     _attach(devices, "/dev")
     for place, tree in private.items():
         if os.path.isdir(place) and not os.path.islink(place):
@@ -415,6 +420,13 @@ def _cover(
             os.makedirs(path)
         _set_mount(tree, "", _NOSUID | _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
         _attach(tree, path)
+    for path, tree in shown_within:
+        try:
+            _make_point(path, _is_folder(tree))
+            _attach(tree, path)
+        except OSError:
+            # A command made something else of that place: then it is not shown.
+            continue
     for path, tree in trees:
         if not os.path.lexists(path):
             # In one of the private folders, which are empty.

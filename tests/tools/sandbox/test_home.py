@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -212,3 +214,54 @@ def test_with_landlock_alone_the_same_places_are_closed(world: World, user: int)
         assert f"toolchain {name}\n" in said, name
     # What cannot be shown in part under its own name is read elsewhere.
     assert "name = Me" in said
+
+
+COMMANDS = [
+    (command, places.split())
+    for command, _, places in (
+        line.partition(" :: ")
+        for line in (HERE / "home_commands.txt").read_text().splitlines()
+        if line[:1] != "#"
+    )
+]
+MOST_FAILING = 5
+READ = r"""
+while IFS= read -r line; do
+    for place in ${line#* :: }; do
+        mapfile -t text < "$HOME/$place" && [ -n "${text[0]}" ] || echo "${line%% :: *}: $place"
+    done
+done < commands 2> /dev/null
+"""
+
+
+def test_what_everyday_commands_read_of_the_home_folder_is_there(tmp_path: Path) -> None:
+    """Programs that are not installed here are played by what reads the same."""
+    with targets("commands") as (base, _held):
+        whole_sandbox(base)
+        home, work = base / "home", base / "home/code/p"
+        for name in {place for _, places in COMMANDS for place in places}:
+            write(home / name, "# settings\n")
+        # As people have them: with tokens beside the rest.
+        for name, text in MORE_SETTINGS.items():
+            write(home / name, text.format(CANARY))
+        write(home / ".npmrc", OF_SETTINGS[".npmrc"].format(CANARY))
+        shutil.copy(HERE / "home_commands.txt", write(work / "commands"))
+        environ = {
+            "HOME": str(home),
+            "KIMI_TUI_HOME": str(base / "app"),
+            "PATH": os.environ["PATH"],
+        }
+        here = Sandbox("full", SandboxSettings(), environ)
+        said = run_once(here, READ, work)
+        failing = {line.partition(": ")[0] for line in said.splitlines() if line[:1] != "#"}
+        assert len(COMMANDS) >= 100
+        assert len(failing) <= MOST_FAILING, said
+
+
+def run_once(sandbox: Sandbox, script: str, work: Path) -> str:
+    """What a script prints in the sandbox."""
+    confined = sandbox.confined(["/bin/bash", "-c", script], work)
+    try:
+        return asyncio.run(command_of(confined, work).run()).output.text
+    finally:
+        sandbox.remove_temporary()
