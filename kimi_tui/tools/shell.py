@@ -29,7 +29,7 @@ from kimi_tui.tools.process import (
 )
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
-from kimi_tui.tools.sandbox.refusals import hidden_reads
+from kimi_tui.tools.sandbox.refusals import ALLOWED_BY, hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
 
@@ -329,16 +329,16 @@ def _of_sandbox(
         # One of them: the card has the command beside it.
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
+        is_secret = confined.policy.real(what[0].removeprefix("reading ")) in hidden.secret
+        short += ", where credentials are kept" if is_secret else ""
         brief = f"{outcome.brief} · the sandbox refused {short}{more}"
     if hidden.setting:
         facts.append(
             f"The user can show it to every command with `{hidden.setting}` in the section `[sandbox]` of the configuration."
         )
-        brief += f" · [sandbox] {hidden.setting} would allow it"
     if hidden.secret:
         named = _named([with_tilde(Path(path), home) for path in hidden.secret])
         facts.append(f"Credentials are kept in {named}: that is not for you to read.")
-        brief += " · credentials are kept there"
     if removed := confined.policy.watch.remove_moves():
         facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
         brief += " · settings of git moved: undone"
@@ -353,6 +353,8 @@ def _of_sandbox(
             f"Replaced by another program while it ran, and open to it from then on: {named}. Tell the user so."
         )
         brief += f" · replaced meanwhile: {named}"
+    if hidden.setting:
+        brief += f" · {ALLOWED_BY}{hidden.setting}"
     return replace(outcome, message=" ".join(facts), brief=brief)
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
-from kimi_tui.tools.sandbox.home import HomeView, home_view
+from kimi_tui.tools.sandbox.home import HomeView, home_view, is_secret_place
 from kimi_tui.tools.sandbox.layers import Caches, caches_of
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
@@ -301,6 +301,9 @@ def policy_for(
         repositories=_repositories_of,
     )
     hidden = {path for path in {*hidden, *view.closed} if _is_there(path, view, roots)} - shown
+    # Of a place of secrets that the user wants shown, all is.
+    opened = {path for path in shown if is_secret_place(path, environ)}
+    hidden = {path for path in hidden if not _under(path, opened)}
     sockets = {path for path in sockets if _is_there(path, view, roots)}
     # What a link leads to that a command could change would be another thing for the next command.
     followed = [link for links, _ in (links_to(str(work_dir)), *ways) for link in links]

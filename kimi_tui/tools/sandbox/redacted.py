@@ -115,7 +115,9 @@ def _holds(line: str, is_of_curl: bool) -> bool:
 def _has_value(behind: str) -> bool:
     """Whether what stands behind a word gives it a value: `_name = x`, `": "x"`."""
     name_end = next((at for at, char in enumerate(behind) if char in _SEPARATORS), -1)
-    return name_end >= 0 and bool(behind[name_end:].strip("=: \t>(,\"'"))
+    value = behind[name_end:].strip(_SEPARATORS) if name_end >= 0 else ""
+    # An empty one in quotes is none; three quotes begin one.
+    return bool(value.strip("\"'")) or len(value) > len("''")
 
 
 def _has_user(line: str) -> bool:

@@ -17,6 +17,8 @@ from kimi_tui.filesystem import read_regular
 from kimi_tui.tools.sandbox.home import is_secret_place, setting_for
 from kimi_tui.tools.sandbox.policy import Policy, paths_in_error
 
+ALLOWED_BY = "To allow it, put into config.toml: [sandbox] "
+"""So begins the last fact of a command that was refused a read, with the setting behind it; a card shows it in rows of its own."""
 _MOST = 3
 _MOST_LINES = 5000
 _LONGEST_LINE = 2000
@@ -111,4 +113,4 @@ def _editable(packages: str, module: str) -> Iterator[str]:
         for line in text.splitlines():
             place = os.path.join(line.strip(), module)
             if os.path.isabs(line) and (os.path.exists(place) or os.path.exists(f"{place}.py")):
-                yield place if os.path.exists(place) else line.strip()
+                yield line.strip()

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from support.sandbox_targets import USERS, give, number_of, targets
 
 from kimi_tui.app_paths import XDG_FOLDERS
 from kimi_tui.tools.sandbox import confine
-from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
+from kimi_tui.tools.sandbox.home import HomeView
+from kimi_tui.tools.sandbox.policy import Policy, SandboxSettings, policy_for, refused
+from kimi_tui.tools.sandbox.redacted import without_credentials
+from kimi_tui.tools.sandbox.refusals import hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Sandbox, macos_profile
 
 HERE = Path(__file__).parent
@@ -265,3 +269,254 @@ def run_once(sandbox: Sandbox, script: str, work: Path) -> str:
         return asyncio.run(command_of(confined, work).run()).output.text
     finally:
         sandbox.remove_temporary()
+
+
+# -- the view ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home/code/work").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def seen_in(home: Path, work: str = "code/work", **environ: str) -> HomeView:
+    return policy_in(home, work, **environ).home
+
+
+def policy_in(
+    home: Path, work: str = "code/work", readable: tuple[str, ...] = (), **environ: str
+) -> Policy:
+    own = {
+        "HOME": str(home),
+        "KIMI_TUI_HOME": str(home.parent / "app"),
+        "PATH": "/usr/bin",
+        **environ,
+    }
+    return policy_for(home / work, SandboxSettings(readable=readable), own)
+
+
+def git(*words: str, within: Path) -> None:
+    settings = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *settings, *words], cwd=within, check=True, capture_output=True)
+
+
+def test_links_on_the_way_to_what_is_shown_are_there_and_lead_nowhere_else(home: Path) -> None:
+    write(home / "dotfiles/gitconfig", "[user]\n\tname = Me\n")
+    write(home / "dotfiles/.ssh/id", "key")
+    (home / ".gitconfig").symlink_to("dotfiles/gitconfig")
+    (home / ".vimrc").symlink_to("dotfiles/.ssh/id")
+    (home / ".editorconfig").symlink_to("code/work/x")
+    write(home / "code/work/x")
+    (home / "code/work/link").symlink_to(home / "other")
+    write(home / "other/x")
+    policy = policy_in(home)
+    assert (str(home / ".gitconfig"), "dotfiles/gitconfig") in policy.home.links
+    assert policy.may_read(str(home / ".gitconfig"))
+    for name in (".vimrc", "dotfiles/.ssh/id", "dotfiles/.ssh", "code/work/link/x", "other"):
+        assert not policy.may_read(str(home / name)), name
+
+
+def test_programs_on_the_search_path_are_shown_with_their_installation(home: Path) -> None:
+    for name in (
+        "opt/tool/bin/tool",
+        "opt/tool/lib/x.so",
+        "opt/other",
+        "scripts/run",
+        ".docker/bin/x",
+    ):
+        write(home / name)
+    write(home / "scripts/deploy_key")
+    write(home / ".docker/lib/x")
+    (home / ".local/bin").mkdir(parents=True)
+    (home / ".local/bin/tool").symlink_to(home / "opt/tool/bin/tool")
+    path = [home / ".local/bin", home / "scripts", home / ".docker/bin", home, Path("relative")]
+    policy = policy_in(home, PATH=":".join(map(str, path)))
+    for name in ("opt/tool/bin/tool", "opt/tool/lib/x.so", "scripts/run", ".local/bin/tool"):
+        assert policy.may_read(str(home / name)), name
+    for name in ("opt/other", "scripts/deploy_key", ".docker/bin/x", ".docker/lib/x", "notes"):
+        assert not policy.may_read(str(home / name)), name
+
+
+def test_what_the_settings_of_git_name_is_shown_but_not_where_its_credentials_are(
+    home: Path,
+) -> None:
+    write(
+        home / ".gitconfig",
+        '[include]\n\tpath = ~/work.inc\n[includeIf "gitdir:~/x/"]\n\tpath = own/y.inc\n'
+        "[core]\n\texcludesFile = ~/ignored\n\thooksPath = ~/hooks\n"
+        '[credential]\n\thelper = "store --file ~/creds"\n[maintenance]\n\trepo = ~/code/other\n'
+        '[alias]\n\tup = "!~/tools/up.sh now"\n[safe]\n\tdirectory = ~/code/other\n',
+    )
+    write(home / "work.inc", f"[user]\n\temail = me@example.com\n[github]\n\ttoken = {CANARY}\n")
+    for name in ("own/y.inc", "ignored", "hooks/pre-commit", "tools/up.sh", "tools/x", "creds"):
+        write(home / name)
+    write(home / "code/other/x")
+    policy = policy_in(home)
+    for name in ("work.inc", "own/y.inc", "ignored", "hooks/pre-commit", "tools/up.sh"):
+        assert policy.may_read(str(home / name)), name
+    for name in ("creds", "tools/x", "code/other/x"):
+        assert not policy.may_read(str(home / name)), name
+    assert (
+        dict(policy.home.texts)[str(home / "work.inc")]
+        == b"[user]\n\temail = me@example.com\n[github]\n"
+    )
+
+
+def test_the_repository_of_the_work_folder_is_shown_and_no_other(home: Path) -> None:
+    top = home / "code/repo"
+    for name in ("packages/a/x", "packages/b/x", "package.json", ".env", "packages/b/server.key"):
+        write(top / name)
+    git("init", "-q", within=top)
+    policy = policy_in(home, "code/repo/packages/a")
+    for name in ("packages/b/x", "package.json", ".git/HEAD"):
+        assert policy.may_read(str(top / name)), name
+        assert str(top / name) not in policy.writable
+    for name in (".env", "packages/b/server.key"):
+        assert not policy.may_read(str(top / name)), name
+    # A working tree elsewhere, and a clone that borrows its commits.
+    git("commit", "-q", "--allow-empty", "-m", "x", within=top)
+    git("worktree", "add", "-q", str(home / "code/tree"), within=top)
+    git("clone", "-q", "--shared", str(top), str(home / "code/clone"), within=home)
+    (home / "code/tree/sub").mkdir()
+    for work in ("code/tree", "code/tree/sub", "code/clone"):
+        policy = policy_in(home, work)
+        assert policy.may_read(str(top / ".git/objects/info")), work
+        assert not policy.may_read(str(top / "package.json")), work
+    # What the folder itself says of another counts for nothing.
+    write(home / "code/liar/.git", f"gitdir: {top}/.git\n")
+    write(home / "code/work/.git/objects/info/alternates", f"{home}/code/secret\n")
+    write(home / "code/secret/x")
+    for work in ("code/liar", "code/work"):
+        assert not policy_in(home, work).may_read(str(top / ".git/HEAD")), work
+    assert not policy_in(home).may_read(str(home / "code/secret/x"))
+
+
+def test_the_setting_shows_more_and_not_what_is_secret_in_it_unless_it_is_named(home: Path) -> None:
+    for name in (
+        "data/x",
+        "data/.env",
+        ".aws/config",
+        ".config/app/x",
+        ".config/gh/hosts.yml",
+        "y",
+    ):
+        write(home / name)
+    readable = ("~/data", ".aws", str(home / ".config"))
+    policy = policy_in(home, readable=readable)
+    for name in ("data/x", ".aws/config", ".config/app/x"):
+        assert policy.may_read(str(home / name)), name
+    for name in ("data/.env", ".config/gh/hosts.yml", "y"):
+        assert not policy.may_read(str(home / name)), name
+    # All of it is as it was before there was this list: secrets are closed by name.
+    policy = policy_in(home, readable=("~",))
+    assert policy.home.emptied == () or str(home) not in policy.home.emptied
+    assert policy.may_read(str(home / "y"))
+    assert not policy.may_read(str(home / ".aws/config"))
+
+
+def test_folders_of_configurations_elsewhere_are_emptied_too_but_none_of_the_system(
+    home: Path, tmp_path: Path
+) -> None:
+    for name in ("xdg/git/config", "xdg/gh/hosts.yml", "xdg/other"):
+        write(tmp_path / name, "[user]\n\tname = x\n")
+    policy = policy_in(home, XDG_CONFIG_HOME=str(tmp_path / "xdg"), XDG_DATA_HOME="/usr/share")
+    assert str(tmp_path / "xdg") in policy.home.emptied
+    assert policy.may_read(str(tmp_path / "xdg/git/config"))
+    assert not policy.may_read(str(tmp_path / "xdg/other"))
+    assert policy.may_read("/usr/share/x")
+    for place in ("/", "/usr", "/etc", "/usr/share/games", "/proc"):
+        assert (
+            place
+            not in policy_for(
+                home / "code/work",
+                SandboxSettings(),
+                {"HOME": place, "KIMI_TUI_HOME": str(tmp_path / "a")},
+            ).home.emptied
+        )
+
+
+# -- settings without their credentials -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        (".gitconfig", "[user]\n\tname = x\n\temail = a@b.c\n", None),
+        (".gitconfig", '[a]\n\tx = 1\n[url "https://t@github.com/"]\n\tinsteadOf = x\n[b]\n\ty = 1\n', "[a]\n\tx = 1\n[b]\n\ty = 1\n"),
+        (".gitconfig", '[url "ssh://git@github.com/"]\n\tinsteadOf = https://github.com/\n', None),
+        (".npmrc", "//r.example/:_authToken=${TOKEN}\nfund=false\n", "fund=false\n"),
+        (".npmrc", "# old: _auth=abc\nregistry=https://r.example/\n", "registry=https://r.example/\n"),
+        ("pip.conf", "[global]\nextra-index-url =\n    https://u:p@x.example/\n    https://y.example/\n", "[global]\nextra-index-url =\n    https://y.example/\n"),
+        ("x.yml", "a: 1\ntoken: |\n  one\n  two\nb: 2\n", "a: 1\nb: 2\n"),
+        ("x.toml", 'a = 1\npassword = """\nxyz\n"""\n', ""),
+        ("x.json", '{"password": "x"}', ""),
+        ("x.json", '{"a": 1}', None),
+        (".curlrc", "silent\n--header X-Api: y\n-u me:x\n", "silent\n"),
+        ("x", "key = 9fJ2kLm3Pq8Rs7Tu1Vw4Xy6Za0Bc5De\nb = 1\n", "b = 1\n"),
+        ("x", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\ndef\n-----END OPENSSH PRIVATE KEY-----\nb = 1\n", "b = 1\n"),
+        ("x", "a = 1\n\0", ""),
+    ],
+)  # fmt: skip
+def test_settings_are_shown_without_the_lines_that_hold_credentials(
+    name: str, text: str, shown: str | None
+) -> None:
+    """None: all of it; empty: nothing."""
+    left = without_credentials(name, text.encode())
+    assert (left or b"").decode() == (text if shown is None else shown)
+
+
+# -- what was refused -------------------------------------------------------------------------------------------
+
+
+def test_a_read_that_was_refused_is_named_with_the_setting_that_allows_it(home: Path) -> None:
+    for name in (
+        "notes.txt",
+        ".ssh/config",
+        "code/other/.git/HEAD",
+        "code/other/src/a.py",
+        'odd \\x',
+    ):
+        write(home / name)
+    write(home / "code/lib/mine/__init__.py")
+    write(home / "code/work/.venv/lib/python3.13/site-packages/_lib.pth", f"{home}/code/lib\n")
+    (home / "code/work/node_modules").mkdir()
+    (home / "code/work/node_modules/sib").symlink_to(home / "code/sib")
+    write(home / "code/sib/index.js")
+    write(home / "code/work/here")
+    policy = policy_in(home, readable=("~/data",))
+    environ = {"HOME": str(home)}
+    for output, names, setting in (
+        (
+            f"cat: {home}/notes.txt: No such file or directory",
+            ["notes.txt"],
+            '"~/data", "~/notes.txt"',
+        ),
+        ("cat: ~/notes.txt: No such file or directory", ["notes.txt"], '"~/data", "~/notes.txt"'),
+        (
+            f"open '{home}/code/other/src/a.py': ENOENT",
+            ["code/other/src/a.py"],
+            '"~/data", "~/code/other"',
+        ),
+        (f"{home}/.ssh/config: Permission denied", [".ssh/config"], ""),
+        (
+            f"x: '{home}/odd \\x': No such file or directory",
+            ['odd \\x'],
+            '"~/data", "~/odd \\u005cx"',
+        ),
+        ("ModuleNotFoundError: No module named 'mine'", ["code/lib"], '"~/data", "~/code/lib"'),
+        ("Error: Cannot find module 'sib'", ["code/sib"], '"~/data", "~/code/sib"'),
+        (f"bash: {home}/notes.txt: Read-only file system", [], ""),
+        (f"cat: {home}/never: No such file or directory", [], ""),
+        ("cat: here/x: No such file or directory", [], ""),
+        ("ModuleNotFoundError: No module named 'absent'", [], ""),
+    ):
+        found = hidden_reads(output, policy, environ)
+        assert [os.path.relpath(path, home) for path in found.paths] == names, output
+        assert found.setting == (f"readable = [{setting}]" if setting else ""), output
+        assert bool(found.secret) == (names == [".ssh/config"])
+        if found.setting:
+            added = tomllib.loads(found.setting)["readable"]
+            allowed = policy_in(home, readable=tuple(added))
+            assert all(map(allowed.may_read, found.paths)), output
+    assert refused(f"bash: {home}/new: Read-only file system", policy) == [f"writing {home}/new"]
