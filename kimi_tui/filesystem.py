@@ -16,7 +16,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from pathlib import Path
 
 from kimi_tui.app_paths import make_private
@@ -212,6 +212,16 @@ def links_to(path: str) -> tuple[list[str], str]:
         at = "/" if target.startswith("/") else os.path.dirname(at)
         waiting += target.split("/")[::-1]
     return links, at
+
+
+def is_under(path: str, folders: Collection[str]) -> bool:
+    """Whether a path is one of these, or below one; absolute paths without links."""
+    while path not in folders:
+        above: str = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return True
 
 
 def write_all(

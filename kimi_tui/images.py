@@ -16,6 +16,7 @@ import hashlib
 import re
 import struct
 import threading
+import zlib
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from io import BytesIO
@@ -57,6 +58,20 @@ _WEBP_KEPT = frozenset((b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ICCP"))
 _WEBP_EXIF_OR_XMP = 0x08 | 0x04
 _EOI, _SOS, _COMMENT = 0xD9, 0xDA, 0xFE
 _APP0, _APP2, _APP14, _APP15 = 0xE0, 0xE2, 0xEE, 0xEF
+_GIF_DRAWING, _GIF_TEXT = 0xF9, 0x01
+_PROFILE_HEAD = b"ICC_PROFILE\0"
+_PROFILE_PIECE = 0xFFFF - 2 - len(_PROFILE_HEAD) - 2
+_PROFILE_HEADER = 128
+_MOST_PROFILE_BYTES = 4 << 20
+_MOST_TAGS = 200
+_COLOUR_TAGS = frozenset(
+    (
+        *(b"wtpt", b"bkpt", b"chad", b"lumi", b"chrm", b"cicp", b"gamt", b"rXYZ", b"gXYZ", b"bXYZ"),
+        *(b"rTRC", b"gTRC", b"bTRC", b"kTRC", b"A2B0", b"A2B1", b"A2B2", b"B2A0", b"B2A1", b"B2A2"),
+    )
+)
+_NO_TEXT = struct.pack(">4sIII2s2sII", b"mluc", 0, 1, 12, b"en", b"US", 2, 28) + b"\0-\0\0"
+"""A tag with one text, a dash; every profile has two."""
 _JPEG_MARK = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])", re.DOTALL)
 """Behind a scan: two bytes that are neither data nor a restart of it."""
 
@@ -230,7 +245,7 @@ def _read(data: bytes, kind: str, name: str) -> Image:
     if turned is not None:
         made = made.transpose(turned)
     # Comments and the like would be written again.
-    profile = made.info.get("icc_profile")
+    profile = without_texts(made.info.get("icc_profile") or b"")
     made.info = {"icc_profile": profile} if profile else {}
     media_type, smaller = _encoded(made, kind, name)
     if may_stay and len(bare) <= len(smaller):
@@ -310,7 +325,7 @@ def without_metadata(data: bytes, kind: str) -> bytes:
     """The file of one still picture without what a camera or a program wrote beside it; empty where the file is odd.
 
     Nothing is encoded anew: parts of the file are left out, what is behind its end too. What is kept is what decides how the
-    picture looks, colour profiles among it; how it is turned is not.
+    picture looks, colour profiles among it, without their texts; how it is turned is not.
 
     Args:
         data: the file.
@@ -325,8 +340,7 @@ def without_metadata(data: bytes, kind: str) -> bytes:
             case "WEBP":
                 return _webp(data)
             case _:
-                # Comments and blocks of programs; the same bytes within the picture are rare.
-                return b"" if b"!\xfe" in data or b"!\xff" in data else data
+                return _gif(data)
     except (IndexError, struct.error):
         return b""
 
@@ -336,15 +350,68 @@ def _png(data: bytes) -> bytes:
     while True:
         size, name = struct.unpack_from(">I4s", data, at)
         end = at + size + 12
-        if name in _PNG_KEPT:
+        if name == b"iCCP":
+            parts.append(_png_profile(data[at + 8 : end - 4]))
+        elif name in _PNG_KEPT:
             parts.append(data[at:end])
         at = end
         if name == b"IEND":
             return b"".join(parts) if end <= len(data) else b""
 
 
+def _png_profile(chunk: bytes) -> bytes:
+    """The chunk with a colour profile, whose name may say anything."""
+    _, _, packed = chunk.partition(b"\0")
+    try:
+        profile = zlib.decompressobj().decompress(packed[1:], _MOST_PROFILE_BYTES)
+    except zlib.error:
+        return b""
+    if not (kept := without_texts(profile)):
+        return b""
+    body = b"iCCP" + b"icc\0\0" + zlib.compress(kept)
+    return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def _gif(data: bytes) -> bytes:
+    """Without extensions but the one that says how the picture is drawn."""
+    at = 13 + _colours(data[10])
+    parts = [data[:at]]
+    drawing = b""
+    while True:
+        match data[at]:
+            case 0x3B:
+                return b"".join((*parts, b"\x3b"))
+            case 0x2C:
+                end = _behind_blocks(data, at + 11 + _colours(data[at + 9]))
+                parts += [drawing, data[at:end]]
+                drawing = b""
+            case 0x21:
+                end = _behind_blocks(data, at + 2)
+                if data[at + 1] == _GIF_DRAWING:
+                    drawing = data[at:end]
+                elif data[at + 1] == _GIF_TEXT:
+                    # What stands before it says how the text is drawn.
+                    drawing = b""
+            case _:
+                return b""
+        at = end
+
+
+def _colours(flags: int) -> int:
+    """The bytes of the table of colours that follows."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _behind_blocks(data: bytes, at: int) -> int:
+    while size := data[at]:
+        at += 1 + size
+    return at + 1
+
+
 def _jpeg(data: bytes) -> bytes:
     parts, at = [data[:2]], 2
+    profile: dict[int, bytes] = {}
+    place = 0
     while True:
         if data[at] != 0xFF:
             return b""
@@ -352,6 +419,7 @@ def _jpeg(data: bytes) -> bytes:
             at += 1
             continue
         if mark == _EOI:
+            parts[place:place] = _jpeg_profile(profile)
             return b"".join((*parts, data[at : at + 2]))
         end = at + 2 + struct.unpack_from(">H", data, at + 2)[0]
         if mark == _SOS:
@@ -359,11 +427,66 @@ def _jpeg(data: bytes) -> bytes:
             if following is None:
                 return b""
             end = following.start()
-        is_profile = mark == _APP2 and data.startswith(b"ICC_PROFILE\0", at + 4)
-        tells_more = _APP0 < mark <= _APP15 and mark != _APP14 and not is_profile
-        if not tells_more and mark != _COMMENT:
+        body = data[at + 4 : end]
+        if mark == _APP2 and body.startswith(_PROFILE_HEAD):
+            place = place or len(parts)
+            profile[body[len(_PROFILE_HEAD)]] = body[len(_PROFILE_HEAD) + 2 :]
+        elif mark == _APP0 and body.startswith(b"JFIF\0"):
+            # Without the small picture behind it.
+            parts.append(_segment(_APP0, body[:12] + b"\0\0"))
+        elif mark == _APP14 and body.startswith(b"Adobe"):
+            parts.append(_segment(_APP14, body[:12]))
+        elif not _APP0 <= mark <= _APP15 and mark != _COMMENT:
             parts.append(data[at:end])
         at = end
+
+
+def _segment(mark: int, body: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, mark, len(body) + 2) + body
+
+
+def _jpeg_profile(pieces: dict[int, bytes]) -> list[bytes]:
+    """The segments with a colour profile that was cut into pieces."""
+    profile = (
+        without_texts(b"".join(pieces[number] for number in sorted(pieces))) if pieces else b""
+    )
+    cut = [profile[at : at + _PROFILE_PIECE] for at in range(0, len(profile), _PROFILE_PIECE)]
+    return [
+        _segment(_APP2, _PROFILE_HEAD + bytes((number, len(cut))) + piece)
+        for number, piece in enumerate(cut, 1)
+    ]
+
+
+def without_texts(profile: bytes) -> bytes:
+    """A colour profile (ICC) with nothing in it but what decides colours; empty where it is none."""
+    try:
+        return _colours_alone(profile)
+    except struct.error:
+        return b""
+
+
+def _colours_alone(profile: bytes) -> bytes:
+    (n_tags,) = struct.unpack_from(">I", profile, _PROFILE_HEADER)
+    if profile[36:40] != b"acsp" or n_tags > _MOST_TAGS:
+        return b""
+    table, body = [b"desc", b"cprt"], [_NO_TEXT, _NO_TEXT]
+    for number in range(n_tags):
+        name, at, size = struct.unpack_from(">4sII", profile, _PROFILE_HEADER + 4 + 12 * number)
+        if name in _COLOUR_TAGS and at + size <= len(profile):
+            table.append(name)
+            body.append(profile[at : at + size])
+    # Not who made it and when, nor for what device.
+    head = bytearray(profile[:_PROFILE_HEADER])
+    for at, size in ((4, 4), (24, 12), (48, 8), (80, 48)):
+        head[at : at + size] = bytes(size)
+    at = _PROFILE_HEADER + 4 + 12 * len(table)
+    tags, values = b"", b""
+    for name, value in zip(table, body, strict=True):
+        tags += struct.pack(">4sII", name, at + len(values), len(value))
+        values += value + bytes(-len(value) % 4)
+    head[0:4] = struct.pack(">I", at + len(values))
+    head[24:36] = struct.pack(">6H", 2000, 1, 1, 0, 0, 0)
+    return bytes(head) + struct.pack(">I", len(table)) + tags + values
 
 
 def _webp(data: bytes) -> bytes:
@@ -374,10 +497,13 @@ def _webp(data: bytes) -> bytes:
     while at < end:
         name, size = struct.unpack_from("<4sI", data, at)
         part = data[at : at + 8 + size]
+        if name == b"ICCP":
+            profile = without_texts(part[8:])
+            part = name + struct.pack("<I", len(profile)) + profile if profile else b""
         if name == b"VP8X":
             part = part[:8] + bytes((part[8] & ~_WEBP_EXIF_OR_XMP,)) + part[9:]
         if name in _WEBP_KEPT:
-            parts.append(part + b"\0" * (size % 2))
+            parts.append(part + b"\0" * (len(part) % 2))
         at += 8 + size + size % 2
     body = b"".join((b"WEBP", *parts))
     return b"RIFF" + struct.pack("<I", len(body)) + body

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kimi_tui.app_paths import config_file, expanded, kimi_cli_config_file, no_home_notice
 from kimi_tui.config.file import read_config
+from kimi_tui.config.kimi_cli_guards import not_run_notice
 from kimi_tui.config.model_choice import (
     Choice,
     FolderModel,
@@ -133,6 +134,7 @@ def launch_of(options: Options) -> Launch:
             *([words] if (words := _lost_model(options, config, here, choice)) else []),
             *([words] if here is None and (words := folder_model_trouble(work_dir)) else []),
             *([words] if (words := no_home_notice()) else []),
+            *([words] if not options.demo and (words := not_run_notice(path)) else []),
         ),
     )
 

@@ -50,6 +50,9 @@ from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tools.jobs import Job, Jobs
+from kimi_tui.tools.process import call_soon
+from kimi_tui.tools.sandbox.git_levers import ASIDE
+from kimi_tui.tools.sandbox.git_watch import GitNews
 from kimi_tui.tools.sandbox.layers import Reset
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxState
@@ -97,6 +100,8 @@ T = TypeVar("T")
 
 # Stopped tools end what they started within a few seconds.
 _ORPHANS_S = 10.0
+_MOST_NAMED = 5
+_LONGEST_NAME = 120
 
 
 class KimiSoul:
@@ -168,6 +173,9 @@ class KimiSoul:
             asks_for_keys,
             self._jobs,
         )
+        if sandbox is not None:
+            loop = asyncio.get_running_loop()
+            sandbox.git_watch.listen(lambda news: call_soon(loop, self._publish_git_news, news))
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = AgentLoop(
@@ -451,6 +459,27 @@ class KimiSoul:
             command = one_line(job.command)
             brief = job.outcome.brief if job.outcome is not None else ""
             self.wire.publish(Notice("info", f"Job {job.id} has ended, {brief}: {command}"))
+
+    def _publish_git_news(self, news: GitNews) -> None:
+        """Say at once what commands that still run did to what the user's own git and other programs run."""
+        if news.undone:
+            named = _first_of(news.undone)
+            text = (
+                f"A sandboxed command made {named}, by which your own git could run other programs."
+            )
+            advice = f"It was undone at once; what was moved away is in {ASIDE} in that repository."
+            if news.is_ended:
+                advice = "It did so again and again, so the sandboxed commands were ended."
+            self.wire.publish(Notice("warning", text, advice))
+        if news.made and self._jobs.running:
+            # Of one that the agent waits for, its card tells.
+            self.wire.publish(
+                Notice(
+                    "warning",
+                    f"A background task changed what can run later: {_first_of(news.made)}.",
+                    "Look at it before you use git or an editor there.",
+                )
+            )
 
     # -- the model -------------------------------------------------------------------------------
 
@@ -1068,6 +1097,12 @@ async def _sandbox(
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
     return found, ""
+
+
+def _first_of(paths: Sequence[str]) -> str:
+    """Some of these paths for a notice. A command chose their names."""
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return ", ".join(one_line(path)[:_LONGEST_NAME] for path in paths[:_MOST_NAMED]) + more
 
 
 def _publish_disk_troubles(context: Context, wire: Wire) -> None:

@@ -28,6 +28,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -118,6 +119,8 @@ _SMALL_BYTES = 64 << 10
 _GATHER_S = 0.0002
 """After a read of less than that, more is let gather: a reader that is woken by every write of a flood slows it by half."""
 
+_TRIES = 4
+"""How often a command is started, as long as it cannot be."""
 _KILL_WAIT_S = 3.0
 _REPORT_BYTES = 64 << 10
 """More than the longest report, which may name a path."""
@@ -410,7 +413,7 @@ _KILL_ROUNDS = 3
 NO_LIMIT_S = 7 * 86_400.0
 """Longer than any session; a poll takes no more than three weeks."""
 
-Ending = Literal["exited", "timeout", "stopped"]
+Ending = Literal["exited", "timeout", "stopped", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +421,7 @@ class ProcessEnd:
     """How a command ended: its exit code or why it was stopped, and its output.
 
     Attributes:
-        ending: by itself, by its timeout, or stopped on request.
+        ending: by itself, by its timeout, stopped on request, or ended by `RunningCommand.end`.
         exit_code: negative for a signal; None where it was ended from here.
         duration_s: from start to end.
         n_bytes: of its output, but for what was taken before.
@@ -436,6 +439,14 @@ class ProcessEnd:
     n_alive: int | None = 0
 
 
+class Prepared(NamedTuple):
+    """A command as it is started: the program and its arguments, its variables, and what confines it."""
+
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    confined_to: Sequence[str]
+
+
 class RunningCommand:
     """One child process in a session of its own, without a terminal and with an empty input."""
 
@@ -449,6 +460,8 @@ class RunningCommand:
         on_output: Callable[[str], None],
         confined_to: Sequence[str] = (),
         ends_all: bool = False,
+        around: AbstractContextManager[object] | None = None,
+        again: Callable[[], Prepared] | None = None,
     ) -> None:
         """Prepare it.
 
@@ -460,7 +473,12 @@ class RunningCommand:
             on_output: called on the loop with what it writes.
             confined_to: what its supervisor confines it to.
             ends_all: end what it left running when it has ended.
+            around: entered in the command's thread before it starts, and left when all that it started has ended.
+            again: prepares it once more, where it could not be started because files changed since it was prepared; it
+                raises `OSError` where it cannot. At most `_TRIES` times in all.
         """
+        self._again = again
+        self._around = around or contextlib.nullcontext()
         self._confined_to = confined_to
         self._ends_all = ends_all
         self.mark = uuid4().hex
@@ -474,6 +492,7 @@ class RunningCommand:
         self._capture_lock = threading.Lock()
         self._live = LiveText()
         self._stop = False
+        self._is_over = False
         self._n_left = 0
         self._n_alive: int | None = 0
         self._wake_read, self._wake_write = os.pipe()
@@ -507,10 +526,11 @@ class RunningCommand:
         def work() -> None:
             result: ProcessEnd | Exception
             try:
-                result = self._run_in_thread(lambda text: _call(loop, deliver, text))
+                with self._around:
+                    result = self._started(lambda text: call_soon(loop, deliver, text))
             except Exception as error:
                 result = error
-            _call(loop, settle, result)
+            call_soon(loop, settle, result)
 
         # Not a daemon: the interpreter waits for it, so that nothing a command started outlives the program.
         thread = threading.Thread(target=work, name="command", daemon=False)
@@ -538,15 +558,41 @@ class RunningCommand:
             self._capture.feed(data)
         self._live.feed(data)
 
+    def end(self) -> None:
+        """End it with all that it started, from any thread; it then has ended as with a timeout."""
+        self._is_over = True
+        self._wake()
+
     def _ask_to_stop(self) -> None:
         self._stop = True
+        self._wake()
+
+    def _wake(self) -> None:
         # The thread closes the pipe when it is done; the number may then be someone else's.
         with self._wake_lock:
             if not self._wake_closed:
                 os.write(self._wake_write, b"x")
 
+    def _started(self, post: Callable[[str], None]) -> ProcessEnd:
+        """Start the command, again where that fails, and wait for its end. Runs in the command's thread."""
+        try:
+            for _ in range(_TRIES - 1):
+                try:
+                    return self._run_in_thread(post)
+                except OSError:
+                    if self._again is None or self._is_asked:
+                        raise
+                    argv, self._environ, self._confined_to = self._again()
+                    self._argv = list(argv)
+            return self._run_in_thread(post)
+        finally:
+            with self._wake_lock:
+                self._wake_closed = True
+                os.close(self._wake_read)
+                os.close(self._wake_write)
+
     def _run_in_thread(self, post: Callable[[str], None]) -> ProcessEnd:
-        """Start the command, read its output and reap it. Runs in the command's thread."""
+        """Start the command, read its output and reap it."""
         output, write_end = os.pipe()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):
@@ -577,10 +623,6 @@ class RunningCommand:
                 exit_code = process.exit_code()
         finally:
             os.close(output)
-            with self._wake_lock:
-                self._wake_closed = True
-                os.close(self._wake_read)
-                os.close(self._wake_write)
         rest = self._live.take(final=True)
         if rest:
             post(rest)
@@ -602,11 +644,11 @@ class RunningCommand:
         post: Callable[[str], None],
     ) -> Ending:
         # The limit may be lifted meanwhile.
-        while not watch.exited and not self._stop and time.monotonic() < self._deadline:
+        while not watch.exited and not self._is_asked and time.monotonic() < self._deadline:
             self._pump(watch, post, until=self._deadline)
         ending: Ending = "exited"
-        if self._stop:
-            ending = "stopped"
+        if self._is_asked:
+            ending = "stopped" if self._stop else "ended"
         elif not watch.exited:
             ending = "timeout"
         else:
@@ -623,6 +665,10 @@ class RunningCommand:
             self._n_left = max(len(marked(self.mark)), 1)
         self._end_all(process, watch, post)
         return ending
+
+    @property
+    def _is_asked(self) -> bool:
+        return self._stop or self._is_over
 
     @property
     def _deadline(self) -> float:
@@ -668,7 +714,7 @@ class RunningCommand:
                 post(self._live.take())
                 next_live = now + _LIVE_INTERVAL_S
             finished = watch.exited and (watch.at_end or not after_exit)
-            if now >= until or finished or (stoppable and self._stop):
+            if now >= until or finished or (stoppable and self._is_asked):
                 return
             data = watch.read()
             if data:
@@ -687,7 +733,9 @@ class RunningCommand:
             watch.wait(max(wait_until - now, 0))
 
 
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], value: object) -> None:
+def call_soon(
+    loop: asyncio.AbstractEventLoop, function: Callable[..., None], value: object
+) -> None:
     """Call on the loop; nothing where the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, value)

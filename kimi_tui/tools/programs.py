@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import links_to, read_regular
+from kimi_tui.filesystem import is_under, links_to, read_regular
 from kimi_tui.tools.process import DEFAULT_PATH, repository_around
 from kimi_tui.tools.sandbox.layers import layers_dir, once_writable, work_folders
 from kimi_tui.tools.sandbox.policy import shared_repository
@@ -76,7 +76,7 @@ def written_roots(environ: Mapping[str, str], *work_dirs: Path) -> frozenset[str
     named += [os.path.join(home, one.removeprefix("~/")) for one in _writable(environ)]
     ways = [links_to(os.path.normpath(path)) for path in named]
     # The sandbox writes nothing that holds the home folder, whatever the settings say.
-    found = {one for links, end in ways for one in (*links, end) if not _is_under(home, (one,))}
+    found = {one for links, end in ways for one in (*links, end) if not is_under(home, (one,))}
     for folder in work_dirs:
         for place in {str(repository_around(folder, environ)), os.path.realpath(folder)}:
             common = shared_repository(place)
@@ -98,16 +98,7 @@ def _kept_folders(environ: Mapping[str, str], roots: Collection[str]) -> Iterato
 
 def _is_kept(path: str, roots: Collection[str]) -> bool:
     links, end = links_to(path)
-    return not any(_is_under(one, roots) for one in (end, *links))
-
-
-def _is_under(path: str, roots: Collection[str]) -> bool:
-    while path not in roots:
-        above = os.path.dirname(path)
-        if above == path:
-            return False
-        path = above
-    return True
+    return not any(is_under(one, roots) for one in (end, *links))
 
 
 def _runs(path: str) -> bool:

@@ -28,6 +28,7 @@ from kimi_tui.tools.process import (
     user_environment,
 )
 from kimi_tui.tools.programs import find_program
+from kimi_tui.tools.sandbox.git_watch import WatchedCommand
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY, hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Confined
@@ -126,6 +127,7 @@ class Shell(Tool[ShellParams]):
             env.emit(text)
 
         confined = start.confined
+        watched = WatchedCommand(confined.policy.watch) if confined else None
         running = RunningCommand(
             start.argv,
             work_dir=env.work_dir,
@@ -134,7 +136,11 @@ class Shell(Tool[ShellParams]):
             on_output=hear,
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
+            around=env.sandbox.git_watch.around(watched) if watched and env.sandbox else None,
+            again=confined.again if confined else None,
         )
+        if watched is not None:
+            watched.end = running.end
         # A task of its own: it may run on when the call has ended.
         task = asyncio.create_task(
             _to_its_end(
@@ -143,6 +149,7 @@ class Shell(Tool[ShellParams]):
                 params.timeout,
                 env,
                 confined,
+                watched,
                 is_outside=confined is None and bool(start.beyond),
             ),
             name="command",
@@ -152,6 +159,13 @@ class Shell(Tool[ShellParams]):
             assert env.jobs is not None
             job = env.jobs.add(command, running, task, tail, env.key)
             outcome = _moved(job, asked=params.background)
+            if confined is not None and watched is not None:
+                facts, brief = await asyncio.to_thread(_noticed, confined, watched)
+                outcome = replace(
+                    outcome,
+                    message=" ".join((outcome.message, *facts)),
+                    brief=outcome.brief + brief,
+                )
         if not changed:
             return outcome
         return replace(outcome, message=outcome.message + _CHANGED + command)
@@ -181,6 +195,7 @@ async def _to_its_end(
     timeout_s: int,
     env: ToolEnv,
     confined: Confined | None = None,
+    watched: WatchedCommand | None = None,
     *,
     is_outside: bool = False,
 ) -> ToolOutcome:
@@ -192,6 +207,7 @@ async def _to_its_end(
         timeout_s: as it was asked for.
         env: where it runs.
         confined: what it is confined to.
+        watched: what was noticed of it while it ran.
         is_outside: it left the sandbox, by a yes.
     """
     home = home_of(env.environ)
@@ -207,11 +223,11 @@ async def _to_its_end(
     outcome = _outcome(command, timeout_s, ended)
     if is_outside:
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
-    if confined is None:
+    if confined is None or watched is None:
         return outcome
     if env.sandbox is not None:
         env.sandbox.trim(confined.policy)
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, env.environ)
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, env.environ)
 
 
 async def _awaited(
@@ -309,7 +325,7 @@ async def _prepared(
 
 
 def _of_sandbox(
-    outcome: ToolOutcome, confined: Confined, environ: Mapping[str, str]
+    outcome: ToolOutcome, confined: Confined, watched: WatchedCommand, environ: Mapping[str, str]
 ) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
     home = home_of(environ)
@@ -339,13 +355,9 @@ def _of_sandbox(
     if hidden.secret:
         named = _named([with_tilde(Path(path), home) for path in hidden.secret])
         facts.append(f"Credentials are kept in {named}: that is not for you to read.")
-    if removed := confined.policy.watch.remove_moves():
-        facts.append(f"Removed, as it would have moved the settings of git: {', '.join(removed)}.")
-        brief += " · settings of git moved: undone"
-    if changed := confined.policy.watch.changed():
-        named = _named(changed)
-        facts.append(f"It changed what runs later: {named}. Tell the user so.")
-        brief += f" · runs later: {named}"
+    more_facts, more_brief = _noticed(confined, watched)
+    facts += more_facts
+    brief += more_brief
     if replaced := confined.policy.replaced():
         start = f"{confined.policy.work}/"
         named = _named([with_tilde(Path(path.removeprefix(start)), home) for path in replaced])
@@ -356,6 +368,33 @@ def _of_sandbox(
     if hidden.setting:
         brief += f" · {ALLOWED_BY}{hidden.setting}"
     return replace(outcome, message=" ".join(facts), brief=brief)
+
+
+def _noticed(confined: Confined, watched: WatchedCommand) -> tuple[list[str], str]:
+    """What a command did so far to git's levers and to what runs later: facts for the model, and words for the card."""
+    facts: list[str] = []
+    brief = ""
+    if watched.undone:
+        named = _named(watched.undone)
+        facts.append(
+            f"Undone, because the user's own git could have run other programs by it: {named}. Tell the user so."
+        )
+        brief += f" · undone: {named}"
+    if watched.is_ended:
+        facts.append("The command was ended, because it did so again and again.")
+    if changed := confined.policy.watch.changed():
+        named = _named(changed)
+        facts.append(f"It changed what runs later: {named}. Tell the user so.")
+        brief += f" · runs later: {named}"
+    watch = confined.policy.watch
+    if filled := sorted({*watch.memory.unseen} - {*watch.unseen}):
+        named = _named([os.path.relpath(path, watch.work) for path in filled])
+        facts.append(
+            f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
+            "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."
+        )
+        brief += f" · too many files: {named}"
+    return facts, brief
 
 
 def _named(paths: Sequence[str]) -> str:
@@ -406,6 +445,8 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
             f"Stopped after {timeout_s} s (its timeout){'; everything it started was ended' if ended.n_alive == 0 else ''}.",
             f"stopped after {timeout_s} s",
         )
+    elif ended.ending == "ended":
+        verdict, brief = f"Ended after {took}.", "ended"
     elif code is None:
         verdict, brief = f"Stopped after {took}.", "stopped"
     elif ended.exit_code is not None and ended.exit_code < 0:

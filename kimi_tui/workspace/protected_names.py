@@ -157,6 +157,13 @@ def runs_later() -> NameList:
     return _list("runs_later", copies=False)
 
 
+@cache
+def runs_when_started() -> NameList:
+    """Files that run when the user starts the build, test or tool that reads them: edited every day, so that writing them does
+    not ask."""
+    return _list("runs_when_started", copies=False)
+
+
 def secret_places(environ: Mapping[str, str]) -> list[str]:
     """What holds secrets in the home folder and in the system, wherever the names alone do not say so; absolute paths.
 
@@ -196,16 +203,49 @@ def run_values(name: str, text: str) -> Sequence[object] | None:
     if not keys or not text:
         return [None] * len(keys)
     try:
-        parsed: object = tomllib.loads(text) if name.lower().endswith(".toml") else json.loads(text)
+        match name.lower().rpartition(".")[2]:
+            case "toml":
+                parsed: object = tomllib.loads(text)
+            case "cfg":
+                parsed = _sections(text)
+            case _:
+                parsed = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return [_at(parsed, key) for key in keys]
+    return [_at(parsed, key.split(".")) for key in keys]
 
 
-def _at(value: object, dotted: str) -> object:
-    for part in dotted.split("."):
-        value = cast("dict[str, object]", value).get(part) if isinstance(value, dict) else None
-    return value
+def _at(value: object, parts: Sequence[str]) -> object:
+    if not parts:
+        return value
+    if not isinstance(value, dict):
+        return None
+    table = cast("dict[str, object]", value)
+    if parts[0] != "*":
+        return _at(table.get(parts[0]), parts[1:])
+    found = {key: _at(one, parts[1:]) for key, one in table.items()}
+    return {key: one for key, one in found.items() if one is not None} or None
+
+
+def _sections(text: str) -> dict[str, object]:
+    """The values of a file in the form of `setup.cfg`, by section and key; a value has the lines that are indented below it."""
+    sections: dict[str, dict[str, str]] = {}
+    section: dict[str, str] = {}
+    key = ""
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip()[0] in "#;":
+            continue
+        if line[0] == "[":
+            section = sections.setdefault(line[1:].partition("]")[0].strip().lower(), {})
+            key = ""
+        elif line[0].isspace() and key:
+            section[key] += f"\n{line.strip()}"
+        else:
+            # Whichever of the two signs comes first ends the key.
+            end = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=len(line))
+            key = line[:end].strip().lower().replace("_", "-")
+            section[key] = line[end + 1 :].strip()
+    return dict(sections)
 
 
 @cache

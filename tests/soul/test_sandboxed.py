@@ -71,9 +71,8 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert (on.work / "inside").read_text() == "made\n"
         first, second, third, fourth, fifth = on.ear.of(ev.ToolResult)
         assert "sub/Makefile" in first.message
-        assert (
-            "Removed, as it would have moved the settings of git: .git/commondir." in first.message
-        )
+        assert "Undone, because the user's own git" in first.message
+        assert "other programs by it: .git/commondir." in first.message
         assert not (on.work / ".git/commondir").exists()
         assert not (Path.home() / "kimi-test").exists()
         assert f"writing {Path.home()}/kimi-test, the network" in second.message

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kimi_tui.workspace.protected_names import NameList, run_values, runs_later, secrets
+from kimi_tui.workspace.protected_names import (
+    NameList,
+    run_values,
+    runs_later,
+    runs_when_started,
+    secrets,
+)
 
 HOLD_SECRETS = [
     ".ssh/id_rsa",
@@ -428,3 +434,86 @@ def test_what_a_package_manager_would_run() -> None:
     assert run_values("package.json", "{") is None
     assert run_values("package.json", "[1]") == run_values("package.json", "{}")
     assert run_values("other.json", "{") == []
+
+
+ASKED = [
+    "lefthook.toml",
+    "lefthook.json",
+    ".lefthook.toml",
+    ".lefthook-local.yml",
+    ".rusty-hook.toml",
+    "mise.local.toml",
+    ".mise.local.toml",
+    ".autoenv",
+    ".autoenv.zsh",
+    ".autoenv_leave.zsh",
+    ".shadowenv.d/500.lisp",
+    ".lenv",
+    "mypy.ini",
+    ".flake8",
+    "pytest.ini",
+    ".ycm_extra_conf.py",
+    ".vimspector.json",
+    "rust-analyzer.toml",
+    ".babelrc",
+    ".babelrc.json",
+    ".php-cs-fixer.php",
+    ".formatter.exs",
+    ".luacheckrc",
+    "ansible.cfg",
+    ".sbtopts",
+    ".jvmopts",
+    ".bsp/sbt.json",
+    "hie.yaml",
+    "sub/mypy.ini",
+]
+NAMED = [
+    "vite.config.ts",
+    "vitest.config.mts",
+    "next.config.mjs",
+    "tailwind.config.js",
+    "karma.conf.js",
+    "docker-compose.yml",
+    "docker-compose.dev.yaml",
+    "compose.yaml",
+    "Dockerfile",
+    "gradle.properties",
+    "pixi.toml",
+    "setup.cfg",
+    "CMakeLists.txt",
+    "app/app.csproj",
+]
+
+
+def test_what_runs_by_a_commit_a_folder_or_an_editor_asks_and_what_the_user_starts_does_not() -> (
+    None
+):
+    for name in ASKED:
+        assert runs_later().rule_in(name.split("/")), name
+    for name in NAMED:
+        assert not runs_later().rule_in(name.split("/")), name
+        assert runs_when_started().rule_in(name.split("/")), name
+    for name in ("src/config.ts", "app.py", "tsconfig.json", "README.md", "compose.py"):
+        assert not runs_when_started().rule_in(name.split("/")), name
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "harmless", "runs"),
+    [
+        ("package.json", "{}", '{"version": "2", "dependencies": {}}', '{"gitHooks": {"pre-commit": "x"}}'),
+        ("package.json", "{}", '{"name": "x"}', '{"packageManager": "yarn@https://x.test/yarn.js"}'),
+        ("package.json", "{}", '{"config": {"port": 1}}', '{"config": {"ghooks": {"pre-commit": "x"}}}'),
+        ("package.json", "{}", '{"a": 1}', '{"jest": {"globalSetup": "./x.js"}}'),
+        ("package.json", "{}", '{"a": 1}', '{"eslintConfig": {"parser": "./x.js"}}'),
+        ("pyproject.toml", "", "[tool.mypy]\nstrict = true\n", '[tool.mypy]\nplugins = ["./x.py"]\n'),
+        ("pyproject.toml", "", '[tool.pylint.format]\nmax-line-length = "9"\n', '[tool.pylint.MASTER]\ninit-hook = "x"\n'),
+        ("setup.cfg", "[metadata]\nversion = 1\n", "[metadata]\nversion = 2\n", "[flake8:local-plugins]\nextension =\n  X = x:Y\n"),
+        ("setup.cfg", "[mypy]\nstrict = 1\n", "[mypy]\nstrict: 0\n", "[mypy]\nplugins = a,\n  ./b.py\n"),
+    ],
+)  # fmt: skip
+def test_keys_that_run_ask_and_others_do_not(
+    name: str, before: str, harmless: str, runs: str
+) -> None:
+    was = run_values(name, before)
+    assert run_values(name, harmless) == was
+    assert run_values(name, runs) != was

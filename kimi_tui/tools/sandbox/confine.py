@@ -31,6 +31,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from _ctypes import (
     FUNCFLAG_CDECL,
     FUNCFLAG_USE_ERRNO,
@@ -116,7 +117,9 @@ PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """Where a command finds its private folder of caches, for tools that are told by a variable."""
 _MOST_LAYERS = 64
 """So many commands at once write to the caches of one work folder, each in a layer of its own; the next ones only read."""
-_TRIES = 10
+_TRIES = 20
+_YOUNG_S = 2.0
+"""In a folder where sockets come and go, one that is younger than this is likely to be gone before it is covered."""
 _MOST_SAID = 4096
 _OF_MOUNT_POINT = 0o444
 """The mode of an empty file that bubblewrap creates as a mount point where there is no file."""
@@ -1030,15 +1033,18 @@ def _begin_bubblewrap(
 ) -> None:
     """Continue in a child that becomes bubblewrap, with the descriptors that it reads; wait here until the command runs.
 
-    Bubblewrap mounts by path, and fails if a socket was removed after it was listed. So it is started again, with a new list.
+    Bubblewrap mounts by path, and fails if a socket was removed after it was listed. So it is started again, with a new list;
+    in folders where that happened without the sockets that were just made, which would be gone as well. Where one of those stays,
+    it is like one that is made while the command runs.
 
     Raises:
         OSError: bubblewrap did not start the command in `_TRIES` attempts.
     """
     _end_with_parent()
     said = b""
+    unsteady: set[str] = set()
     for _ in range(_TRIES):
-        covered = _hand_over(code, paths)
+        covered = _hand_over(code, paths, unsteady)
         heard, errors = os.pipe()
         child = os.fork()
         if child == 0:
@@ -1054,6 +1060,7 @@ def _begin_bubblewrap(
             os._exit(127)
         os.close(heard)
         os.waitpid(child, 0)
+        unsteady |= {os.path.dirname(path) for path in covered if not os.path.lexists(path)}
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
     raise OSError(errno.EIO, why or "bubblewrap ended without a word")
 
@@ -1135,8 +1142,21 @@ def _is_within_reach(path: str) -> bool:
     return True
 
 
-def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
-    """Prepare the descriptors that bubblewrap reads; returns the paths of the sockets that it mounts over."""
+def _is_young(path: str) -> bool:
+    try:
+        return time.time() - os.lstat(path).st_ctime < _YOUNG_S
+    except OSError:
+        return True
+
+
+def _hand_over(code: bytes, paths: dict[str, list[str]], unsteady: "set[str]") -> list[str]:
+    """Prepare the descriptors that bubblewrap reads; returns the paths of the sockets that it mounts over.
+
+    Args:
+        code: the filter.
+        paths: the words, by their kinds.
+        unsteady: folders of sockets that were gone before they were covered.
+    """
     sockets = (*paths["socket"], *sockets_of_others(paths["write"]))
     covered = [
         path
@@ -1145,6 +1165,7 @@ def _hand_over(code: bytes, paths: dict[str, list[str]]) -> list[str]:
         and (not _below(path, paths["empty"]) or _below(path, [*paths["show"], *paths["write"]]))
         and os.path.lexists(path)
         and _is_within_reach(path)
+        and not (os.path.dirname(path) in unsteady and _is_young(path))
     ]
     arguments = [*paths["argument"], *(word for path in covered for word in _cover_of(path))]
     _tell(FILTER_FD, code)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import links_to, read_regular
+from kimi_tui.filesystem import is_under, links_to, read_regular
 from kimi_tui.tools.sandbox.redacted import MOST_BYTES, without_credentials
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import PASSED_OVER, folded
@@ -105,7 +105,7 @@ class HomeView:
 
     def hides(self, path: str) -> bool:
         """Whether what is at a real path is not there for commands, as far as this view is concerned."""
-        if not _is_under(path, self.emptied) or _is_under(path, self.shown):
+        if not is_under(path, self.emptied) or is_under(path, self.shown):
             return False
         there = (*self.shown, *(one for one, _ in (*self.links, *self.texts)))
         return not any(one == path or one.startswith(f"{path}/") for one in there)
@@ -146,7 +146,7 @@ def home_view(
     """
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     asked = {*asked}
-    emptied = [one for one in _emptied(environ, work) if not _is_under(one, asked)]
+    emptied = [one for one in _emptied(environ, work) if not is_under(one, asked)]
     if not emptied:
         return HomeView(home, readable=readable)
     found = _Found(tuple(emptied), {work, *writable}, _known_secrets(environ))
@@ -196,7 +196,7 @@ def is_secret_place(path: str, environ: Mapping[str, str]) -> bool:
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     names = os.path.relpath(path, home).split("/")
     rules = protected_names.secrets()
-    return _is_under(path, _known_secrets(environ)) or bool(
+    return is_under(path, _known_secrets(environ)) or bool(
         rules.rule_in(names, is_folder=os.path.isdir(path))
     )
 
@@ -211,15 +211,6 @@ def _quoted(text: str) -> str:
         f"\\u{ord(char):04x}" if char in '"\\' or not char.isprintable() else char for char in text
     )
     return f'"{escaped}"'
-
-
-def _is_under(path: str, folders: Collection[str]) -> bool:
-    while path not in folders:
-        above = os.path.dirname(path)
-        if above == path:
-            return False
-        path = above
-    return True
 
 
 # -- which folders are emptied ----------------------------------------------------------------------------
@@ -241,15 +232,15 @@ def _emptied(environ: Mapping[str, str], work: str) -> list[str]:
     fit = {
         place
         for place in places
-        if os.path.isdir(place) and _may_be_emptied(place) and not _is_under(place, (work,))
+        if os.path.isdir(place) and _may_be_emptied(place) and not is_under(place, (work,))
     }
-    return sorted(one for one in fit if not _is_under(os.path.dirname(one), fit))
+    return sorted(one for one in fit if not is_under(os.path.dirname(one), fit))
 
 
 def _may_be_emptied(place: str) -> bool:
-    if place in _SHARED or _is_under(place, _NO_HOMES):
+    if place in _SHARED or is_under(place, _NO_HOMES):
         return False
-    return not any(_is_under(one, (place,)) for one in _SYSTEM)
+    return not any(is_under(one, (place,)) for one in _SYSTEM)
 
 
 # -- what is shown ------------------------------------------------------------------------------------------
@@ -312,7 +303,7 @@ class _Found:
         if not (is_listed and not links) and self._is_secret(end):
             return ""
         self._links.update(links)
-        if not _is_under(end, self._emptied):
+        if not is_under(end, self._emptied):
             return ""
         self._shown.add(end)
         if depth >= 0:
@@ -329,7 +320,7 @@ class _Found:
 
     def add_writable(self, path: str) -> None:
         """Show what commands may write, by its real path: where they may write nothing, they read it."""
-        if _is_under(path, self._emptied):
+        if is_under(path, self._emptied):
             self._shown.add(path)
 
     def add_settings(self, place: str) -> None:
@@ -338,7 +329,7 @@ class _Found:
         if way is None:
             return
         links, end = way
-        if not _is_under(end, self._emptied):
+        if not is_under(end, self._emptied):
             self._links.update(links)
             return
         if os.path.isdir(end):
@@ -364,14 +355,14 @@ class _Found:
     def _way(self, place: str) -> tuple[dict[str, str], str] | None:
         """The links on the way to a place with where each leads, and its real path; None where it is not to be shown."""
         links, end = ([], place) if self._is_plain(place) else links_to(place)
-        if not os.path.lexists(end) or any(_is_under(one, (end,)) for one in self._emptied):
+        if not os.path.lexists(end) or any(is_under(one, (end,)) for one in self._emptied):
             return None
-        if any(_is_under(link, self._written) for link in links):
+        if any(is_under(link, self._written) for link in links):
             # A command could have it lead anywhere.
             return None
         found: dict[str, str] = {}
         for link in links:
-            if _is_under(link, self._emptied):
+            if is_under(link, self._emptied):
                 try:
                     found[link] = os.readlink(link)
                 except OSError:
@@ -391,7 +382,7 @@ class _Found:
         return True
 
     def _is_secret(self, end: str) -> bool:
-        if _is_under(end, self._secrets):
+        if is_under(end, self._secrets):
             return True
         root = next((one for one in self._emptied if end.startswith(f"{one}/")), "/")
         names = os.path.relpath(end, root).split("/")
@@ -400,7 +391,7 @@ class _Found:
     def view(self, home: str, readable: tuple[str, ...]) -> HomeView:
         """All that was found, without what is below something else that is shown."""
         shown = sorted(
-            one for one in self._shown if not _is_under(os.path.dirname(one), self._shown)
+            one for one in self._shown if not is_under(os.path.dirname(one), self._shown)
         )
         covered = {*shown}
         closed = [os.path.realpath(path) for path in sorted(self.closed)]
@@ -414,8 +405,8 @@ class _Found:
             home,
             self._emptied,
             tuple(shown),
-            tuple(sorted(one for one in self._links.items() if not _is_under(one[0], covered))),
-            tuple(sorted(one for one in self._texts.items() if not _is_under(one[0], covered))),
+            tuple(sorted(one for one in self._links.items() if not is_under(one[0], covered))),
+            tuple(sorted(one for one in self._texts.items() if not is_under(one[0], covered))),
             tuple(closed),
             readable,
         )
@@ -597,7 +588,7 @@ def _paths_in(text: str, home: str, folder: str) -> Iterator[tuple[str, str, str
 def _folders_above(work: str, emptied: Collection[str]) -> Iterator[str]:
     """The folders above the work folder, up to the emptied one, without it."""
     folder = os.path.dirname(work)
-    while _is_under(folder, emptied) and folder not in emptied:
+    while is_under(folder, emptied) and folder not in emptied:
         yield folder
         folder = os.path.dirname(folder)
 

@@ -27,14 +27,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import links_to, read_regular
+from kimi_tui.filesystem import is_under, links_to, read_regular
 from kimi_tui.tools.process import word_set
 
 FOLDER = "sandbox"
@@ -207,14 +207,14 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
     def usable(path: str) -> str:
         links, end = links_to(path)
         places = (end, *links)
-        if any(_is_under(place, avoided) for place in places) or _is_under(home, (end,)):
+        if any(is_under(place, avoided) for place in places) or is_under(home, (end,)):
             return ""
         return end if os.path.isdir(end) else ""
 
     caches = [
         (place, end)
         for place in app_paths.home_places(environ, _CACHE)
-        if (end := usable(place)) and not _is_under(work, (end,))
+        if (end := usable(place)) and not is_under(work, (end,))
     ]
     others = [
         (place, end)
@@ -227,11 +227,11 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
     ]
     missing: dict[str, str] = {}
     named = _named(environ)
-    overlaid += [end for end in map(usable, named.values()) if end and not _is_under(work, (end,))]
+    overlaid += [end for end in map(usable, named.values()) if end and not is_under(work, (end,))]
     for name, variable in _TOOLS.items():
         places = [named[variable]] if variable in named else app_paths.home_places(environ, name)
         ends = [end for end in map(usable, places) if end]
-        overlaid += [end for end in ends if not _is_under(work, (end,))]
+        overlaid += [end for end in ends if not is_under(work, (end,))]
         if not ends and variable:
             missing[variable] = _FOLDERS[variable]
     known: dict[str, str] = {}
@@ -251,7 +251,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
     ends = {end for end in overlaid if end}
     return Caches(
         home,
-        tuple(sorted(end for end in ends if not _is_under(os.path.dirname(end), ends))),
+        tuple(sorted(end for end in ends if not is_under(os.path.dirname(end), ends))),
         tuple(sorted({end for _, end in (*caches, *others)})),
         MappingProxyType(missing),
         MappingProxyType(known),
@@ -264,15 +264,6 @@ def _used_below(cache: str, environ: Mapping[str, str]) -> Iterator[str]:
     for path in (*environ.get("PATH", "").split(os.pathsep), *named):
         if path.startswith(f"{cache}/"):
             yield path[len(cache) + 1 :].partition("/")[0]
-
-
-def _is_under(path: str, folders: Collection[str]) -> bool:
-    while path not in folders:
-        above = os.path.dirname(path)
-        if above == path:
-            return False
-        path = above
-    return True
 
 
 def _name_of(path: str) -> str:
@@ -405,7 +396,7 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
 
 
 @contextlib.contextmanager
-def _unused(folder: str) -> Iterator[tuple[list[str], bool]]:
+def _unused(folder: str) -> Generator[tuple[list[str], bool]]:
     """The names of what no command uses in the folder of the layers of a work folder, locked meanwhile; and whether one uses some."""
     held: list[int] = []
     free: list[str] = []

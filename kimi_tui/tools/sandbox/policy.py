@@ -16,16 +16,28 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import kimi_tui
 from kimi_tui import app_paths
-from kimi_tui.filesystem import create_file, links_to, open_folder, open_regular, read_regular
+from kimi_tui.filesystem import create_file, links_to, read_regular
+from kimi_tui.filesystem import is_under as _under
+from kimi_tui.tools.sandbox.git_levers import (
+    ADDRESSES,
+    BARE,
+    folders_in,
+    held_levers,
+    inner_repositories,
+    levers,
+    opened,
+    path_in,
+)
 from kimi_tui.tools.sandbox.home import HomeView, home_view, is_secret_place
-from kimi_tui.tools.sandbox.layers import Caches, caches_of
+from kimi_tui.tools.sandbox.layers import Caches, caches_of, once_writable
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -38,14 +50,17 @@ from kimi_tui.workspace.protected_names import (
 
 _DEEPEST = 4
 _MOST_LOOKED_AT = 400_000
+_MOST_IN_FOLDER = 100_000
+_MOST_UNSEEN = 100
+"""Folders that are hidden because there is too much in them to look for secrets in."""
+_MOST_DEEP = 5000
+"""Folders below these that are looked through for repositories."""
 _SETTLED_NS = 2_000_000_000
 """A folder that changed later than this ago may have changed again without another time on it."""
 _MOST_GUARDED = 2000
 _HOME_TOPS = ("", *app_paths.XDG_FOLDERS, "Library", "Library/Application Support")
 """Folders of the home folder in which secrets are looked for by name."""
 _MOST_REPOSITORIES = 500
-_OF_BARE = frozenset({"HEAD", "objects", "refs"})
-_GIT_FILE_BYTES = 4096
 _SETTINGS_BYTES = 1 << 18
 _MOST_SETTINGS_FILES = 20
 _MOST_NAMED = 1000
@@ -224,10 +239,11 @@ def policy_for(
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
     extra = _writable(settings.writable, home, work)
     # A command could have what is named there lead anywhere.
+    written = {work, *extra, *map(os.path.realpath, once_writable(environ))}
     shown: set[str] = set()
     for path in settings.readable:
         links, end = links_to(_absolute(path, home))
-        if not any(_under(link, (work, *extra)) for link in links):
+        if not any(_under(link, written) for link in links):
             shown.add(end)
     own = [str(place) for place in app_paths.own_places(environ)]
     guarded = [*own, *secrets_outside(environ)]
@@ -253,13 +269,15 @@ def policy_for(
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
     top, watch, nested = _look(work, memory or FolderMemory(), environ)
-    if not watch.is_whole:
+    unseen = _gathered({path for path in watch.unseen if not _under(path, shown)}, work)
+    if len(unseen) > _MOST_UNSEEN:
         raise NoSandbox(
             f"the work folder holds more than {_MOST_LOOKED_AT} files in its upper part, too many to look for secrets in"
         )
     kept: set[str] = set(top)
     commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
+    hidden |= unseen
     sockets = {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed them since they were seen; and those of the home folder may lead in here.
     for names, real in (*known_links(work), *links_in(home, deepest=0)):
@@ -360,7 +378,7 @@ def _repositories_of(top: str) -> Iterator[str]:
     elif common := shared_repository(top):
         yield common
     elif os.path.isfile(link):
-        named = _first_line(link).removeprefix("gitdir:").strip()
+        named = path_in(link).removeprefix("gitdir:").strip()
         own = os.path.realpath(os.path.join(top, named))
         if _working_tree(own) == os.path.realpath(top):
             yield own
@@ -375,18 +393,9 @@ def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _under(path: str, folders: Collection[str]) -> bool:
-    while path not in folders:
-        above: str = os.path.dirname(path)
-        if above == path:
-            return False
-        path = above
-    return True
-
-
 def _absolute(path: str, home: str) -> str:
     """A path that the user wrote in the settings."""
-    return os.path.normpath(os.path.join(home, path.removeprefix("~/")))
+    return os.path.normpath(os.path.join(home, "" if path == "~" else path.removeprefix("~/")))
 
 
 def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
@@ -439,6 +448,18 @@ def outermost(paths: set[str]) -> list[str]:
     return sorted(path for path in paths if not _under(os.path.dirname(path), paths))
 
 
+def _gathered(folders: set[str], work: str) -> set[str]:
+    """These folders, or ones above them in the work folder where they are too many to be covered one by one."""
+    found = set(outermost(folders))
+    deepest = max((path.count("/") for path in found), default=0) - work.count("/")
+    for depth in range(deepest - 1, 0, -1):
+        if len(found) <= _MOST_UNSEEN:
+            break
+        n_parts = work.count("/") + depth
+        found = set(outermost({"/".join(path.split("/")[: n_parts + 1]) for path in found}))
+    return found
+
+
 def folders_between(path: str, roots: Sequence[str]) -> Iterator[str]:
     """The folders above a path, up to the writable one that holds it."""
     root = next((one for one in roots if path.startswith(f"{one}/")), None)
@@ -482,7 +503,7 @@ class WatchedFiles:
         secrets: what holds secrets, and what links of such a name lead to.
         links: of such a name.
         repositories: their `.git` folders.
-        is_whole: whether there was not too much to look at all of it.
+        unseen: folders with too much in them to look at all of it.
         memory: of the look.
         sockets: what is neither a file, a folder nor a link.
         partly: files at the top in which only some keys run later, with what they held.
@@ -495,7 +516,7 @@ class WatchedFiles:
     secrets: tuple[str, ...]
     links: tuple[str, ...]
     repositories: tuple[str, ...]
-    is_whole: bool
+    unseen: tuple[str, ...]
     memory: FolderMemory
     sockets: tuple[str, ...]
     partly: Mapping[str, _Held]
@@ -530,22 +551,22 @@ class WatchedFiles:
         ]
         return sorted(changed, key=lambda path: (path.count("/"), path))
 
-    def remove_moves(self) -> list[str]:
-        """Remove what makes git look for the settings of a repository elsewhere, where that was not there before.
+    def git_folders(self) -> list[str]:
+        """The repositories that a command may write in, with those of their submodules. Lists folders: for a thread."""
+        found = [*self.repositories, *self.commons]
+        with contextlib.suppress(NoSandbox):
+            found += [
+                module for git in (*self.repositories, *self.commons) for module in _modules(git)
+            ]
+        return list(dict.fromkeys(found))
 
-        Git itself makes no such file in these places, and there is no way to keep a file from being made. For a thread.
-
-        Returns:
-            what was removed, relative to the work folder.
-        """
-        removed: list[str] = []
-        for git in self.repositories:
-            path = os.path.join(git, "commondir")
-            if path not in self.stamps and os.path.lexists(path):
-                with contextlib.suppress(OSError), _opened(git) as folder:
-                    os.unlink("commondir", dir_fd=folder)
-                    removed.append(os.path.relpath(path, self.work))
-        return removed
+    def since(self, before: WatchedFiles) -> list[str]:
+        """What of this look is new or another than in an earlier one, relative to the work folder."""
+        return sorted(
+            os.path.relpath(path, self.work)
+            for path, stamp in self.stamps.items()
+            if before.stamps.get(path) != stamp
+        )
 
 
 class _Listing(NamedTuple):
@@ -559,6 +580,9 @@ class _Listing(NamedTuple):
         gits: the names of its repository, in each spelling.
         is_bare: whether it is a repository without a working tree.
         sockets: names of what is neither a file, a folder nor a link.
+        named: names of files that run when somebody starts what reads them.
+        deeper: folders that are looked into for repositories alone.
+        is_cut: there were more entries than are looked at in one folder.
     """
 
     stamp: _Stamp | None
@@ -568,6 +592,9 @@ class _Listing(NamedTuple):
     gits: list[str]
     is_bare: bool
     sockets: list[str]
+    named: list[str]
+    deeper: list[str]
+    is_cut: bool
 
 
 class FolderMemory:
@@ -578,6 +605,7 @@ class FolderMemory:
 
     def __init__(self) -> None:
         self.seen: tuple[str, Mapping[str, _Listing]] = ("", {})
+        self.unseen: tuple[str, ...] = ()
 
     def of(self, work: str) -> Mapping[str, _Listing]:
         """What was found in a work folder."""
@@ -602,6 +630,8 @@ def _look(
     repositories: list[str] = []
     gits: list[str] = []
     sockets: list[str] = []
+    deeper: list[str] = []
+    packages: list[str] = []
     known = memory.of(work)
     listings: dict[str, _Listing] = {}
     in_home = {
@@ -609,20 +639,34 @@ def _look(
         for usual in app_paths.XDG_FOLDERS
         for place in app_paths.home_places(environ, usual)
     }
+    # What was there before comes first: a command that fills the folder hides no secret from this.
     waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
+    newer: deque[tuple[str, tuple[str, ...], bool]] = deque()
+    unseen: list[str] = []
     n_looked_at = 0
-    while waiting and n_looked_at <= _MOST_LOOKED_AT:
-        folder, above, is_later = waiting.popleft()
+    while waiting or newer:
+        folder, above, is_later = (waiting or newer).popleft()
         is_top, above = folder == work, in_home.get(folder, above)
         # The top is always looked at whole: what is held still there must not depend on what else is there.
-        room = sys.maxsize if is_top else _MOST_LOOKED_AT - n_looked_at
+        room = sys.maxsize if is_top else min(_MOST_LOOKED_AT - n_looked_at, _MOST_IN_FOLDER)
+        if room <= 0:
+            unseen.append(folder)
+            continue
         listing = _listing(
             folder, above, known.get(folder), is_top=is_top, is_later=is_later, room=room
         )
         if listing is None:
             continue
         listings[folder] = listing
-        n_looked_at += listing.n_entries
+        if listing.n_entries > room:
+            unseen.append(folder)
+        if not is_top and not (listing.is_cut and listing is known.get(folder)):
+            n_looked_at += listing.n_entries
+        deeper += [os.path.join(folder, name) for name in listing.deeper]
+        for name in listing.named:
+            stamps |= _stamped(os.path.join(folder, name))
+        if above and (above[-1] in PASSED_OVER or above[-1] == _PROVIDERS):
+            packages.append(folder)
         sockets += [os.path.join(folder, name) for name in listing.sockets]
         repositories += [folder] if listing.gits and not is_top else []
         gits += [os.path.join(folder, name) for name in listing.gits]
@@ -640,10 +684,22 @@ def _look(
                 top += {*inside, *(link for link in followed if _under(link, (work,)))}
             if runs_later and not is_folder:
                 stamps |= _stamped(path)
-        waiting += [
-            (os.path.join(folder, name), (*above, folded(name)), runs_later)
-            for name, runs_later in listing.folders
-        ]
+        for name, runs_later in listing.folders:
+            inner = os.path.join(folder, name)
+            ahead = waiting if inner in known or not known else newer
+            ahead.append((inner, (*above, folded(name)), runs_later))
+    stamps |= _package_stamps(packages)
+    for folder in deeper:
+        # The list grows meanwhile.
+        listing = _listing(folder, (), known.get(folder), is_deep=True)
+        if listing is None:
+            continue
+        listings[folder] = listing
+        repositories += [folder] if listing.gits else []
+        gits += [os.path.join(folder, name) for name in listing.gits]
+        gits += [folder] if listing.is_bare else []
+        if len(deeper) < _MOST_DEEP:
+            deeper += [os.path.join(folder, name) for name in listing.deeper]
     for deep in _deep_submodules([work, *repositories]):
         link = os.path.join(deep, ".git")
         if deep not in repositories and os.path.lexists(link):
@@ -651,15 +707,15 @@ def _look(
             gits.append(link)
     for git in gits:
         stamps |= _git_stamps(git, work, environ)
-    is_whole = n_looked_at <= _MOST_LOOKED_AT
     memory.seen = (work, listings)
+    memory.unseen = tuple(unseen)
     watch = WatchedFiles(
         work,
         stamps,
         tuple(secrets),
         tuple(links),
         tuple(git for git in gits if os.path.isdir(git) and not os.path.islink(git)),
-        is_whole,
+        memory.unseen,
         memory,
         tuple(sockets),
         _partly_run(work),
@@ -697,9 +753,10 @@ def _listing(
     above: tuple[str, ...],
     known: _Listing | None,
     *,
-    is_top: bool,
-    is_later: bool,
-    room: int,
+    is_top: bool = False,
+    is_later: bool = False,
+    room: int = sys.maxsize,
+    is_deep: bool = False,
 ) -> _Listing | None:
     """The listing of a folder; None where it cannot be listed.
 
@@ -710,27 +767,31 @@ def _listing(
         is_top: it is the work folder.
         is_later: what is in it runs later, whatever its name.
         room: how many entries are looked at.
+        is_deep: it is looked through for repositories alone.
     """
     try:
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode):
             return None
         stamp = (found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns)
-        if known is not None and known.stamp == stamp and known.n_entries <= room:
+        if known is not None and known.stamp == stamp and (known.n_entries <= room or known.is_cut):
             return known
         now = time.time_ns()
         listing = os.scandir(folder)
     except OSError:
         return None
     secret, later = protected_names.secrets(), protected_names.runs_later()
+    started = protected_names.runs_when_started()
     # In what was fetched or built only the top is looked at, for secrets: packages bring keys for tests, and certificates
-    # that programs cannot do without.
+    # that programs cannot do without. What runs later there is found by its places (`_package_stamps`).
     is_package = bool(above) and above[-1] in PASSED_OVER
     is_deepest = is_package or len(above) >= _DEEPEST
     folders: list[tuple[str, bool]] = []
     guarded: list[tuple[str, bool, bool, bool]] = []
     gits: list[str] = []
     sockets: list[str] = []
+    named: list[str] = []
+    deeper: list[str] = []
     parts: set[str] = set()
     n_entries, is_whole = 0, False
     with contextlib.suppress(OSError), listing:
@@ -742,9 +803,13 @@ def _listing(
             if name == ".git" or _is_git_too(folder, name):
                 gits += [] if is_package else [name]
                 continue
-            if name in _OF_BARE and not is_package:
+            if name in BARE and not is_package:
                 parts.add(name)
             is_folder = item.is_dir(follow_symlinks=False)
+            if is_folder and (is_deep or (is_deepest and not is_package)):
+                deeper += [name] if name not in PASSED_OVER else []
+            if is_deep:
+                continue
             if not (is_folder or item.is_symlink() or item.is_file(follow_symlinks=False)):
                 sockets.append(name)
             seen = (*above, folded(name))
@@ -753,19 +818,25 @@ def _listing(
             runs_later = runs_later and not is_package
             if is_secret or (runs_later and (is_top or not is_folder)):
                 guarded.append((name, is_secret, runs_later, is_folder))
+            elif not is_folder and not is_package and started.covers(seen, is_folder=False):
+                named.append(name)
             if is_folder and not is_secret and not is_deepest and name != "__pycache__":
                 folders.append((name, runs_later))
         else:
             is_whole = True
-    is_settled = is_whole and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
+    is_cut = n_entries > _MOST_IN_FOLDER and not is_top
+    is_settled = (is_whole or is_cut) and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
     return _Listing(
         stamp if is_settled else None,
         n_entries,
         folders,
         guarded,
         gits,
-        is_bare=len(parts) == len(_OF_BARE),
+        is_bare=len(parts) == len(BARE),
         sockets=sockets,
+        named=named,
+        deeper=deeper,
+        is_cut=is_cut,
     )
 
 
@@ -779,7 +850,56 @@ def _stamped(path: str) -> dict[str, _Stamp]:
         found = os.lstat(path)
     except OSError:
         return {}
-    return {path: (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)}
+    # Of the times the one that a command cannot set.
+    return {path: (found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode)}
+
+
+_PROGRAMS = (".bin", ".hooks", "bin", "Scripts")
+"""Folders of programs in what was fetched: of node, and of a virtual environment of Python."""
+_AT_START = (".pth", ".egg-link", "sitecustomize.py", "usercustomize.py")
+"""So end the names in `site-packages` that every Python there reads when it starts."""
+_MOST_IN_PACKAGES = 5000
+_PROVIDERS = ".terraform"
+"""The folder with the programs that terraform runs, deep below it."""
+
+
+def _package_stamps(packages: Iterable[str]) -> dict[str, _Stamp]:
+    """The stamps of what runs later in folders of packages: programs, and what Python reads when it starts."""
+    stamps: dict[str, _Stamp] = {}
+    for package in packages:
+        if os.path.basename(package) == _PROVIDERS:
+            for place, _, names in islice(os.walk(package), _MOST_DEEP):
+                for name in names:
+                    stamps |= _stamped(os.path.join(place, name))
+            continue
+        stamps |= _stamped(os.path.join(package, "pyvenv.cfg"))
+        trees = [package]
+        if os.path.basename(package) in (".tox", ".nox"):
+            trees += folders_in(package)
+        for tree in trees:
+            libraries = [os.path.join(tree, "Lib")]
+            libraries += folders_in(os.path.join(tree, "lib"))
+            for library in libraries:
+                stamps |= _program_stamps(os.path.join(library, "site-packages"), _AT_START)
+            for name in _PROGRAMS:
+                stamps |= _program_stamps(os.path.join(tree, name), ("",))
+        if len(stamps) > _MOST_IN_PACKAGES:
+            break
+    return stamps
+
+
+def _program_stamps(folder: str, endings: tuple[str, ...]) -> dict[str, _Stamp]:
+    stamps: dict[str, _Stamp] = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        for item in listing:
+            if item.name.endswith(endings) and not item.is_dir(follow_symlinks=False):
+                stamps |= _stamped(item.path)
+                if item.is_symlink():
+                    # What it leads to is what runs, and can be written through it.
+                    with contextlib.suppress(OSError):
+                        end = os.stat(item.path)
+                        stamps[item.path] = (end.st_ino, end.st_size, end.st_ctime_ns, end.st_mode)
+    return stamps
 
 
 def _partly_run(work: str) -> dict[str, _Held]:
@@ -813,18 +933,27 @@ def _git_stamps(git: str, work: str, environ: Mapping[str, str]) -> dict[str, _S
         return _stamped(git)
     stamps: dict[str, _Stamp] = {}
     stamps |= _filled(git, "commondir", "config", "config.worktree")
-    stamps |= _hook_stamps(git) | _step_stamps(git)
-    for tree in _listed(os.path.join(git, "worktrees"))[:_MOST_REPOSITORIES]:
+    stamps |= _hook_stamps(git) | _step_stamps(git) | _lever_stamps(git, is_module=False)
+    for tree in folders_in(os.path.join(git, "worktrees"))[:_MOST_REPOSITORIES]:
         stamps |= _step_stamps(tree) | _filled(tree, "config.worktree")
     with contextlib.suppress(NoSandbox):
         for module in _modules(git):
             stamps |= _stamped(os.path.join(module, "config"))
             stamps |= _hook_stamps(module) | _step_stamps(module)
+            stamps |= _lever_stamps(module, is_module=True)
     with contextlib.suppress(NoSandbox):
         for path in named_by_settings(git, os.path.dirname(git), environ, there=False):
             if os.path.isfile(path) and _under(path, (work, git)):
                 # What was not there could not be held still.
                 stamps |= _stamped(path)
+    return stamps
+
+
+def _lever_stamps(git: str, *, is_module: bool) -> dict[str, _Stamp]:
+    """Of what may be there in a repository that a command made; in others it is undone (`git_watch`)."""
+    stamps: dict[str, _Stamp] = {}
+    for lever in levers(git, is_module=is_module):
+        stamps |= _stamped(os.path.join(git, lever))
     return stamps
 
 
@@ -845,8 +974,8 @@ def _hook_stamps(git: str) -> dict[str, _Stamp]:
     return stamps
 
 
-_STEPS = {"rebase-merge": "git-rebase-todo", "sequencer": "todo"}
-"""Where the steps of a rebase are that stopped: `git rebase --continue` runs what an `exec` there says."""
+_STEPS = {"rebase-merge": "git-rebase-todo", "rebase-apply": "next", "sequencer": "todo"}
+"""Where the steps of a rebase are that stopped, or of `git am`: `git rebase --continue` runs what an `exec` there says."""
 _begun_by_commands: set[tuple[str, tuple[int, int]]] = set()
 """Those that a command began can be gone on with by the next one, and were named."""
 
@@ -864,10 +993,11 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
         return
     modules = [*_modules(git)]
     for path in (git, *modules) if makes_hooks else ():
-        with contextlib.suppress(OSError), _opened(path) as folder:
-            # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
-            os.mkdir("hooks", dir_fd=folder)
-    trees = _listed(os.path.join(git, "worktrees"))
+        for name in ("hooks", *ADDRESSES) if path == git else ("hooks",):
+            with contextlib.suppress(OSError), opened(path) as folder:
+                # An empty one, as git itself makes it: where it is missing, a command could make one and fill it.
+                os.mkdir(name, dir_fd=folder)
+    trees = folders_in(os.path.join(git, "worktrees"))
     if len(trees) > _MOST_REPOSITORIES:
         raise NoSandbox(f"{git} has more than {_MOST_REPOSITORIES} working trees")
     own_settings = (git, *trees) if _has_own_settings(git) else ()
@@ -875,6 +1005,9 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
         there = [one for one in (os.path.join(path, name) for name in _STEPS) if os.path.isdir(one)]
         steps = _identities(one for one in there if not os.path.islink(one))
         yield from (one for one, which in steps.items() if (one, which) not in _begun_by_commands)
+        if path not in trees:
+            held = (os.path.join(path, name) for name in held_levers(path, is_module=path != git))
+            yield from filter(os.path.exists, held)
         for name in ("hooks", "config", "config.worktree", "commondir", "gitdir"):
             inner = os.path.join(path, name)
             if os.path.lexists(inner) and not os.path.islink(inner):
@@ -884,24 +1017,12 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
                 yield path
             elif name == "config.worktree" and path in own_settings:
                 # Where git would read it, an empty one: a missing one could be made.
-                with contextlib.suppress(OSError), _opened(path) as folder:
+                with contextlib.suppress(OSError), opened(path) as folder:
                     create_file(name, folder, b"", mode=0o644)
                     yield inner
-
-
-@contextlib.contextmanager
-def _opened(folder: str) -> Generator[int]:
-    """A folder for what is made or removed in it. A command in the background can put a link in its place at any moment.
-
-    Raises:
-        OSError: there is no such folder, or a link on the way.
-    """
-    top, *parts = Path(folder).parts
-    held = open_folder(Path(top), parts)
-    try:
-        yield held
-    finally:
-        os.close(held)
+    if makes_hooks:
+        for place in inner_repositories(git):
+            yield from _of_git(os.path.join(git, place), makes_hooks=False)
 
 
 def _has_own_settings(git: str) -> bool:
@@ -1025,7 +1146,7 @@ def _modules(git: str) -> Iterator[str]:
     Raises:
         NoSandbox: there are too many folders to find them in.
     """
-    waiting = _listed(os.path.join(git, "modules"))
+    waiting = folders_in(os.path.join(git, "modules"))
     n_seen = 0
     while waiting:
         n_seen += 1
@@ -1034,24 +1155,18 @@ def _modules(git: str) -> Iterator[str]:
         folder = waiting.pop()
         if os.path.exists(os.path.join(folder, "HEAD")):
             yield folder
-            waiting += _listed(os.path.join(folder, "modules"))
+            waiting += folders_in(os.path.join(folder, "modules"))
         else:
-            waiting += _listed(folder)
-
-
-def _listed(folder: str) -> list[str]:
-    with contextlib.suppress(OSError), os.scandir(folder) as listing:
-        return [item.path for item in listing if item.is_dir(follow_symlinks=False)]
-    return []
+            waiting += folders_in(folder)
 
 
 def repositories_behind(link: str, work: str) -> list[str]:
     """The repository that `.git` is, or the ones in the work folder that the file of that name leads to."""
     if not os.path.isfile(link):
         return [link]
-    named = _first_line(link).removeprefix("gitdir:").strip()
+    named = path_in(link).removeprefix("gitdir:").strip()
     own = os.path.realpath(os.path.join(os.path.dirname(link), named))
-    common = _first_line(os.path.join(own, "commondir")).strip()
+    common = path_in(os.path.join(own, "commondir")).strip()
     found = {own, os.path.realpath(os.path.join(own, common)) if common else own}
     return sorted(path for path in found if path.startswith(f"{work}/"))
 
@@ -1064,11 +1179,11 @@ def shared_repository(folder: str) -> str:
     link = os.path.join(folder, ".git")
     if not os.path.isfile(link):
         return ""
-    own = _first_line(link).removeprefix("gitdir: ")
+    own = path_in(link).removeprefix("gitdir: ")
     own = os.path.realpath(os.path.join(folder, own))
-    if os.path.realpath(_first_line(os.path.join(own, "gitdir"))) != os.path.realpath(link):
+    if os.path.realpath(path_in(os.path.join(own, "gitdir"))) != os.path.realpath(link):
         return ""
-    common = _first_line(os.path.join(own, "commondir"))
+    common = path_in(os.path.join(own, "commondir"))
     found = os.path.realpath(os.path.join(own, common)) if common else ""
     is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
     return found if is_one else ""
@@ -1087,7 +1202,7 @@ def is_own_repository(folder: str) -> bool:
         if shared_repository(folder):
             return True
         top = os.path.realpath(folder)
-        own = os.path.realpath(os.path.join(top, _first_line(link).removeprefix("gitdir:").strip()))
+        own = os.path.realpath(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
         if not _under(own, (top,)) and top != _working_tree(own):
             return False
     return not has_parts_elsewhere(own)
@@ -1111,15 +1226,6 @@ def _working_tree(git: str) -> str:
         if key.strip().lower() == "worktree":
             return os.path.realpath(os.path.join(git, value.strip().strip('"')))
     return ""
-
-
-def _first_line(path: str) -> str:
-    try:
-        with open(open_regular(Path(path)), "rb", buffering=0) as file:
-            data = file.read(_GIT_FILE_BYTES) or b""
-    except OSError:
-        return ""
-    return data.decode(errors="surrogateescape").partition("\n")[0]
 
 
 def refused(output: str, policy: Policy) -> list[str]:

@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
 import select
 import subprocess
@@ -15,16 +17,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
-from kimi_tui.tools.process import child_environment
+from kimi_tui.tools.process import Prepared, child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
+from kimi_tui.tools.sandbox.git_watch import GitWatch
 from kimi_tui.tools.sandbox.home import HomeView
 from kimi_tui.tools.sandbox.layers import Caches, remove_tree
 from kimi_tui.tools.sandbox.policy import (
@@ -64,12 +67,14 @@ class Confined:
         environ: its variables.
         words: the words for `confine` in its supervisor; empty where the program in `argv` confines it.
         policy: what it may reach.
+        again: the same command, prepared anew: where a file that is held or hidden was replaced since, it does not start.
     """
 
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     words: tuple[str, ...]
     policy: Policy
+    again: Callable[[], Prepared] | None = None
 
 
 class SandboxState(NamedTuple):
@@ -106,6 +111,9 @@ class Sandbox:
         settings: the user's settings.
         environ: the environment of the program.
         program: the path of `bwrap` or `sandbox-exec`; empty for the other backends.
+
+    Attributes:
+        git_watch: undoes what its commands do to git's levers while they live.
     """
 
     def __init__(
@@ -124,6 +132,7 @@ class Sandbox:
         self._can_layer: bool | None = None
         self._trimming = threading.Thread()
         self._trim_from = 0.0
+        self.git_watch = GitWatch()
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -168,6 +177,9 @@ class Sandbox:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
+        prepare = functools.partial(
+            self._again, list(argv), work_dir, network=network, writes=writes
+        )
         # Before the policy, which hides only what is there.
         folder = self._layers_folder(work_dir) if writes else ""
         policy = self.policy_for(work_dir, network=network)
@@ -209,7 +221,14 @@ class Sandbox:
             argv = [self.program, "-p", macos_profile(policy, self._tmp, private.folder), *argv]
         if self.backend in ("landlock", "macos"):
             environ |= self._with_copies(policy)
-        return Confined(tuple(argv), environ, words, policy)
+        return Confined(tuple(argv), environ, words, policy, prepare)
+
+    def _again(self, argv: list[str], work_dir: Path, *, network: bool, writes: bool) -> Prepared:
+        try:
+            confined = self.confined(argv, work_dir, network=network, writes=writes)
+        except NoSandbox as no:
+            raise OSError(errno.EPERM, str(no)) from no
+        return Prepared(confined.argv, confined.environ, confined.words)
 
     def _with_copies(self, policy: Policy) -> dict[str, str]:
         """Write copies of what is shown in part, and return the variables that have programs read these.

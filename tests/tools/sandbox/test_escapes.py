@@ -169,6 +169,9 @@ class Outside:
         found: dict[str, object] = {"": sorted(os.listdir(self.base))}
         for top in (self.out, self.app, self.shared, *kept):
             for path in (top, *sorted(top.rglob("*"))):
+                if path.is_relative_to(self.app / "sandbox"):
+                    # Private layers, which are there to be written to.
+                    continue
                 at = path.lstat()
                 text = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
                 attributes = os.listxattr(path, follow_symlinks=False)

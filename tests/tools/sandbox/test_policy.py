@@ -173,13 +173,10 @@ def test_what_the_settings_of_git_name_is_held_still(
     for name in ("free/a.sh", "app.py", ".git/index", "tools/b.sh", "main.c", "main"):
         assert found.may_write(name), name
     assert {str(work / "tools"), str(work / ".git")} <= set(found.pinned)
-    # What was not there is named when it was made; what moves all settings is taken away.
+    # What was not there is named when it was made.
     (work / "missing.cfg").write_text("x\n")
     (work / ".git/commondir").write_text("../elsewhere\n")
-    assert found.watch.remove_moves() == [".git/commondir"]
-    assert found.watch.changed() == ["missing.cfg"]
-    (work / ".git/commondir").write_text(".\n")
-    assert policy_for(work, SandboxSettings(), environ).watch.remove_moves() == []
+    assert found.watch.changed() == ["missing.cfg", ".git/commondir"]
 
 
 @pytest.mark.parametrize(
@@ -216,18 +213,6 @@ def test_what_settings_of_git_name_that_the_environment_has_elsewhere_is_held_st
     assert found.watch.changed() == ["tools/new"]
 
 
-def test_nothing_is_removed_behind_a_link(environ: dict[str, str], tmp_path: Path) -> None:
-    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere/.git"
-    (work / "sub/.git").mkdir(parents=True)
-    elsewhere.mkdir(parents=True)
-    (elsewhere / "commondir").write_text("mine\n")
-    watch = policy_for(work, SandboxSettings(), environ).watch
-    (work / "sub").rename(work / "other")
-    (work / "sub").symlink_to(elsewhere.parent)
-    assert watch.remove_moves() == []
-    assert (elsewhere / "commondir").exists()
-
-
 def test_nothing_that_a_repository_names_is_waited_for(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -260,8 +245,7 @@ def test_a_linked_working_tree_may_write_its_repository_and_no_other_folder(
     liar = tmp_path / "liar"
     liar.mkdir()
     (liar / ".git").write_text(f"gitdir: {work}/.git/worktrees/linked\n")
-    cache = str(tmp_path / "home/.cache/pip")
-    assert policy_for(liar, SandboxSettings(), environ).writable == (str(liar), cache)
+    assert policy_for(liar, SandboxSettings(), environ).writable == (str(liar),)
 
 
 def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_still(
@@ -503,7 +487,8 @@ def test_the_code_of_this_program_is_held_still(environ: dict[str, str], tmp_pat
 import os, sys
 from pathlib import Path
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
-policy = policy_for(Path(sys.argv[1]), SandboxSettings(), os.environ)
+settings = SandboxSettings(writable=("~/.cache/uv",))
+policy = policy_for(Path(sys.argv[1]), settings, os.environ)
 print([path for path in sys.argv[2:] if policy.may_write(path)])
 """
     uv = home / ".cache/uv/archive-v0"
@@ -691,7 +676,10 @@ def test_secrets_and_caches_count_where_the_environment_has_them(
     for path in (*places, home / ".config/gh/x", home / ".config/op/x"):
         assert not policy.may_read(str(path)), path
         assert holds_secrets(locate(str(path), work, environ), environ), path
-    assert policy.writable == (str(work), str(home / ".cache/pip"), str(moved / "cache/pip"))
+    assert policy.writable == (str(work),)
+    for place in (home / ".cache", moved / "cache"):
+        assert str(place) in policy.caches.plain
+        assert str(place / "pip") in policy.caches.overlaid
     shut = set(shut_below(moved, environ))
     assert {"config/gh", "config/hub", "config/op", "cache/huggingface/token"} <= shut
     passed = child_environment(environ)
@@ -706,7 +694,9 @@ def test_no_project_is_a_cache_where_the_environment_has_caches_in_the_home_fold
     environ["XDG_CACHE_HOME"] = environ["HOME"]
     (tmp_path / "work").mkdir()
     policy = policy_for(tmp_path / "work", SandboxSettings(), environ)
-    assert policy.writable == (str(tmp_path / "work"), str(tmp_path / "home/.cache/pip"))
+    assert policy.writable == (str(tmp_path / "work"),)
+    home = str(tmp_path / "home")
+    assert policy.caches.covered == (f"{home}/.cache", f"{home}/.cache/pip")
 
 
 @pytest.mark.parametrize("place", ["dot", "."])
@@ -777,7 +767,49 @@ def test_a_folder_that_is_known_is_not_listed_again(
     assert policy_for(work / "a", SandboxSettings(), environ, memory=memory).watch.secrets
 
 
-@pytest.mark.parametrize("much", ["files", "secrets", "words", "length", "modules", "trees"])
+def test_a_folder_that_is_filled_with_files_is_hidden_and_the_sandbox_stays(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    for path in ("src/app.py", "z/deep/.env", "data/1"):
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).touch()
+    monkeypatch.setattr(policy_module, "_MOST_LOOKED_AT", 60)
+    monkeypatch.setattr(policy_module, "_MOST_IN_FOLDER", 30)
+    memory = FolderMemory()
+    first = policy_for(work, SandboxSettings(), environ, memory=memory)
+    (work / "aaa").mkdir()
+    for n in range(50):
+        (work / "aaa" / str(n)).touch()
+        (work / "b" / str(n)).mkdir(parents=True)
+        (work / str(n)).touch()
+    assert first.watch.changed() == []
+    for known in (memory, None):
+        found = policy_for(work, SandboxSettings(), environ, memory=known)
+        for name in ("aaa/1", "b/1", "z/deep/.env"):
+            assert not found.may_read(name), name
+        for name in ("1", "z/x") if known else ("1",):
+            assert found.may_read(name), name
+        assert found.may_write("new")
+    assert {os.path.relpath(one, work) for one in memory.unseen} >= {"aaa", "b"}
+    shown = SandboxSettings(readable=(str(work / "aaa"),))
+    assert policy_for(work, shown, environ).may_read("aaa/1")
+    # Too many folders to be covered one by one: the one that holds them is.
+    monkeypatch.setattr(policy_module, "_MOST_IN_FOLDER", 60)
+    monkeypatch.setattr(policy_module, "_MOST_UNSEEN", 20)
+    found = policy_for(work, SandboxSettings(), environ, memory=memory)
+    assert not found.may_read("b/1")
+    assert found.may_read("src/app.py")
+    assert len(found.hidden) < 25
+    # At the top nothing holds them.
+    for n in range(50):
+        (work / f"c{n}").mkdir()
+        (work / f"c{n}/x").touch()
+    with pytest.raises(NoSandbox, match="more than 60 files"):
+        policy_for(work, SandboxSettings(), environ, memory=memory)
+
+
+@pytest.mark.parametrize("much", ["secrets", "words", "length", "modules", "trees"])
 def test_there_is_none_where_too_much_would_have_to_be_looked_at(
     much: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -788,9 +820,7 @@ def test_there_is_none_where_too_much_would_have_to_be_looked_at(
     for limit in ("_MOST_LOOKED_AT", "_MOST_NAMED", "_MOST_REPOSITORIES"):
         monkeypatch.setattr(policy_module, limit, 9)
     for n in range(12):
-        if much == "files":
-            (work / f"{n}.o").touch()
-        elif much == "secrets":
+        if much == "secrets":
             monkeypatch.setattr(policy_module, "_MOST_LOOKED_AT", 99)
             monkeypatch.setattr(policy_module, "_MOST_GUARDED", 9)
             (work / f"{n}.pem").touch()
@@ -1075,3 +1105,80 @@ def test_a_trial_that_does_not_end_is_ended(
     assert select.select([reading], [], [], 10)[0]
     assert os.read(reading, 1) == b""
     os.close(reading)
+
+
+def test_what_runs_later_in_folders_of_packages_is_named(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    changed = (
+        "node_modules/.bin/eslint",
+        "venv/bin/activate",
+        "packages/app/node_modules/.bin/x",
+        "venv/lib/python3.12/site-packages/y.pth",
+        ".tox/py312/bin/pytest",
+    )
+    for name in (*changed, "venv/lib/python3.12/site-packages/z.py", "vite.config.ts", "sub/.lenv"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("old\n")
+    program = work / "node_modules/prettier/bin.js"
+    program.parent.mkdir()
+    program.write_text("old\n")
+    (work / "node_modules/.bin/prettier").symlink_to("../prettier/bin.js")
+    look = policy_for(work, SandboxSettings(), environ).watch
+    assert look.changed() == []
+    for path in (*(work / name for name in changed), program):
+        times = path.stat()
+        path.write_text("new\n")
+        # As `touch -r` does; the other time of a file cannot be set.
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    for name in (
+        ".venv/bin/activate",
+        ".terraform/providers/a/b/c/d/x",
+        "sub/.lenv",
+        "web/vite.config.ts",
+    ):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("new\n")
+    (work / "venv/lib/python3.12/site-packages/z.py").write_text("new\n")
+    assert sorted(look.changed()) == sorted(
+        (
+            *changed,
+            "node_modules/.bin/prettier",
+            ".venv/bin/activate",
+            ".terraform/providers/a/b/c/d/x",
+            "sub/.lenv",
+            "web/vite.config.ts",
+        )
+    )
+
+
+def test_repositories_deep_in_the_folder_are_held_still_and_new_ones_named(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    deep = work / "a/b/c/d/e/f/g"
+    deep.mkdir(parents=True)
+    git("init", "-q", within=deep)
+    found = policy_for(work, SandboxSettings(), environ)
+    for name in ("hooks/new", "config", "remotes/origin"):
+        assert not found.may_write(str(deep / ".git" / name)), name
+    assert found.may_write(str(deep / ".git/index"))
+    assert str(deep / ".git") in found.watch.git_folders()
+    git("init", "-q", "--bare", "a/b/c/d/e/x/y", within=work)
+    assert found.watch.changed() == ["a/b/c/d/e/x/y/config"]
+
+
+def test_a_path_in_a_file_of_gits_is_read_as_git_reads_it(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    # A line end within belongs to the name.
+    for name in ("own", "own\nx"):
+        (work / name).mkdir(parents=True)
+        (work / name / "config").write_text("x\n")
+    (work / ".git").write_text("gitdir: own\nx\n")
+    found = policy_for(work, SandboxSettings(), environ)
+    assert not found.may_write(str(work / "own\nx/config"))
+    (work / ".git").write_bytes(b"gitdir: own\0x\n")
+    assert not policy_for(work, SandboxSettings(), environ).may_write(str(work / "own/config"))

@@ -1,0 +1,224 @@
+"""Files in a repository by which a command could choose what the user's own git runs or reads, where there is no way to
+keep them from being made.
+
+`levers` finds those that are there; `put_aside` moves one out of git's sight. Git itself makes none of them in a repository
+that exists: `commondir` (in its top, which moves all settings elsewhere; in a linked working tree it is git's own as long as
+it leads back), addresses in `remotes` and `branches`, `info/attributes`, `objects/info/alternates`, and a repository within the
+repository. What git's settings and hooks are is the policy's to hold still.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections import deque
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from kimi_tui.filesystem import open_folder, open_regular
+
+GIT_FILE_BYTES = 4096
+ASIDE = "undone-by-kimi-tui"
+"""The folder in a repository to which `put_aside` moves what it takes away, so that nothing is lost that the user made."""
+ADDRESSES = ("remotes", "branches")
+"""Old places of addresses of other repositories. Git reads them, and writes to neither."""
+_IN_ADDRESSES = tuple(f"{name}/" for name in ADDRESSES)
+_FILES = ("commondir", "info/attributes", "objects/info/alternates")
+_HELD_FILES = ("info/attributes", "objects/info/alternates")
+BARE = frozenset({"HEAD", "objects", "refs"})
+"""What makes a folder a repository without a working tree."""
+_MOST_INNER = 400
+"""Folders of a repository that are looked into for repositories within it."""
+_FAN_OUT = frozenset({"objects", "lfs", "annex"})
+"""Folders with thousands of others that hold objects alone."""
+_MOST_TREES = 500
+
+
+def levers(git: str, *, is_module: bool = False) -> Iterator[str]:
+    """The levers that are in a repository, as paths in it. Lists folders: for a thread.
+
+    A link on the way to one is the lever itself.
+
+    Args:
+        git: the real path of the repository (`.git`, a bare one, or one of a submodule).
+        is_module: it is one of a submodule, in which the look at the repository that has it finds those within.
+    """
+    for name in _FILES:
+        yield from _with_links(git, name)
+    for name in ADDRESSES:
+        if os.path.islink(os.path.join(git, name)):
+            yield name
+        else:
+            yield from (f"{name}/{one}" for one in _names_in(os.path.join(git, name)))
+    if os.path.islink(os.path.join(git, "worktrees")):
+        yield "worktrees"
+    for tree in folders_in(os.path.join(git, "worktrees"))[:_MOST_TREES]:
+        if not _leads_back(tree, git):
+            yield f"worktrees/{os.path.basename(tree)}/commondir"
+    if not is_module:
+        yield from (f"{inner}/HEAD" for inner in inner_repositories(git))
+
+
+def held_levers(git: str, *, is_module: bool = False) -> Iterator[str]:
+    """Those that exist and that git only reads, as paths in the repository: they can be held still. In a repository that is
+    none of a submodule also the folders of addresses, so that none is added."""
+    if not is_module:
+        yield from (name for name in ADDRESSES if not os.path.islink(os.path.join(git, name)))
+    for lever in levers(git, is_module=True):
+        is_address = lever.startswith(_IN_ADDRESSES)
+        is_held = lever in _HELD_FILES or (is_address and is_module)
+        if is_held and not os.path.islink(os.path.join(git, lever)):
+            yield lever
+
+
+def _with_links(git: str, name: str) -> Iterator[str]:
+    if not os.path.lexists(os.path.join(git, name)):
+        return
+    parts = name.split("/")
+    for n_parts in range(1, len(parts)):
+        above = "/".join(parts[:n_parts])
+        if os.path.islink(os.path.join(git, above)):
+            yield above
+            return
+    yield name
+
+
+def _leads_back(tree: str, git: str) -> bool:
+    """Whether the settings of a linked working tree are those of its repository, as far as they are written yet."""
+    path = os.path.join(tree, "commondir")
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return True
+    # Through another name it could be written unseen.
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        return False
+    if status.st_size == 0:
+        return True
+    if status.st_size > GIT_FILE_BYTES:
+        return False
+    named = path_in(path)
+    return os.path.realpath(os.path.join(tree, named)) == git
+
+
+def inner_repositories(git: str) -> Iterator[str]:
+    """The repositories within a repository, as paths in it; not those of submodules, which git keeps in `modules`."""
+    waiting = deque([("", "")])
+    n_seen = 0
+    while waiting and n_seen < _MOST_INNER:
+        n_seen += 1
+        place, owner = waiting.popleft()
+        names, folders = _names_of(os.path.join(git, place))
+        if place and names >= BARE:
+            if not place[len(owner) :].lstrip("/").startswith("modules/"):
+                yield place
+                continue
+            owner = place
+        for name in sorted(folders):
+            if not is_of_objects(place, name):
+                waiting.append((f"{place}/{name}" if place else name, owner))
+
+
+def is_of_objects(place: str, name: str) -> bool:
+    """Whether a folder is one of the thousands that hold objects by the beginnings of their hashes.
+
+    Args:
+        place: the path of the folder that it is in.
+        name: of the folder.
+    """
+    return len(name) == 2 and name.isalnum() and not _FAN_OUT.isdisjoint(place.split("/"))
+
+
+def _names_of(folder: str) -> tuple[set[str], list[str]]:
+    """All names in a folder, and those of folders."""
+    names: set[str] = set()
+    folders: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        for item in listing:
+            names.add(item.name)
+            if item.is_dir(follow_symlinks=False):
+                folders.append(item.name)
+    return names, folders
+
+
+def put_aside(git: str, lever: str) -> bool:
+    """Move a lever out of git's sight, into the folder `ASIDE` of its repository; where that cannot be, remove it.
+
+    No link on the way is followed. For a thread.
+
+    Args:
+        git: the real path of the repository.
+        lever: a path in it.
+
+    Returns:
+        whether something was moved or removed.
+    """
+    above, name = os.path.split(lever)
+    try:
+        with opened(git) as top, opened_below(top, above) as folder:
+            with contextlib.suppress(OSError):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(ASIDE, 0o700, dir_fd=top)
+                with opened_below(top, ASIDE) as aside:
+                    kept = f"{os.urandom(4).hex()}-{name}"
+                    os.rename(name, kept, src_dir_fd=folder, dst_dir_fd=aside)
+                    return True
+            os.unlink(name, dir_fd=folder)
+            return True
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def opened(folder: str) -> Generator[int]:
+    """A folder for what is made or removed in it. A command in the background can put a link in its place at any moment.
+
+    Raises:
+        OSError: there is no such folder, or a link on the way.
+    """
+    top, *parts = Path(folder).parts
+    held = open_folder(Path(top), parts)
+    try:
+        yield held
+    finally:
+        os.close(held)
+
+
+@contextlib.contextmanager
+def opened_below(folder: int, path: str) -> Generator[int]:
+    """A folder below an open one, likewise; the open one itself where the path is empty.
+
+    Raises:
+        OSError: there is no such folder, or a link on the way.
+    """
+    held = open_folder(folder, [*filter(None, path.split("/"))])
+    try:
+        yield held
+    finally:
+        os.close(held)
+
+
+def folders_in(folder: str) -> list[str]:
+    """The paths of the folders in a folder; links are none."""
+    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        return [item.path for item in listing if item.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def path_in(path: str) -> str:
+    """What a small file of git's says, which names a folder (`.git`, `commondir`, `gitdir`); empty where there is none, or no
+    regular one. Like git it takes the whole text but for the line ends behind it: a line end within is part of the name."""
+    try:
+        with open(open_regular(Path(path)), "rb", buffering=0) as file:
+            data = file.read(GIT_FILE_BYTES) or b""
+    except OSError:
+        return ""
+    return data.partition(b"\0")[0].rstrip(b"\r\n").decode(errors="surrogateescape")

@@ -1,0 +1,309 @@
+"""`GitWatch`: undoes what would let a sandboxed command choose what the user's own git runs, while the command lives.
+
+What decides that is held still where it exists; what a command could make (`git_levers`) is put aside at once: the kernel
+tells of new names in the repositories (`FolderWatch`). Where it cannot, or there are too many folders, each beginning and
+each end of a command is a moment to look. What was there before the first of the commands that live now is the user's, and
+stays. New repositories in the upper folders, which may be legitimate, are told about while commands live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kimi_tui.tools.sandbox.git_levers import (
+    ADDRESSES,
+    BARE,
+    folders_in,
+    is_of_objects,
+    levers,
+    opened,
+    opened_below,
+    put_aside,
+)
+from kimi_tui.tools.sandbox.policy import WatchedFiles
+from kimi_tui.workspace.folder_watch import LOST, FolderWatch, NameEvent
+from kimi_tui.workspace.protected_names import PASSED_OVER, folded
+
+_log = logging.getLogger(__name__)
+
+_MOST_WATCHES = 1024
+_MOST_TREE_WATCHES = 256
+_MOST_TOLD = 20
+_MOST_UNDONE = 5
+"""A command that goes on making levers after so many were undone is ended: between two looks the user's git could read one."""
+_NAMES = frozenset(
+    {
+        "commondir",
+        "attributes",
+        "alternates",
+        "head",
+        "objects",
+        "refs",
+        "info",
+        "worktrees",
+        *ADDRESSES,
+    }
+)
+"""In a repository: other new files are none of the levers, and git makes many."""
+_FIRST = ("", "info", "objects", "objects/info", "worktrees", *ADDRESSES)
+_MOST_INNER = 200
+
+
+class GitNews(NamedTuple):
+    """What was noticed while commands live, by paths relative to the work folder.
+
+    Attributes:
+        undone: levers that were put aside.
+        made: new repositories, and files that run later which are new or others, by a command that still runs.
+        is_ended: the commands were ended, because they made levers again and again.
+    """
+
+    undone: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    is_ended: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class WatchedCommand:
+    """A command that lives.
+
+    Attributes:
+        found: the files that run later, as they were before it.
+        end: ends the command.
+        undone: the levers that were put aside since it began, relative to the work folder.
+        is_ended: it was ended, because levers were made again and again.
+        told: what of it was told already.
+    """
+
+    found: WatchedFiles
+    end: Callable[[], None] = lambda: None
+    undone: list[str] = field(default_factory=list[str])
+    is_ended: bool = False
+    told: set[str] = field(default_factory=set[str])
+
+
+class GitWatch:
+    """The commands of one sandbox that live, and the repositories in which they may write. Used from threads."""
+
+    def __init__(self) -> None:
+        self._tell: Callable[[GitNews], None] = lambda news: None
+        self._lock = threading.RLock()
+        self._commands: list[WatchedCommand] = []
+        # By repository: what was in it before the commands.
+        self._before: dict[str, frozenset[str]] = {}
+        # Of submodules: whose they are.
+        self._owners: dict[str, str] = {}
+        # By watched folder: its repository; empty for one of the work folder's own.
+        self._watched: dict[str, str] = {}
+        self._folders: FolderWatch | None = None
+        self._has_tried = False
+        self._n_undone = 0
+
+    def listen(self, tell: Callable[[GitNews], None]) -> None:
+        """Have a function called, in any thread, with what is noticed."""
+        self._tell = tell
+
+    @contextlib.contextmanager
+    def around(self, command: WatchedCommand) -> Generator[None]:
+        """Watch while a command lives. Lists folders: for the command's thread."""
+        self._begin(command)
+        try:
+            yield
+        finally:
+            self._finish(command)
+
+    def _begin(self, command: WatchedCommand) -> None:
+        with self._lock:
+            if not self._commands:
+                self._before.clear()
+                self._n_undone = 0
+            self._check(self._before)
+            for other in self._commands:
+                news = [path for path in command.found.since(other.found) if path not in other.told]
+                if news:
+                    other.told.update(news)
+                    self._tell(GitNews(made=tuple(news)))
+            gits = command.found.git_folders()
+            self._owners |= {
+                git: owner
+                for owner in (*command.found.repositories, *command.found.commons)
+                for git in gits
+                if git.startswith(f"{owner}/modules/")
+            }
+            self._watch(gits, command.found)
+            for git in gits:
+                if git not in self._before:
+                    self._before[git] = frozenset(levers(git, is_module=git in self._owners))
+            self._commands.append(command)
+
+    def _finish(self, command: WatchedCommand) -> None:
+        with self._lock:
+            self._check(self._before)
+            self._commands.remove(command)
+
+    def _watch(self, gits: Sequence[str], found: WatchedFiles) -> None:
+        """Watch what is not watched yet of these repositories and of the upper folders."""
+        if not self._has_tried:
+            self._has_tried = True
+            try:
+                self._folders = FolderWatch(self._hear, most=_MOST_WATCHES)
+            except OSError as error:
+                _log.warning("repositories are looked at between commands alone: %s", error)
+        if self._folders is None:
+            return
+        if not self._commands:
+            wanted = {*gits, found.work}
+            for path, git in [*self._watched.items()]:
+                if (git or found.work) not in wanted:
+                    self._folders.remove(path)
+                    del self._watched[path]
+        # What was removed meanwhile is watched no longer.
+        known = self._folders.paths
+        self._watched = {path: git for path, git in self._watched.items() if path in known}
+        for git in gits:
+            trees = [
+                os.path.relpath(tree, git) for tree in folders_in(os.path.join(git, "worktrees"))
+            ]
+            self._add(git, *_FIRST, *trees)
+        for git in gits:
+            self._add(git, *_inner_folders(git))
+        folders = [path for path in found.memory.of(found.work) if not _is_passed_over(path)]
+        for path in folders[:_MOST_TREE_WATCHES]:
+            if path not in self._watched:
+                self._add_of_tree(path)
+
+    def _add(self, git: str, *names: str) -> None:
+        """Watch folders of a repository."""
+        with contextlib.suppress(OSError), opened(git) as top:
+            for name in names:
+                with contextlib.suppress(OSError), opened_below(top, name) as folder:
+                    path = os.path.join(git, name) if name else git
+                    if self._folders and self._folders.add(path, folder, writes=True):
+                        self._watched[path] = git
+
+    def _add_of_tree(self, path: str) -> bool:
+        """Watch a folder of the work folder; whether there was room."""
+        with contextlib.suppress(OSError), opened(path) as folder:
+            if self._folders and self._folders.add(path, folder):
+                self._watched[path] = ""
+                return True
+        return False
+
+    def _hear(self, events: Sequence[NameEvent]) -> None:
+        """In the thread of the watch."""
+        with self._lock:
+            if not self._commands:
+                return
+            is_lost = LOST in events
+            touched: dict[str, None] = dict.fromkeys(self._before if is_lost else ())
+            made: list[str] = []
+            for folder, name, is_folder in events:
+                git = self._watched.get(folder)
+                if git is None:
+                    continue
+                if not git:
+                    made += self._made(folder, name, is_folder=is_folder)
+                elif is_folder and is_of_objects(folder, name):
+                    continue
+                elif is_folder or folded(name) in _NAMES or os.path.basename(folder) in ADDRESSES:
+                    touched |= dict.fromkeys((git, self._owners.get(git, git)))
+                    if is_folder:
+                        self._add_inner(os.path.relpath(os.path.join(folder, name), git), git)
+            self._check(touched)
+            self._tell_of(made)
+
+    def _add_inner(self, name: str, git: str) -> None:
+        """Watch a new folder in a repository, with what is in it by now.
+
+        Each is listed when it is watched: what is made in it later is told.
+        """
+        waiting = [name]
+        for inner in waiting:
+            self._add(git, inner)
+            if len(waiting) < _MOST_INNER:
+                found = folders_in(os.path.join(git, inner))
+                waiting += [os.path.relpath(path, git) for path in found]
+
+    def _made(self, folder: str, name: str, *, is_folder: bool) -> list[str]:
+        """The repositories that a new name in a folder of the work folder makes, or brings along."""
+        path = os.path.join(folder, name)
+        if folded(name) == ".git":
+            return [path]
+        if folded(name) in ("head", "objects", "refs"):
+            return (
+                [folder] if all(os.path.lexists(os.path.join(folder, one)) for one in BARE) else []
+            )
+        found: list[str] = []
+        waiting = [path] if is_folder else []
+        for path in waiting:
+            if _is_passed_over(path) or not self._add_of_tree(path):
+                continue
+            with contextlib.suppress(OSError), os.scandir(path) as listing:
+                names = {item.name: item.is_dir(follow_symlinks=False) for item in listing}
+                found += [os.path.join(path, one) for one in names if folded(one) == ".git"]
+                found += [path] if names.keys() >= BARE else []
+                waiting += [
+                    os.path.join(path, one)
+                    for one, is_dir in names.items()
+                    if is_dir and folded(one) != ".git"
+                ]
+        return found
+
+    def _tell_of(self, made: Sequence[str]) -> None:
+        fresh: list[str] = []
+        for path in dict.fromkeys(made):
+            for command in self._commands:
+                shown = os.path.relpath(path, command.found.work)
+                if shown not in command.told and len(command.told) < _MOST_TOLD:
+                    command.told.add(shown)
+                    fresh.append(shown)
+        if fresh:
+            self._tell(GitNews(made=tuple(dict.fromkeys(fresh))))
+
+    def _check(self, gits: Sequence[str] | dict[str, None] | dict[str, frozenset[str]]) -> None:
+        """Put aside the levers in these repositories that were not there before."""
+        undone: list[str] = []
+        for git in [*gits]:
+            before = self._before.get(git)
+            if before is None:
+                continue
+            new = [one for one in levers(git, is_module=git in self._owners) if one not in before]
+            undone += [os.path.join(git, one) for one in new if put_aside(git, one)]
+        if not undone or not self._commands:
+            return
+        shown: dict[str, None] = {}
+        for command in self._commands:
+            own = [os.path.relpath(path, command.found.work) for path in undone]
+            command.undone += [path for path in own if path not in command.undone]
+            shown.update(dict.fromkeys(own))
+        self._n_undone += len(undone)
+        is_ended = self._n_undone > _MOST_UNDONE
+        if is_ended:
+            for command in self._commands:
+                command.is_ended = True
+                command.end()
+        self._tell(GitNews(undone=tuple(shown), is_ended=is_ended))
+
+
+def _is_passed_over(path: str) -> bool:
+    return os.path.basename(path) in PASSED_OVER
+
+
+def _inner_folders(git: str) -> list[str]:
+    """Other folders of a repository in which one could be made, as paths in it, the upper ones first."""
+    found: list[str] = []
+    waiting = folders_in(git)
+    for path in waiting:
+        if len(found) >= _MOST_INNER:
+            break
+        above, name = os.path.split(path)
+        if not is_of_objects(above, name):
+            found.append(os.path.relpath(path, git))
+            waiting += folders_in(path) if name != "modules" else ()
+    return found

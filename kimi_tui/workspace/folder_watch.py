@@ -1,0 +1,193 @@
+"""`FolderWatch`: the kernel tells which names in a set of folders are made, renamed or written (inotify, Linux only).
+
+One inotify instance with a thread of its own, which waits for events and hands them over in batches. A watch hangs on the
+folder that was opened, not on its path: a folder that is renamed meanwhile is still told about under the path it was added
+by, so whoever acts on an event looks again at what is there. Not told: what happens in folders below, writes through
+another hard link or a shared mapping, and what other machines do on a network file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import struct
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_CREATE, _MOVED_TO, _MODIFY, _CLOSE_WRITE = 0x100, 0x80, 0x2, 0x8
+_ONLY_FOLDERS, _EXCLUDE_UNLINKED = 0x01000000, 0x04000000
+_OVERFLOW, _IGNORED, _IS_FOLDER = 0x4000, 0x8000, 0x40000000
+_EVENT = struct.Struct("iIII")
+_READ_BYTES = 64 << 10
+_LIMIT_FILE = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+class NameEvent(NamedTuple):
+    """Something happened to a name in a watched folder.
+
+    Attributes:
+        folder: the path under which the folder was added; empty where events were lost, so that anything may have happened.
+        name: the name in it.
+        is_folder: whether it is a folder.
+    """
+
+    folder: str
+    name: str
+    is_folder: bool
+
+
+LOST = NameEvent("", "", is_folder=False)
+"""In the place of events that the kernel dropped, because too many were waiting."""
+
+
+class FolderWatch:
+    """Watches folders. `add` and `remove` are for any thread.
+
+    Args:
+        on_events: called in the watch's own thread with each batch of events.
+        most: how many folders are watched at most; also never more than half of what the user may watch
+            (`max_user_watches`), which is shared with their editor.
+
+    Raises:
+        OSError: there is no inotify, or the user has too many instances.
+    """
+
+    def __init__(self, on_events: Callable[[Sequence[NameEvent]], None], *, most: int) -> None:
+        self._libc = _libc()
+        self._most = min(most, _most_of_user() // 2)
+        self._on_events = on_events
+        self._lock = threading.Lock()
+        self._paths: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._descriptor = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._descriptor < 0:
+            raise _error()
+        self._wake_read, self._wake_write = os.pipe()
+        self._thread = threading.Thread(target=self._listen, name="folder-watch", daemon=True)
+        self._thread.start()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The watched folders, by the paths they were added under."""
+        with self._lock:
+            return frozenset(self._numbers)
+
+    def add(self, path: str, folder: int, *, writes: bool = False) -> bool:
+        """Watch a folder; False where there is no room for one more, or the kernel refuses.
+
+        Args:
+            path: under which it is told about.
+            folder: its descriptor, `O_PATH` suffices; may be closed afterwards.
+            writes: whether writes to files in it are told, besides new names.
+        """
+        kinds = _CREATE | _MOVED_TO | _ONLY_FOLDERS | _EXCLUDE_UNLINKED
+        kinds |= (_MODIFY | _CLOSE_WRITE) if writes else 0
+        with self._lock:
+            is_known = path in self._numbers
+            if self._descriptor < 0 or (not is_known and len(self._numbers) >= self._most):
+                return False
+            number = self._libc.inotify_add_watch(
+                self._descriptor, f"/proc/self/fd/{folder}".encode(), kinds
+            )
+            if number < 0:
+                return False
+            if self._numbers.get(path) != number:
+                # The path is another folder by now, or the folder was known by another path, whose number it has.
+                self._forget(path)
+                self._numbers.pop(self._paths.get(number, ""), None)
+                self._paths[number] = path
+                self._numbers[path] = number
+            return True
+
+    def remove(self, path: str) -> None:
+        """Watch a folder no longer."""
+        with self._lock:
+            self._forget(path)
+
+    def close(self) -> None:
+        """Watch nothing any more. May wait for the events that are being handled."""
+        with self._lock:
+            self._most = 0
+            with contextlib.suppress(OSError):
+                os.write(self._wake_write, b"x")
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _forget(self, path: str) -> None:
+        number = self._numbers.pop(path, None)
+        if number is not None:
+            self._paths.pop(number, None)
+            if self._descriptor >= 0:
+                self._libc.inotify_rm_watch(self._descriptor, number)
+
+    def _listen(self) -> None:
+        waiter = select.poll()
+        waiter.register(self._descriptor, select.POLLIN)
+        waiter.register(self._wake_read, select.POLLIN)
+        while True:
+            if any(ready == self._wake_read for ready, _ in waiter.poll()):
+                break
+            try:
+                data = os.read(self._descriptor, _READ_BYTES)
+            except OSError:
+                continue
+            if events := self._parsed(data):
+                self._on_events(events)
+        with self._lock:
+            for descriptor in (self._descriptor, self._wake_read, self._wake_write):
+                os.close(descriptor)
+            self._descriptor = -1
+
+    def _parsed(self, data: bytes) -> list[NameEvent]:
+        events: list[NameEvent] = []
+        at = 0
+        with self._lock:
+            while at < len(data):
+                number, kinds, _, size = _EVENT.unpack_from(data, at)
+                at += _EVENT.size
+                name = data[at : at + size].rstrip(b"\0")
+                at += size
+                if kinds & _OVERFLOW:
+                    events.append(LOST)
+                elif kinds & _IGNORED:
+                    self._numbers.pop(self._paths.pop(number, ""), None)
+                elif (folder := self._paths.get(number)) is not None:
+                    event = NameEvent(folder, os.fsdecode(name), bool(kinds & _IS_FOLDER))
+                    # A file that is written in many pieces is told once in a batch.
+                    if not events or events[-1] != event:
+                        events.append(event)
+        return events
+
+
+def _most_of_user() -> int:
+    try:
+        return int(_LIMIT_FILE.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _libc() -> Any:
+    """The C library with inotify's calls.
+
+    Raises:
+        OSError: it has none.
+    """
+    if sys.platform != "linux":
+        raise OSError("there is no inotify on this system")
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "inotify_init1"):
+        raise OSError("there is no inotify on this system")
+    return libc
+
+
+def _error() -> OSError:
+    import ctypes
+
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))

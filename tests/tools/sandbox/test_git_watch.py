@@ -1,0 +1,239 @@
+"""What lets a command choose what the user's git runs is undone while the command lives; git's own work goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from kimi_tui.tools.sandbox import git_watch as module
+from kimi_tui.tools.sandbox.git_levers import ASIDE, levers, put_aside
+from kimi_tui.tools.sandbox.git_watch import GitNews, GitWatch, WatchedCommand
+from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
+
+_WAIT_S = 20.0
+
+
+def git(*words: str, within: Path) -> str:
+    settings = ("-c", "user.name=x", "-c", "user.email=x@y", "-c", "protocol.file.allow=always")
+    done = subprocess.run(
+        ["git", *settings, *words], cwd=within, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "home").mkdir()
+    return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    place = tmp_path / "work"
+    place.mkdir()
+    git("init", "-q", within=place)
+    (place / "a").write_text("a\n")
+    git("add", ".", within=place)
+    git("commit", "-q", "-m", "x", within=place)
+    return place
+
+
+@pytest.fixture
+def command(work: Path, environ: dict[str, str]) -> Callable[[], WatchedCommand]:
+    return lambda: WatchedCommand(policy_for(work, SandboxSettings(), environ).watch)
+
+
+def write(path: Path, text: str = "x\n") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def bare(path: Path) -> None:
+    for name in ("objects", "refs"):
+        (path / name).mkdir(parents=True)
+    write(path / "HEAD", "ref: refs/heads/main\n")
+
+
+def linked(path: Path) -> None:
+    """Of a working tree, whose settings would be elsewhere."""
+    write(path / "HEAD", "ref: refs/heads/main\n")
+    write(path / "commondir", "../../../x\n")
+
+
+def behind_a_link(path: Path) -> None:
+    path.rename(path.parent / "moved")
+    write(path.parent.parent / "x/attributes")
+    path.symlink_to("../x")
+
+
+_LEVERS: dict[str, Callable[[Path], None]] = {
+    "commondir": lambda git: write(git / "commondir", "../x\n"),
+    "commondir by a link": lambda git: (git / "commondir").symlink_to("../a"),
+    "commondir by a rename": lambda git: (write(git / "y"), (git / "y").rename(git / "commondir"))[
+        0
+    ],
+    "commondir of a working tree": lambda git: linked(git / "worktrees/e"),
+    "commondir with a line end": lambda git: write(git / "worktrees/e/commondir", "../..\nx"),
+    "remotes/origin": lambda git: write(git / "remotes/origin", "URL: .git/ev.git\n"),
+    "branches/origin": lambda git: write(git / "branches/origin"),
+    "info/attributes": lambda git: write(git / "info/attributes"),
+    "info by a link": lambda git: behind_a_link(git / "info"),
+    "objects/info/alternates": lambda git: write(git / "objects/info/alternates"),
+    "a repository within": lambda git: bare(git / "ev.git"),
+    "a repository deeper within": lambda git: bare(git / "x/y/ev.git"),
+    "a repository among references": lambda git: bare(git / "refs/ev.git"),
+    "one of a submodule": lambda git: write(git / "modules/lib/commondir", "../x"),
+    "addresses of a submodule": lambda git: write(git / "modules/lib/remotes/origin"),
+    "a repository in a submodule's": lambda git: bare(git / "modules/lib/x.git"),
+}
+
+
+@pytest.mark.parametrize("by_kernel", [True, False], ids=["watched", "looked for"])
+@pytest.mark.parametrize("lever", _LEVERS)
+def test_a_lever_is_undone_while_a_command_lives(
+    lever: str,
+    by_kernel: bool,
+    work: Path,
+    command: Callable[[], WatchedCommand],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not by_kernel:
+
+        def none(*_: object, **__: object) -> None:
+            raise OSError("no inotify")
+
+        monkeypatch.setattr(module, "FolderWatch", none)
+    bare(work / ".git/modules/lib")
+    write(work / ".git/modules/lib/config", "")
+    (work / ".git/remotes").mkdir()
+    told: SimpleQueue[GitNews] = SimpleQueue()
+    watch = GitWatch()
+    watch.listen(told.put)
+    first = command()
+    with watch.around(first):
+        _LEVERS[lever](work / ".git")
+        if not by_kernel:
+            # As soon as any other command begins.
+            with watch.around(command()):
+                pass
+        news = told.get(timeout=_WAIT_S)
+        assert news.undone
+        assert not news.is_ended
+        left = [*levers(f"{work}/.git"), *levers(f"{work}/.git/modules/lib", is_module=True)]
+        assert left == []
+    assert first.undone == [*news.undone]
+    if lever != "a repository among references":
+        git("status", within=work)
+
+
+def test_what_was_there_before_is_left_alone(
+    work: Path, command: Callable[[], WatchedCommand]
+) -> None:
+    for name in ("info/attributes", "remotes/mine", "objects/info/alternates"):
+        write(work / ".git" / name, "")
+    bare(work / ".git/mine.git")
+    before = [*levers(str(work / ".git"))]
+    assert len(before) == 4
+    watch = GitWatch()
+    first = command()
+    with watch.around(first), watch.around(command()):
+        write(work / ".git/commondir", ".")
+    assert [*levers(str(work / ".git"))] == before
+    assert first.undone == [".git/commondir"]
+    # Nothing is lost, should it have been the user who made it.
+    (kept,) = (work / ".git" / ASIDE).iterdir()
+    assert kept.name.endswith("-commondir")
+    assert kept.read_text() == "."
+
+
+def test_what_git_does_itself_goes_on(
+    work: Path, tmp_path: Path, command: Callable[[], WatchedCommand]
+) -> None:
+    git("init", "-q", "--bare", str(tmp_path / "other"), within=work)
+    git("push", "-q", str(tmp_path / "other"), "HEAD:refs/heads/main", within=work)
+    git("symbolic-ref", "HEAD", "refs/heads/main", within=tmp_path / "other")
+    watch = GitWatch()
+    watched = command()
+    with watch.around(watched):
+        (work / "a").write_text("b\n")
+        git("stash", within=work)
+        git("stash", "pop", within=work)
+        git("commit", "-q", "-am", "y", within=work)
+        git("worktree", "add", "-q", "-b", "side", str(work / "tree"), within=work)
+        git("commit", "-q", "--allow-empty", "-m", "z", within=work / "tree")
+        git("branch", "deep/er/one", within=work)
+        git("rebase", "-q", "--apply", "--force-rebase", "HEAD~1", within=work)
+        git("rebase", "-q", "--force-rebase", "HEAD~1", within=work)
+        git("submodule", "add", "-q", str(tmp_path / "other"), "a/../lib", within=work)
+        git("clone", "-q", "--shared", str(tmp_path / "other"), str(work / "copy"), within=work)
+        git("gc", "-q", within=work)
+        git("worktree", "remove", "tree", within=work)
+        git("worktree", "add", "-q", str(work / "again"), within=work)
+    assert watched.undone == []
+    assert git("status", "--porcelain", within=work / "again") == ""
+    # What it made that can run something later is named.
+    changed = watched.found.changed()
+    assert {"copy/.git/config", "copy/.git/objects/info/alternates", ".git/modules/lib/config"} <= {
+        *changed
+    }
+
+
+def test_a_new_repository_is_told_while_a_command_lives(
+    work: Path, command: Callable[[], WatchedCommand]
+) -> None:
+    told: SimpleQueue[GitNews] = SimpleQueue()
+    watch = GitWatch()
+    watch.listen(told.put)
+    (work / "sub").mkdir()
+    with watch.around(command()):
+        git("init", "-q", "sub/one", within=work)
+        assert told.get(timeout=_WAIT_S).made == ("sub/one/.git",)
+        bare(work / "sub/two")
+        assert told.get(timeout=_WAIT_S).made == ("sub/two",)
+        # What runs later is told when another command begins.
+        write(work / "sub/.envrc")
+        with watch.around(command()):
+            news = told.get_nowait()
+        assert {"sub/.envrc", "sub/one/.git/config"} <= {*news.made}
+        with watch.around(command()):
+            assert told.empty()
+
+
+def test_commands_that_make_levers_again_and_again_are_ended(
+    work: Path, command: Callable[[], WatchedCommand]
+) -> None:
+    told: SimpleQueue[GitNews] = SimpleQueue()
+    watch = GitWatch()
+    watch.listen(told.put)
+    ended: list[str] = []
+    watched = command()
+    watched.end = lambda: ended.append("x")
+    news = GitNews()
+    with watch.around(watched):
+        while not ended:
+            write(work / ".git/commondir", ".")
+            news = told.get(timeout=_WAIT_S)
+    assert news.is_ended
+    assert watched.is_ended
+    assert watched.undone == [".git/commondir"]
+
+
+def test_nothing_is_moved_behind_a_link(work: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    write(elsewhere / "attributes", "mine\n")
+    info = work / ".git/info"
+    info.rename(work / "info")
+    info.symlink_to(elsewhere)
+    assert not put_aside(str(work / ".git"), "info/attributes")
+    assert (elsewhere / "attributes").read_text() == "mine\n"
+    # Nor where the folder for it is a link; then it is removed.
+    write(work / ".git/commondir", ".")
+    (work / ".git" / ASIDE).symlink_to(elsewhere)
+    assert put_aside(str(work / ".git"), "commondir")
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["attributes"]
+    assert not (work / ".git/commondir").exists()
