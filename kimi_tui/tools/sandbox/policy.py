@@ -2,7 +2,7 @@
 
 Writable are the work folder and what the settings name; but within the work folder neither files that decide what git runs, nor files
 at its top that run later, and nowhere the code of this program. Over the caches of package managers lies a private layer (`layers.py`):
-writing there changes nothing outside. Readable is everything but secrets and this program's own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
+writing there changes nothing outside. Readable is everything but secrets and this program's own folders; of the home folder only what is allowed (`home.py`). Files below the top that run later cannot be write-protected without blocking renames; they are compared
 afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
 """
 
@@ -117,8 +117,8 @@ _NO_NETWORK = re.compile(
 class SandboxSettings(NamedTuple):
     """`[sandbox]` of the configuration.
 
-    `writable` are folders and files outside the work folder that commands really change; `readable` are exceptions from what is
-    secret; `network` is whether commands may use it without being asked about.
+    `writable` are folders and files outside the work folder that commands really change; `readable` are files and folders of any kind
+    that they may read, also in the home folder and where secrets are kept; `network` is whether commands may use it without being asked about.
     """
 
     enabled: bool = True
