@@ -83,7 +83,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dmail.nudge_tokens", "Tokens of a tool's result from which on it is reminded of that; 0 for never.", "number"),
     Setting("dmail.review", "Whether you read each D-Mail before it goes.", "flag"),
     Setting("sandbox.enabled", "Whether commands and searches run in a sandbox, where the machine can hold one.", "flag", (), "start"),
-    Setting("sandbox.writable", "What they may write besides the work folder, instead of the caches of package managers.", "list"),
+    Setting("sandbox.writable", "Folders outside the work folder that commands can really change; caches of package managers have private layers without this.", "list"),
     Setting("sandbox.readable", "Files and folders of the home folder that commands may read besides toolchains, caches and settings.", "list"),
     Setting("sandbox.network", "Whether they may use the network.", "flag"),
     Setting(

@@ -119,8 +119,8 @@ _SMALL_BYTES = 64 << 10
 _GATHER_S = 0.0002
 """After a read of less than that, more is let gather: a reader that is woken by every write of a flood slows it by half."""
 
-_TRIES = 4
-"""How often a command is started, as long as it cannot be."""
+_TRIES = 3
+"""How often a command is started in the sandbox, as long as it cannot be."""
 _KILL_WAIT_S = 3.0
 _REPORT_BYTES = 64 << 10
 """More than the longest report, which may name a path."""
@@ -439,14 +439,6 @@ class ProcessEnd:
     n_alive: int | None = 0
 
 
-class Prepared(NamedTuple):
-    """A command as it is started: the program and its arguments, its variables, and what confines it."""
-
-    argv: Sequence[str]
-    environ: Mapping[str, str]
-    confined_to: Sequence[str]
-
-
 class RunningCommand:
     """One child process in a session of its own, without a terminal and with an empty input."""
 
@@ -461,7 +453,6 @@ class RunningCommand:
         confined_to: Sequence[str] = (),
         ends_all: bool = False,
         around: AbstractContextManager[object] | None = None,
-        again: Callable[[], Prepared] | None = None,
     ) -> None:
         """Prepare it.
 
@@ -474,10 +465,7 @@ class RunningCommand:
             confined_to: what its supervisor confines it to.
             ends_all: end what it left running when it has ended.
             around: entered in the command's thread before it starts, and left when all that it started has ended.
-            again: prepares it once more, where it could not be started because files changed since it was prepared; it
-                raises `OSError` where it cannot. At most `_TRIES` times in all.
         """
-        self._again = again
         self._around = around or contextlib.nullcontext()
         self._confined_to = confined_to
         self._ends_all = ends_all
@@ -574,16 +562,17 @@ class RunningCommand:
                 os.write(self._wake_write, b"x")
 
     def _started(self, post: Callable[[str], None]) -> ProcessEnd:
-        """Start the command, again where that fails, and wait for its end. Runs in the command's thread."""
+        """Start the command and wait for its end. Runs in the command's thread.
+
+        Where it cannot be confined it is tried again, with all the same words: what was busy may be free by then, and what was
+        renamed since these were made stops it again.
+        """
         try:
-            for _ in range(_TRIES - 1):
-                try:
+            for _ in range(_TRIES - 1 if self._confined_to else 0):
+                with contextlib.suppress(OSError):
                     return self._run_in_thread(post)
-                except OSError:
-                    if self._again is None or self._is_asked:
-                        raise
-                    argv, self._environ, self._confined_to = self._again()
-                    self._argv = list(argv)
+                if self._is_asked:
+                    break
             return self._run_in_thread(post)
         finally:
             with self._wake_lock:

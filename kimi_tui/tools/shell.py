@@ -146,7 +146,6 @@ class Shell(Tool[ShellParams]):
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
             around=env.sandbox.git_watch.around(watched) if watched and env.sandbox else None,
-            again=confined.again if confined else None,
         )
         if watched is not None:
             watched.end = running.end

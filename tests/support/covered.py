@@ -67,7 +67,6 @@ def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> 
         on_output=lambda text: None,
         confined_to=confined.words,
         ends_all=True,
-        again=confined.again,
     )
 
 

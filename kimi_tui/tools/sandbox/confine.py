@@ -117,7 +117,7 @@ PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """Where a command finds its private folder of caches, for tools that are told by a variable."""
 _MOST_LAYERS = 64
 """So many commands at once write to the caches of one work folder, each in a layer of its own; the next ones only read."""
-_TRIES = 20
+_TRIES = 10
 _YOUNG_S = 2.0
 """In a folder where sockets come and go, one that is younger than this is likely to be gone before it is covered."""
 _MOST_SAID = 4096

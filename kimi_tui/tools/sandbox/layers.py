@@ -42,8 +42,6 @@ FOLDER = "sandbox"
 MOST_BYTES = 2 << 30
 """The most that the layers of one work folder hold between commands."""
 MOST_BYTES_IN_ALL = 8 << 30
-_UNIT_DEPTH = 2
-"""Tools find their way when whole folders at this depth of a cache are missing: a package, a bucket of downloads."""
 _LONGEST_NAME = 60
 _TRIAL_S = 10.0
 _DAY_S = 86_400
@@ -95,6 +93,24 @@ _FOLDERS = {
 _NAMED = {"CARGO_HOME": "registry", "GOPATH": "pkg", "GOMODCACHE": "", "GOCACHE": ""}
 """Variables that commands get of the user, with the folder of the cache in what they name."""
 _CACHE = ".cache"
+_DEPTHS = {
+    ".cache/pip": 2,
+    ".cache/uv": 2,
+    ".cache/yarn": 2,
+    ".cache/pypoetry": 2,
+    ".cache/pre-commit": 1,
+    ".cache/go-build": 1,
+    ".cache/ccache": 2,
+    ".ccache": 2,
+    ".cargo/registry": 3,
+    "go/pkg": 3,
+    ".npm/_cacache": 3,
+    ".m2/repository": 3,
+    ".gradle/caches": 3,
+    ".local/share/pnpm/store": 2,
+    ".local/share/pnpm": 1,
+}
+"""How deep below a cache the folders are that its tool makes anew one by one: a package, an environment, a bucket of downloads."""
 _CACHES = word_set("""pip uv pypoetry pre-commit yarn pnpm node go-build ccache sccache mypy ruff black pylint flake8 pdm hatch
     virtualenv pipenv pip-tools tox rattler matplotlib fontconfig numba jedi parso huggingface/hub torch ms-playwright puppeteer Cypress
     selenium bazel bazelisk deno composer electron electron-builder node-gyp typescript turbo prisma golangci-lint gopls staticcheck
@@ -429,7 +445,7 @@ def size_of(folder: str) -> int:
 
 
 class _Unit(NamedTuple):
-    """A folder or file that is kept or removed as one: when something in it changed last, its size, its path."""
+    """A folder or file that is kept or removed as one: when a file in it changed last, its size, its path."""
 
     changed_at: float
     n_bytes: int
@@ -445,18 +461,27 @@ def _unit(path: str) -> _Unit:
         with contextlib.suppress(OSError):
             status = os.lstat(at)
             n_bytes += status.st_blocks * 512
-            changed_at = max(changed_at, status.st_mtime)
             if stat.S_ISDIR(status.st_mode):
                 waiting += [os.path.join(at, name) for name in os.listdir(at)]
+            else:
+                changed_at = max(changed_at, status.st_mtime)
     return _Unit(changed_at, n_bytes, path)
 
 
-def _below(folders: Iterable[str], depth: int) -> list[str]:
-    """What is so deep below some folders, and the files above that."""
-    found = [*folders]
+def _parts(top: str, below: str = "") -> Iterator[str]:
+    """What of a layer over the home folder is removed as one: what a tool makes anew when it is missing, and nothing half."""
+    place = os.path.join(top, below)
+    depth = _DEPTHS.get(below, -1)
+    if depth < 0 and not any(one.startswith(f"{below}/" if below else "") for one in _DEPTHS):
+        depth = 0
+    if depth < 0:
+        for inner in _inner(place):
+            yield from _parts(top, os.path.relpath(inner, top)) if inner != place else ()
+        return
+    found = [place]
     for _ in range(depth):
         found = [inner for path in found for inner in _inner(path)]
-    return found
+    yield from found
 
 
 def _inner(path: str) -> list[str]:
@@ -512,8 +537,16 @@ def _trim_folder(folder: str, most: int) -> int:
         left = size_of(folder) - most
         if left <= 0:
             return 0
-        tops = [os.path.join(folder, name, "upper" if name.isdecimal() else "") for name in free]
-        for unit in sorted(map(_unit, _below(tops, 1 + _UNIT_DEPTH))):
+        found: list[str] = []
+        for name in free:
+            uppers = _inner(os.path.join(folder, name, "upper")) if name.isdecimal() else []
+            found += [part for path in uppers if path.endswith("/home") for part in _parts(path)]
+            found += [path for path in uppers if not path.endswith("/home")]
+        if _VARIABLES in free:
+            found += _inner(os.path.join(folder, _VARIABLES))
+            plain = _inner(os.path.join(folder, "plain"))
+            found += [inner for path in plain for inner in _inner(path)]
+        for unit in sorted(map(_unit, found)):
             if left <= 0:
                 break
             with contextlib.suppress(OSError):
@@ -524,6 +557,38 @@ def _trim_folder(folder: str, most: int) -> int:
                 left -= unit.n_bytes
                 freed += unit.n_bytes
     return freed
+
+
+_TOLD = "writable-told"
+
+
+def risk_of(writable: Iterable[str], environ: Mapping[str, str]) -> str:
+    """A sentence on what `[sandbox] writable` opens of the caches; empty where it names none, and once it was told.
+
+    Until version 0.1 such a list stood in the place of the caches that commands could write. Writes a file: for a thread.
+    """
+    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    caches = {os.path.realpath(path) for path in once_writable(environ)}
+    places = {one: os.path.realpath(os.path.join(home, one.removeprefix("~/"))) for one in writable}
+    named = sorted(
+        one
+        for one, place in places.items()
+        if is_under(place, caches) or any(is_under(cache, (place,)) for cache in caches)
+    )
+    told = Path(layers_dir(environ), _TOLD)
+    with contextlib.suppress(OSError):
+        if not named or read_regular(told, _MOST_PATH_BYTES).decode("utf-8", "replace") == str(
+            named
+        ):
+            return ""
+    with contextlib.suppress(OSError):
+        app_paths.make_private(told.parent)
+        told.write_text(str(named))
+    which = ", ".join(named)
+    return (
+        f"[sandbox] writable names {which}: commands can change programs there that other projects run. "
+        "Caches have private layers now, so that it can be left out."
+    )
 
 
 # -- removing what commands left --------------------------------------------------------------------------

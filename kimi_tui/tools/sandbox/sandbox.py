@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import functools
 import os
 import select
 import subprocess
@@ -17,14 +15,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
-from kimi_tui.tools.process import Prepared, child_environment
+from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
 from kimi_tui.tools.sandbox.git_watch import GitWatch
@@ -67,14 +65,12 @@ class Confined:
         environ: its variables.
         words: the words for `confine` in its supervisor; empty where the program in `argv` confines it.
         policy: what it may reach.
-        again: the same command, prepared anew: where a file that is held or hidden was replaced since, it does not start.
     """
 
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     words: tuple[str, ...]
     policy: Policy
-    again: Callable[[], Prepared] | None = None
 
 
 class SandboxState(NamedTuple):
@@ -177,9 +173,6 @@ class Sandbox:
             NoSandbox: not in this folder.
             OSError: there is no room for temporary files.
         """
-        prepare = functools.partial(
-            self._again, list(argv), work_dir, network=network, writes=writes
-        )
         # Before the policy, which hides only what is there.
         folder = self._layers_folder(work_dir) if writes else ""
         policy = self.policy_for(work_dir, network=network)
@@ -221,14 +214,7 @@ class Sandbox:
             argv = [self.program, "-p", macos_profile(policy, self._tmp, private.folder), *argv]
         if self.backend in ("landlock", "macos"):
             environ |= self._with_copies(policy)
-        return Confined(tuple(argv), environ, words, policy, prepare)
-
-    def _again(self, argv: list[str], work_dir: Path, *, network: bool, writes: bool) -> Prepared:
-        try:
-            confined = self.confined(argv, work_dir, network=network, writes=writes)
-        except NoSandbox as no:
-            raise OSError(errno.EPERM, str(no)) from no
-        return Prepared(confined.argv, confined.environ, confined.words)
+        return Confined(tuple(argv), environ, words, policy)
 
     def _with_copies(self, policy: Policy) -> dict[str, str]:
         """Write copies of what is shown in part, and return the variables that have programs read these.

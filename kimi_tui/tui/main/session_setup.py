@@ -137,6 +137,7 @@ async def open_session(
         await asyncio.to_thread(import_module, "kimi_tui.soul.kimisoul")
         from kimi_tui.soul.kimisoul import open_soul
         from kimi_tui.soul.model_slot import LoopLimits
+        from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
         config = launch.config
@@ -167,6 +168,7 @@ async def open_session(
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
+    risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     return Opened(
         soul=soul,
         title=_title(session, soul.opened_with),
@@ -176,7 +178,13 @@ async def open_session(
         folder=session.work_dir,
         branch=await asyncio.to_thread(branch_of, session.work_dir),
         demo=stage.demo,
-        notices=(*notices, *remark, *_no_sandbox(launch, soul), *session.remarks),
+        notices=(
+            *notices,
+            *remark,
+            *_no_sandbox(launch, soul),
+            *filter(None, [risk]),
+            *session.remarks,
+        ),
     )
 
 
