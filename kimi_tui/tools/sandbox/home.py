@@ -448,16 +448,31 @@ def _existing(names: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]
     named = (environ.get(name, "") for name in app_paths.XDG_FOLDERS.values())
     # In the home folder itself, a project may be called like a cache.
     moved = tuple("" if os.path.realpath(one) == home else one for one in named)
+    listed: dict[str, frozenset[str]] = {}
+    tops = {home, *(os.path.normpath(one) for one in moved if one)}
     for folder, plain, globs in _by_folder(names, app_paths.home_of(environ), moved):
-        try:
-            there = set(os.listdir(folder))
-        except OSError:
-            continue
+        there = _names_in(folder, listed, tops)
         for name in plain & there:
             yield os.path.join(folder, name)
         for pattern in globs:
             for name in fnmatch.filter(there, pattern):
                 yield os.path.join(folder, name)
+
+
+def _names_in(
+    folder: str, listed: dict[str, frozenset[str]], tops: Collection[str]
+) -> frozenset[str]:
+    """The names in a folder, none where it is missing: most are, and then the folder above knows it, up to one of `tops`."""
+    if folder not in listed:
+        above, name = os.path.split(folder)
+        is_top = folder in tops or above == folder
+        is_missing = not is_top and name not in _names_in(above, listed, tops)
+        names: list[str] = []
+        if not is_missing:
+            with contextlib.suppress(OSError):
+                names = os.listdir(folder)
+        listed[folder] = frozenset(names)
+    return listed[folder]
 
 
 @lru_cache(maxsize=16)
