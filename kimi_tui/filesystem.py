@@ -214,6 +214,14 @@ def links_to(path: str) -> tuple[list[str], str]:
     return links, at
 
 
+def real_path(path: str) -> str:
+    """`os.path.realpath`, also where a name is a link at one look and none at the next, which fails there (EINVAL)."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return links_to(path)[1]
+
+
 def is_under(path: str, folders: Collection[str]) -> bool:
     """Whether a path is one of these, or below one; absolute paths without links."""
     while path not in folders:
@@ -508,8 +516,9 @@ class Storage:
             shared: Other processes may replace it at the same moment, so each needs a temporary name of its own. Else what
                 a crash leaves is overwritten by the next one.
         """
-        ending = f"{os.urandom(6).hex()}.tmp" if shared else "tmp"
-        temporary = path.with_name(f".{path.name}.{ending}")
+        temporary = temporary_of(path)
+        if shared:
+            temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
         try:
             self.write_file(temporary, data, new=shared)
             self.replace(temporary, path)
@@ -518,6 +527,11 @@ class Storage:
                 self.unlink(temporary)
             raise
         self.sync_folder(path.parent)
+
+
+def temporary_of(path: Path) -> Path:
+    """The name under which `Storage.replace_file` writes what then replaces a file that is not shared."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 # -- files in folders that others write to as well -----------------------------------------------------

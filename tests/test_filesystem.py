@@ -20,6 +20,7 @@ from kimi_tui.filesystem import (
     open_regular,
     publish,
     read_regular,
+    real_path,
 )
 
 
@@ -282,3 +283,18 @@ def test_a_name_that_is_taken_is_left_alone_unless_it_is_to_be_replaced(
     publish("t", "taken", folder, replace=True)
     assert sorted(os.listdir(tmp_path)) == ["new", "taken"]
     assert (tmp_path / "new").read_bytes() == (tmp_path / "taken").read_bytes() == b"ours"
+
+
+def test_a_path_is_followed_where_a_link_is_none_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    assert real_path(f"{tmp_path}/link/x/../y") == f"{tmp_path}/folder/y"
+
+    def swapped(path: str) -> str:
+        raise OSError(errno.EINVAL, "Invalid argument", path)
+
+    # As `realpath` does, which looks whether it is a link and then reads it.
+    monkeypatch.setattr(os.path, "realpath", swapped)
+    assert real_path(f"{tmp_path}/link/x/../y") == f"{tmp_path}/folder/y"

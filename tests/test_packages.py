@@ -169,10 +169,11 @@ def test_every_program_that_is_started_was_looked_up_where_commands_cannot_write
     starting = functions_with(_STARTING, ROOT / "kimi_tui") - {"helper_programs.py:run_helper"}
     assert starting == STARTS.keys()
     assert functions_with(_FINDING, ROOT / "kimi_tui") == {"tools/programs.py:program_in"}
-    # What says what would run, and not what may, has one caller, which asks `is_planted` next.
+    # What says what would run, and not what may: its callers ask that next, or say that it may not.
     callers = functions_with(re.compile(r"\bprogram_in\("), ROOT / "kimi_tui")
     assert callers == {
         *("tools/programs.py:find_program", "tools/programs.py:program_in"),
+        "tools/programs.py:planted_in",
         "tools/command_groups.py:_program",
     }
 

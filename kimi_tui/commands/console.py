@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from typing import NoReturn
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.tui.formatting import cut_middle
 
 DONE = 0
 FAILED = 1
@@ -21,6 +23,10 @@ LOCKED = 4
 """Exit codes: done, failed, wrong use, done but conflicts were left alone, someone has the session open."""
 
 _MAX_DIGITS = 9
+_LEAST_WIDTH = 16
+"""Cells that a column of a table keeps on a narrow terminal."""
+_MOST_PADDED = 80
+"""Cells to which shorter texts of a column are padded where nothing is cut."""
 
 
 class Parser(ArgumentParser):
@@ -87,18 +93,28 @@ def print_table(
 ) -> None:
     """Rows under a head, columns two cells apart; foreign text is cleaned.
 
+    On a terminal texts of the widest column lose their middle, so that a row fits. Elsewhere all stays whole, and one long
+    text does not widen the other rows.
+
     Args:
         right: the columns to align at their right end.
     """
     cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[column]) for row in cells) for column in range(len(head))]
+    is_terminal = sys.stdout.isatty()
+    if is_terminal:
+        columns = shutil.get_terminal_size().columns - 2 * (len(head) - 1)
+        while (over := sum(widths) - columns) > 0 and max(widths) > _LEAST_WIDTH:
+            widest = widths.index(max(widths))
+            widths[widest] = max(widths[widest] - over, _LEAST_WIDTH)
+    else:
+        widths = [min(width, _MOST_PADDED) for width in widths]
     for row in cells:
-        parts = [
-            " " * (widths[column] - cell_len(text)) + text
-            if column in right
-            else set_cell_size(text, widths[column])
-            for column, text in enumerate(row)
-        ]
+        parts: list[str] = []
+        for column, text in enumerate(row):
+            shown = cut_middle(text, widths[column]) if is_terminal else text
+            padding = " " * (widths[column] - cell_len(shown))
+            parts.append(padding + shown if column in right else shown + padding)
         print("  ".join(parts).rstrip())
 
 

@@ -65,7 +65,7 @@ def _hooks(hooks: object) -> str:
     )
     more = "" if len(events) <= _MOST_EVENTS else ", …"
     named = f" ({', '.join([*events][:_MOST_EVENTS])}{more})" if events else ""
-    return f"{len(entries)} [[hooks]]{named}"
+    return f"{len(entries)} {'hook' if len(entries) == 1 else 'hooks'}{named}"
 
 
 def _in_servers(path: Path) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from kimi_tui.filesystem import Storage, open_regular
+from kimi_tui.filesystem import Storage, open_regular, temporary_of
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, StorageTrouble, UnknownWorldLine
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
@@ -130,7 +130,8 @@ class SessionStore:
     def take_over(self, session: Session, name: str, *more: str) -> bool:
         """Move a file, such as a draft, from an empty session of the same work folder into this one, and delete that session.
 
-        It is the newest other session that has such a file, no messages, and is not open in any process.
+        It is the newest other session that has such a file, or what a killed program left of writing it, no messages, and is not
+        open in any process.
 
         Args:
             session: The session that gets the file.
@@ -140,18 +141,20 @@ class SessionStore:
         Returns:
             Whether there was one.
         """
+        names = (name, temporary_of(Path(name)).name)
         held: list[tuple[float, Path]] = []
         for folder in _subfolders(session.dir.parent):
-            with contextlib.suppress(OSError):
-                held.append((os.lstat(folder / name).st_mtime, folder))
+            times = [
+                os.lstat(path).st_mtime for one in names if os.path.lexists(path := folder / one)
+            ]
+            held += [(max(times), folder)] if times else []
         for _, folder in sorted(held, reverse=True):
             if folder == session.dir or describe(folder) is not None:
                 continue
             other = self._session(folder, session.work_dir)
             with contextlib.suppress(SessionLocked, OSError), _held(other):
-                self.storage.replace(folder / name, session.dir / name)
-                for one in more:
-                    with contextlib.suppress(OSError):
+                for one in (*names, *more):
+                    with contextlib.suppress(FileNotFoundError if one == name else OSError):
                         self.storage.replace(folder / one, session.dir / one)
                 other.remove_traces()
                 return True

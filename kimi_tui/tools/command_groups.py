@@ -24,7 +24,7 @@ from unicodedata import category
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tools.outcome import ToolProblem
-from kimi_tui.tools.paths import holds_secrets, links_around, locate
+from kimi_tui.tools.paths import ResolvedPath, holds_secrets, links_around, locate
 from kimi_tui.tools.process import (
     child_environment,
     own_git_settings,
@@ -36,8 +36,9 @@ from kimi_tui.tools.programs import (
     program_in,
     trusted_path,
 )
+from kimi_tui.tools.sandbox.git_levers import BARE
 from kimi_tui.tools.sandbox.policy import has_parts_elsewhere
-from kimi_tui.workspace.protected_names import GuardedLink, secrets
+from kimi_tui.workspace.protected_names import GuardedLink, folded, secrets
 
 Kind = Literal["reads", "project", "never", "unknown", "unclear"]
 """The kind of a command: it only reads; it runs code of the folder; it is a wrapper or interpreter, or has code in its
@@ -62,6 +63,7 @@ _GIT_ENVIRON = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
 }
+_REPOSITORIES = frozenset({".git", ".hg", ".svn", ".jj", ".sl", ".bzr", "_darcs", ".pijul", "cvs"})
 _SEPARATORS = re.compile(r"[:=,]")
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w:.-]*", re.ASCII)
 # Of a signature, also where a sign before its letter asks for a line or a blank.
@@ -216,6 +218,8 @@ def _grouped(
             found = os.stat(work_dir / word)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 raise _Doubt(f"{word} is not an ordinary file")
+            if _is_of_repository(locate(word, work_dir, environ)):
+                raise _Doubt(f"{word} belongs to a repository's own files, which may hold a token")
     program, identity = _program(words[0], work_dir, environ)
     folder = work_dir.stat()
     extra: Mapping[str, str] = {}
@@ -248,6 +252,14 @@ def _check_word(
             raise _Doubt(f"{piece} may lead out of the folder")
         if any(holds_secrets(target, environ, links, is_folder=one) for one in (False, True)):
             raise _Doubt(f"{piece} may hold secrets")
+
+
+def _is_of_repository(target: ResolvedPath) -> bool:
+    """Whether it is one of the files that a version control system keeps for itself: addresses there may have passwords."""
+    if any(folded(part) in _REPOSITORIES for part in target.real.relative_to(target.root).parts):
+        return True
+    above = (one for one in target.real.parents if one.is_relative_to(target.root))
+    return any(all(os.path.lexists(one / name) for name in BARE) for one in above)
 
 
 def _program(

@@ -448,7 +448,7 @@ class Grep(Tool[GrepParams]):
             outcome, linked = await _found(
                 params, env, file_filter, (root, cwd, before_paths), folder, shut
             )
-        if linked and target.inside:
+        if linked:
             await ask_to_show(target, linked, env)
         return outcome
 

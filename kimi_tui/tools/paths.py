@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import links_to
+from kimi_tui.filesystem import links_to, real_path
 from kimi_tui.tools.base import ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
 from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
@@ -338,7 +338,7 @@ def _folders_of_home(root: Path, environ: Mapping[str, str]) -> list[tuple[tuple
     return [
         (tuple(usual.split("/")), place)
         for usual in app_paths.XDG_FOLDERS
-        for place in map(Path, map(os.path.realpath, app_paths.home_places(environ, usual)))
+        for place in map(Path, map(real_path, app_paths.home_places(environ, usual)))
         if place == root or not root.is_relative_to(place)
     ]
 
@@ -361,9 +361,7 @@ def _own_places(environ: Mapping[str, str]) -> list[Path]:
 
 
 def _secret_places(environ: Mapping[str, str]) -> list[Path]:
-    return [
-        Path(os.path.realpath(place)) for place in secret_places(environ) if os.path.lexists(place)
-    ]
+    return [Path(real_path(place)) for place in secret_places(environ) if os.path.lexists(place)]
 
 
 def _is_in(path: Path, root: Path, places: Iterable[Path]) -> bool:
@@ -429,6 +427,9 @@ async def ask_to_read(
         key, offer = f"search outside:{holder}", f"every search in {holder_shown}"
     # What holds all of the user's own is never allowed as a whole.
     is_offered = not secret and not (search and Path(target.home or "/").is_relative_to(holder))
+    if n_links > 1 and not target.inside:
+        # Where the other names are nobody knows; a yes to the ordinary files of a folder is none to these.
+        is_offered = False
     await env.approver.ask(
         ApprovalQuestion(
             action="read outside",
@@ -464,9 +465,11 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
             action="read outside",
             question="Show what was found in these files?",
             detail="\n".join(linked),
-            where="each of them has several names, and the others may be outside the work folder",
-            session_key=f"show linked:{target.real}",
-            session_offer=f"Yes, and such files of {place} in this session",
+            where="each of them has several names, and the others may be elsewhere",
+            session_key=f"show linked:{target.real}" if target.inside else "",
+            session_offer=f"Yes, and such files of {place} in this session"
+            if target.inside
+            else "",
         )
     )
 

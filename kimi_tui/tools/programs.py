@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import sysconfig
 import tomllib
@@ -22,6 +23,8 @@ from kimi_tui.tools.sandbox.policy import shared_repository
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 """Folders in which all may write, whatever the environment says."""
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_MOST_WORDS = 100
 _MOST_CONFIG_BYTES = 1 << 20
 
 
@@ -57,6 +60,26 @@ def trusted_path(environ: Mapping[str, str], *work_dirs: Path) -> str:
 def is_planted(program: str, environ: Mapping[str, str], *work_dirs: Path) -> bool:
     """Whether commands in the sandbox can change a program, or a link on the way to it, or could once."""
     return not _is_kept(program, written_roots(environ, *work_dirs))
+
+
+def planted_in(command: str, environ: Mapping[str, str], *work_dirs: Path) -> list[str]:
+    """The programs, by their paths, that a shell would take for words of a command though commands in the sandbox can change them,
+    while one of the same name lies where they cannot. Looks at files: for a thread.
+
+    Args:
+        command: its text; every word in it may be a name.
+        environ: the environment of the command.
+        work_dirs: folders that are worked in.
+    """
+    roots = written_roots(environ, *work_dirs)
+    folders = [one for one in (environ.get("PATH") or DEFAULT_PATH).split(os.pathsep) if one]
+    planted = [one for one in folders if not os.path.isabs(one) or not _is_kept(one, roots)]
+    found: dict[str, None] = {}
+    for name in list(dict.fromkeys(_WORD.findall(command)))[:_MOST_WORDS] if planted else ():
+        first = next(filter(None, (program_in(folder, name) for folder in folders)), "")
+        if first and not _is_kept(first, roots) and find_program(name, environ, *work_dirs):
+            found[first] = None
+    return list(found)
 
 
 def bundled_program(name: str) -> str | None:

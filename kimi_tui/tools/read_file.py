@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import stat
 from typing import ClassVar
 
 from aiofiles.threadpool.binary import AsyncBufferedReader
@@ -70,10 +71,11 @@ class ReadFile(Tool[ReadFileParams]):
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; asks first outside the work folder."""
         target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
-        await ask_to_read(target, env)
+        n_links = 1 if target.inside else await asyncio.to_thread(_n_links, target)
+        await ask_to_read(target, env, n_links=n_links)
         file, found = await _opened(target)
         try:
-            if target.inside and found.st_nlink > 1:
+            if found.st_nlink > n_links:
                 await ask_to_read(target, env, n_links=found.st_nlink)
             source = await _Source.of(file, found)
             start = await source.read_at(0, PROBE_BYTES)
@@ -93,6 +95,15 @@ class ReadFile(Tool[ReadFileParams]):
             await file.close()
         env.versions.saw(target.real, source.version)
         return _outcome(target, params, source, window, numbered_from, format_facts)
+
+
+def _n_links(target: ResolvedPath) -> int:
+    """How many names the file has; 1 where there is none, or no regular one."""
+    try:
+        found = os.lstat(target.real)
+    except OSError:
+        return 1
+    return found.st_nlink if stat.S_ISREG(found.st_mode) else 1
 
 
 async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) -> ToolOutcome:

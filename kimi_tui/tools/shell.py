@@ -27,8 +27,8 @@ from kimi_tui.tools.process import (
     child_environment,
     user_environment,
 )
-from kimi_tui.tools.programs import find_program
-from kimi_tui.tools.sandbox.git_watch import WatchedCommand
+from kimi_tui.tools.programs import find_program, planted_in
+from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY, hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Confined
@@ -115,7 +115,7 @@ class Shell(Tool[ShellParams]):
                     action="leave sandbox" if start.beyond else "run command",
                     question="Run this command?",
                     detail=command,
-                    where=f"in {where}, {how_long}; {start.beyond or 'may change files'}",
+                    where=f"in {where}, {how_long}; {start.beyond or 'may change files'}{start.warning}",
                     session_key=start.group,
                     session_offer=start.offer,
                     sandboxed=start.confined is not None and not start.beyond,
@@ -167,8 +167,9 @@ class Shell(Tool[ShellParams]):
             assert env.jobs is not None
             job = env.jobs.add(command, running, task, tail, env.key)
             outcome = _moved(job, asked=params.background)
-            if confined is not None and watched is not None:
-                facts, brief = await asyncio.to_thread(_noticed, confined, watched)
+            if confined is not None and watched is not None and env.sandbox is not None:
+                watch = env.sandbox.git_watch
+                facts, brief = await asyncio.to_thread(_noticed, confined, watched, watch)
                 outcome = replace(
                     outcome,
                     message=" ".join((outcome.message, *facts)),
@@ -231,11 +232,11 @@ async def _to_its_end(
     outcome = _outcome(command, timeout_s, ended)
     if is_outside:
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
-    if confined is None or watched is None:
+    if confined is None or watched is None or env.sandbox is None:
         return outcome
-    if env.sandbox is not None:
-        env.sandbox.trim(confined.policy)
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, env.environ)
+    env.sandbox.trim(confined.policy)
+    watch = env.sandbox.git_watch
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, env.environ)
 
 
 async def _awaited(
@@ -278,6 +279,7 @@ class _Start(NamedTuple):
         confined: the sandbox that it runs in; None where it runs outside.
         beyond: what has to be asked about because it leaves the sandbox or has the network; else empty.
         group: the key of a yes for the session, empty where there is none; `offer` is what the user is offered.
+        warning: what of it commands in the sandbox could have planted; empty, or a clause behind others.
     """
 
     argv: Sequence[str]
@@ -286,6 +288,7 @@ class _Start(NamedTuple):
     beyond: str = ""
     group: str = ""
     offer: str = ""
+    warning: str = ""
 
 
 async def _prepared(
@@ -322,18 +325,29 @@ async def _prepared(
     start = _Start(argv, environ, beyond=beyond)
     if is_judged:
         return start
+    if planted := await asyncio.to_thread(planted_in, command, environ, env.work_dir):
+        home = home_of(env.environ)
+        named = _named([with_tilde(Path(one), home) for one in planted])
+        start = start._replace(warning=f"; runs {named}, which sandboxed commands could change")
     verdict = await asyncio.to_thread(judge, command, env.work_dir, env.environ)
     if env.reads_only and verdict.kind == "project":
         return start
     if not verdict.group:
         return start._replace(offer=verdict.offer)
-    return _Start(
-        verdict.argv, {**environ, **verdict.environ}, None, beyond, verdict.group, verdict.offer
+    return start._replace(
+        argv=verdict.argv,
+        environ={**environ, **verdict.environ},
+        group=verdict.group,
+        offer=verdict.offer,
     )
 
 
 def _of_sandbox(
-    outcome: ToolOutcome, confined: Confined, watched: WatchedCommand, environ: Mapping[str, str]
+    outcome: ToolOutcome,
+    confined: Confined,
+    watched: WatchedCommand,
+    watch: GitWatch,
+    environ: Mapping[str, str],
 ) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
     home = home_of(environ)
@@ -363,7 +377,7 @@ def _of_sandbox(
     if hidden.secret:
         named = _named([with_tilde(Path(path), home) for path in hidden.secret])
         facts.append(f"Credentials are kept in {named}: that is not for you to read.")
-    more_facts, more_brief = _noticed(confined, watched)
+    more_facts, more_brief = _noticed(confined, watched, watch)
     facts += more_facts
     brief += more_brief
     if replaced := confined.policy.replaced():
@@ -378,7 +392,7 @@ def _of_sandbox(
     return replace(outcome, message=" ".join(facts), brief=brief)
 
 
-def _noticed(confined: Confined, watched: WatchedCommand) -> tuple[list[str], str]:
+def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tuple[list[str], str]:
     """What a command did so far to git's levers and to what runs later: facts for the model, and words for the card."""
     facts: list[str] = []
     brief = ""
@@ -390,13 +404,14 @@ def _noticed(confined: Confined, watched: WatchedCommand) -> tuple[list[str], st
         brief += f" · undone: {named}"
     if watched.is_ended:
         facts.append("The command was ended, because it did so again and again.")
-    if changed := confined.policy.watch.changed():
+    found = confined.policy.watch
+    if changed := found.changed():
+        watch.has_named(changed)
         named = _named(changed)
         facts.append(f"It changed what runs later: {named}. Tell the user so.")
         brief += f" · runs later: {named}"
-    watch = confined.policy.watch
-    if filled := sorted({*watch.memory.unseen} - {*watch.unseen}):
-        named = _named([os.path.relpath(path, watch.work) for path in filled])
+    if filled := sorted({*found.memory.unseen} - {*found.unseen}):
+        named = _named([os.path.relpath(path, found.work) for path in filled])
         facts.append(
             f"It filled {named} with more files than can be looked through for secrets: commands in the sandbox "
             "will not see what is in there. Remove it if nobody needs it, with `sandbox` off."

@@ -20,6 +20,19 @@ RULES_NAME = ".gitignore"
 ALWAYS = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that belong to a version control system: never scanned, never restored."""
 
+_SHORT = re.compile(r"(?:git|hg|svn|jj)~[0-9]{1,2}")
+
+
+def is_of_version_control(name: str) -> bool:
+    """Whether a file system may find a folder of a version control system under this name: without case, characters that
+    nobody sees and blanks and dots at the end; by its short name, one of its streams, or a backslash (NTFS, FAT, SMB)."""
+    if name[:1] != "." and "~" not in name and "\\" not in name and name.isascii():
+        # Most names: each of a scan comes by here.
+        return False
+    pieces = (folded(piece.partition(":")[0]) for piece in name.split("\\"))
+    return any(piece in ALWAYS or _SHORT.fullmatch(piece) for piece in pieces)
+
+
 MOST_EXPRESSIONS = 300
 """How many rules with wildcards inside are used for one path: each costs time on every path. Further ones are ignored, so
 more files are kept, never fewer. The longest `.gitignore` files in use have some fifty."""
@@ -429,8 +442,7 @@ class IgnoreStack:
     def ignores(self, path: str, *, is_folder: bool) -> bool:
         """Whether this path (relative to the work folder) is left out; its folders are known not to be."""
         name = path.rpartition("/")[2]
-        # Under any spelling by which a file system may find it.
-        if (name[:1] == "." or not name.isascii()) and folded(name) in ALWAYS:
+        if is_of_version_control(name):
             return True
         for skipped, before, rules in self.files:
             verdict = rules.verdict(before + path[skipped:], is_folder=is_folder)

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, cast
 from unicodedata import normalize
 
 from kimi_tui.app_paths import home_places
+from kimi_tui.filesystem import real_path
 from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
@@ -386,7 +387,7 @@ def known_links(folder: str) -> list[GuardedLink]:
 
 def remember_link(folder: str, link: str) -> str:
     """Note a guarded link below a folder; returns the real path that it leads to."""
-    real = os.path.realpath(link)
+    real = real_path(link)
     known = _known.setdefault(folder, {})
     if len(known) < _MOST_KNOWN:
         known[GuardedLink(tuple(os.path.relpath(link, folder).split("/")), real)] = None

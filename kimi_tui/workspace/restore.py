@@ -27,8 +27,8 @@ from kimi_tui.filesystem import (
     read_regular,
     sync_folder,
 )
-from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.protected_names import folded, secrets
+from kimi_tui.workspace.ignore import is_of_version_control
+from kimi_tui.workspace.protected_names import secrets
 from kimi_tui.workspace.snapshots import (
     FOREIGN,
     REST,
@@ -74,6 +74,8 @@ _MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed meanwhile; left alone"
 PROTECTED = "it runs later, steers tools or holds secrets; only brought back when you ask for it"
 _KEY_BYTES = 32
+_CLOCK_S = 2.0
+"""By so much the times of files may be behind the clock: FAT keeps every second one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,21 +204,31 @@ def plan_back(
     return changes
 
 
-def left_out(root: Path, now: Manifest) -> tuple[tuple[str, str], ...]:
-    """The paths that were not scanned, as the user reads them, each with the reason.
+def left_out(root: Path, now: Manifest, since: float) -> tuple[tuple[str, str], ...]:
+    """The paths that were not scanned, as the user reads them, each with the reason. Looks at files.
+
+    Files that nobody has touched since are not named; of a folder it is not known what was changed in it.
 
     Args:
         root: the work folder.
         now: a fresh scan of it.
+        since: when the files stood as they would be brought back, in seconds since the epoch.
     """
     found: list[tuple[str, str]] = []
     for path, entry in now.items():
         name = path.rpartition("/")[2]
-        if entry.is_known or folded(name) in ALWAYS:
+        if entry.is_known or is_of_version_control(name):
             continue
         shown = f"{path[: -len(REST)]}…" if name == REST else path
-        if name != REST and os.path.isdir(root / path):
-            shown += "/"
+        if name != REST:
+            try:
+                status = os.lstat(root / path)
+            except OSError:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                shown += "/"
+            elif max(status.st_mtime, status.st_ctime) < since - _CLOCK_S:
+                continue
         found.append((shown, why_not(entry.kind)))
     return tuple(sorted(found))
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.workspace.ignore import ALWAYS
-from kimi_tui.workspace.protected_names import folded
+from kimi_tui.workspace.ignore import ALWAYS, is_of_version_control
 
 Kind = Literal[
     "file", "link", "ignored", "large", "unreadable", "special", "over", "folder", "secret"
@@ -222,6 +221,11 @@ class SnapshotLog:
             position += 1
         return self._snapshots[position] if position >= 0 else None
 
+    def known_at(self, uid: str) -> float:
+        """When the last snapshot before a checkpoint was taken, in seconds since the epoch; 0 where there is none."""
+        position = self._marks.get(uid, -1)
+        return self._snapshots[position].at if position >= 0 else 0.0
+
     def at_first_of(self, uids: Collection[str]) -> Snapshot | None:
         """How the files stood at the one of these checkpoints that was made first."""
         first = next((uid for uid in self._marks if uid in uids), None)
@@ -418,7 +422,7 @@ def parse_path(value: object, *said: Entry | None) -> str:
     names = folders if is_named_only and name in (REST, *ALWAYS) else [*folders, name]
     if "\0" in path or not {"", ".", ".."}.isdisjoint(names):
         raise ValueError("a path leads elsewhere")
-    if not ALWAYS.isdisjoint(map(folded, names)):
+    if any(map(is_of_version_control, names)):
         raise ValueError("a path belongs to version control")
     return path
 

@@ -326,7 +326,8 @@ class Tracker:
         remarks = self._log.notes_at(target)
         if self.full:
             remarks.append(self.full)
-        return RestorePlan(tuple(changes), left_out(self._root, now), tuple(dict.fromkeys(remarks)))
+        not_covered = left_out(self._root, now, self._log.known_at(uid) or self._log.known_at(was))
+        return RestorePlan(tuple(changes), not_covered, tuple(dict.fromkeys(remarks)))
 
     def plan_back(self, before: str, after: str, paths: Collection[str]) -> RestorePlan:
         """What it takes to reverse a restore.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import pytest
 from support.chat_server import say
 from support.commands import Place
 from support.soul import stage
 
+from kimi_tui.commands.console import print_table
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import fits
@@ -447,3 +449,26 @@ def test_where_no_file_comes_back_nothing_else_is_said(place: Place) -> None:
     assert "b.txt" in ran.err
     dry = place.run("rewind", 2, "--files", "only", "--dry-run")
     assert dry.out == "No file of #2 would be brought back.\n"
+
+
+def test_a_long_path_does_not_widen_every_row(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = f"data/f1.txt{' ' * 480}create/{'x' * 90}.txt"
+    rows = [[long, "skip", "may hold secrets"], ["a/b.py", "restore", ""]]
+    print_table(["file", "change", "why"], rows)
+    head, first, second = capsys.readouterr().out.splitlines()
+    # A program that reads it gets the path whole.
+    assert " ".join(long.split()) in " ".join(first.split())
+    assert len(head) <= len(second) + 6 <= 110
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    print_table(["file", "change", "why"], rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert [
+        line.index(word) for line, word in zip(lines, ("change", "skip", "restore"), strict=True)
+    ] == [55] * 3
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("data/f1.txt")
+    assert lines[1][:53].endswith("xxx.txt")
+    assert "…" in lines[1]

@@ -144,6 +144,34 @@ async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: 
         assert "server.key" not in result.message
 
 
+async def test_what_a_background_task_does_to_git_is_undone_and_told_while_it_runs(
+    tmp_path: Path,
+) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
+        await asyncio.to_thread(subprocess.run, ["git", "init", "-q"], cwd=on.work, check=True)
+        wait = "while ! read line < go; do :; done 2> /dev/null"
+        lever = "echo ../x > .git/commondir; git init -q sub"
+        on.server.script(
+            call("Shell", {"command": f"{wait}; {lever}; sleep 60", "background": True}), say("Ok.")
+        )
+        await on.soul.run("Go")
+        heard = on.soul.wire.subscribe()
+        (on.work / "go.new").write_text("go\n")
+        (on.work / "go.new").rename(on.work / "go")
+        said = ""
+        async for record in heard:
+            if isinstance(record.event, ev.Notice):
+                said += record.event.text
+            if ".git/commondir" in said and "sub/.git" in said:
+                break
+        (job,) = on.soul.jobs
+        assert not job.ended
+        assert not (on.work / ".git/commondir").exists()
+        await asyncio.to_thread(subprocess.run, ["git", "status"], cwd=on.work, check=True)
+        await on.soul.stop_job(job.id)
+
+
 def commit_all(folder: Path) -> None:
     for words in ("init -q", "add -fA", "-c user.name=a -c user.email=a@b commit -qm x"):
         subprocess.run(["git", *words.split()], cwd=folder, check=True)

@@ -301,3 +301,23 @@ def test_what_the_system_refuses_is_said_in_words(
         == "nothing\u00e4: no such file or directory"
     )
     assert judge("git status", tmp_path, environ).reason == ".git: no such file or directory"
+
+
+def test_what_a_repository_keeps_for_itself_is_in_no_group(
+    place: tuple[Path, dict[str, str]],
+) -> None:
+    work, environ = place
+    for name in ("objects", "refs"):
+        (work / "store.git" / name).mkdir(parents=True)
+    for name in ("store.git/HEAD", "store.git/config", ".hg/hgrc", ".git/logs/HEAD"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("x\n")
+    (work / "plain").symlink_to(".git/config")
+    for command in (
+        *("cat .git/config", "head -n 3 .git/logs/HEAD", "grep url .git/config", "cat readme .git/HEAD"),
+        *("diff readme .git/config", "wc .hg/hgrc", "tail store.git/config", "cat plain"),
+    ):  # fmt: skip
+        verdict = judge(command, work, environ)
+        assert verdict.group == "", command
+        assert "which may hold a token" in verdict.reason, command
+    assert judge("ls .git", work, environ).group

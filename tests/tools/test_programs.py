@@ -10,7 +10,7 @@ import pytest
 
 from kimi_tui.tools import programs
 from kimi_tui.tools.command_groups import judge
-from kimi_tui.tools.programs import find_program, is_planted, trusted_path
+from kimi_tui.tools.programs import find_program, is_planted, planted_in, trusted_path
 from kimi_tui.tools.sandbox.layers import layers_dir, made_folder
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
 
@@ -137,5 +137,7 @@ def test_a_planted_program_is_neither_run_nor_offered_for_the_session(
     assert not verdict.offer
     assert "commands in the sandbox can change" in verdict.reason
     assert not seen.exists()
+    assert planted_in("cd x && git status", environ, work) == [str(folder / "git")]
+    assert planted_in("ls -la", environ, work) == []
     environ["PATH"] = "/usr/bin:/bin"
     assert judge("git status", work, environ).group

@@ -43,6 +43,29 @@ async def test_a_file_with_another_name_is_asked_for(bench: Bench, tmp_path: Pat
         await bench.run("ReadFile", path="notes.txt")
 
 
+async def test_a_yes_for_a_folder_outside_is_none_to_a_file_with_another_name(
+    bench: Bench, tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("a\n")
+    (tmp_path / "secret").write_text("key\n")
+    (docs / "plain").hardlink_to(tmp_path / "secret")
+    for tool, more in (("ReadFile", {}), ("Grep", {"pattern": "k"})):
+        await bench.run(tool, path=str(docs / "a.txt"), **more)
+        assert bench.approver.asks[-1].session_key == f"read outside:{docs}"
+        bench.approver.asks.clear()
+        await bench.run(tool, path=str(docs / "plain"), **more)
+        ask = bench.approver.asks[-1]
+        assert "others may be elsewhere" in ask.where
+        assert ask.session_key == ask.session_offer == ""
+        # One question for a file that is read; what a search finds in such files is asked about when it found something.
+        assert len(bench.approver.asks) == (1 if tool == "ReadFile" else 2)
+    bench.approver.asks.clear()
+    await bench.run("Grep", path=str(docs), pattern="k")
+    assert [ask.session_key for ask in bench.approver.asks] == [f"search outside:{docs}", ""]
+
+
 async def test_a_whole_file(bench: Bench) -> None:
     bench.write("a.txt", "one\ntwo\n\nfour")
     outcome = await bench.run("ReadFile", path="a.txt")

@@ -331,7 +331,8 @@ def test_the_environment_holds_no_keys_and_no_text_browser() -> None:
     }  # fmt: skip
     passed = browser_environment(env)
     assert passed == {"HOME": "/h", "DISPLAY": ":0", "PATH": passed["PATH"]}
-    assert browser_environment({"BROWSER": "firefox"}) == {"BROWSER": "firefox"}
+    assert browser_environment({"BROWSER": "firefox"})["BROWSER"] == "firefox"
+    assert "BROWSER" not in browser_environment({"BROWSER": "/work/bin/firefox"}, [Path("/work")])
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="needs another opener there")

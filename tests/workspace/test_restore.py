@@ -15,8 +15,9 @@ import pytest
 from support.access_lists import NAME, access_list, can_have_attributes
 from support.followed_folder import Place, PowerCut, power_cut
 
-from kimi_tui.workspace import restore, scan, store
-from kimi_tui.workspace.snapshots import Limits, SnapshotLog
+from kimi_tui.workspace import restore, scan, store, tracker
+from kimi_tui.workspace.ignore import IgnoreStack
+from kimi_tui.workspace.snapshots import Entry, Limits, SnapshotLog, parse_path
 
 
 @pytest.fixture
@@ -382,6 +383,51 @@ def test_the_log_survives_a_torn_line(place: Place) -> None:
     log.add({"a": None}, by="agent", at=2.0)
     again = SnapshotLog(path)
     assert (len(again), dict(again.latest)) == (2, {})
+
+
+# As file systems that ignore case, keep short names and streams, or pass over characters may find them.
+HOSTILE_PATHS = (
+    *("../x", "/etc/passwd", "a/../b", "a//b", "./a", "a/.", "a\0b", ".git/config", ".GIT/config", ".Git/hooks/x", "sub/.git/x"),
+    *("git~1/hooks/pre-commit", "GIT~1/config", "git~2/x", "hg~1/hgrc", ".git./config", ".git /config", ".git . ./x", ".hg./x"),
+    *(".git::$INDEX_ALLOCATION/config", ".git:x/y", ".git .:x/y", "a\\.git\\config", ".git\\config", "a\\git~1\\x"),
+    *(".g\u200cit/config", ".\u200dgit/config", "\ufeff.git/config", ".git\u200e/x", ".gi\u202et/x", ".\u206fgIt/x"),
+    *(".SVN/x", ".jj./x", "svn~1/x", ".h\u200fg/hgrc", "jj~1/x"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", HOSTILE_PATHS)
+def test_a_path_that_a_snapshot_cannot_have_is_refused(path: str) -> None:
+    entry = Entry("file", "0" * 64, 0o644, 1)
+    with pytest.raises(ValueError, match=r"a path (leads|belongs)") as refusal:
+        parse_path(path, entry)
+    # Nor is one taken that a snapshot would lose again.
+    is_passed_over = any(IgnoreStack().ignores(name, is_folder=True) for name in path.split("/"))
+    assert is_passed_over == ("belongs" in str(refusal.value))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["git", "git~", "a.git/x", ".github/x", ".gitignore", "x~1", "notes: git", "gitt~1", "hg"],
+)
+def test_ordinary_names_are_taken(path: str) -> None:
+    assert parse_path(path, Entry("file", "0" * 64, 0o644, 1)) == path
+    assert not IgnoreStack().ignores(path.split("/")[0], is_folder=True)
+
+
+def test_a_file_without_a_snapshot_is_named_only_where_somebody_touched_it_since(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.other(("docs/passwords.txt", "x"), ("touched.pem", "x"), (".ssh/config", "x"), ("a", "1"))
+    # As a snapshot of a minute later.
+    monkeypatch.setattr(tracker.time, "time", lambda: os.stat(place.root).st_mtime + 60)
+    start = place.begin()
+    os.utime(place.root / "touched.pem", (2e9, 2e9))
+    place.agent(("a", "2"))
+    assert set(place.tracker.plan(start).not_covered) == {
+        ("touched.pem", "may hold secrets"),
+        # Of what is in a folder it is not known.
+        (".ssh/", "may hold secrets"),
+    }
 
 
 @pytest.mark.parametrize("cut", range(40))

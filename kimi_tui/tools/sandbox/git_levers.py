@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from kimi_tui.filesystem import open_folder, open_regular
+from kimi_tui.filesystem import open_folder, open_regular, real_path
 
 GIT_FILE_BYTES = 4096
 ASIDE = "undone-by-kimi-tui"
@@ -99,7 +99,7 @@ def _leads_back(tree: str, git: str) -> bool:
     if status.st_size > GIT_FILE_BYTES:
         return False
     named = path_in(path)
-    return os.path.realpath(os.path.join(tree, named)) == git
+    return real_path(os.path.join(tree, named)) == git
 
 
 def inner_repositories(git: str) -> Iterator[str]:

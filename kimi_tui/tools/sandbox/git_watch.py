@@ -104,10 +104,17 @@ class GitWatch:
         self._folders: FolderWatch | None = None
         self._has_tried = False
         self._n_undone = 0
+        self._told_undone: set[str] = set()
 
     def listen(self, tell: Callable[[GitNews], None]) -> None:
         """Have a function called, in any thread, with what is noticed."""
         self._tell = tell
+
+    def has_named(self, changed: Sequence[str]) -> None:
+        """Note files that run later which a card has named, so that they are not told as news of another command."""
+        with self._lock:
+            for command in self._commands:
+                command.told.update(changed)
 
     @contextlib.contextmanager
     def around(self, command: WatchedCommand) -> Generator[None]:
@@ -122,6 +129,7 @@ class GitWatch:
         with self._lock:
             if not self._commands:
                 self._before.clear()
+                self._told_undone.clear()
                 self._n_undone = 0
             self._check(self._before)
             for other in self._commands:
@@ -288,7 +296,9 @@ class GitWatch:
             for command in self._commands:
                 command.is_ended = True
                 command.end()
-        self._tell(GitNews(undone=tuple(shown), is_ended=is_ended))
+        if is_ended or not self._told_undone.issuperset(shown):
+            self._told_undone.update(shown)
+            self._tell(GitNews(undone=tuple(shown), is_ended=is_ended))
 
 
 def _is_passed_over(path: str) -> bool:

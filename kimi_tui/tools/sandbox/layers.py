@@ -220,23 +220,31 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
     """
     home = os.path.realpath(app_paths.home_of(environ) or "/")
 
+    moved = {usual: environ.get(name, "") for usual, name in app_paths.XDG_FOLDERS.items()}
+
+    def places_of(name: str) -> list[str]:
+        # As `app_paths.home_places`, which finds out each time where the home folder is.
+        found = [os.path.join(home, name)]
+        for usual, place in moved.items():
+            if os.path.isabs(place) and f"{name}/".startswith(f"{usual}/"):
+                found.append(os.path.normpath(os.path.join(place, name[len(usual) + 1 :])))
+        return found
+
     def usable(path: str) -> str:
+        if not os.path.isdir(path):
+            return ""
         links, end = links_to(path)
         places = (end, *links)
         if any(is_under(place, avoided) for place in places) or is_under(home, (end,)):
             return ""
-        return end if os.path.isdir(end) else ""
+        return end
 
     caches = [
         (place, end)
-        for place in app_paths.home_places(environ, _CACHE)
+        for place in places_of(_CACHE)
         if (end := usable(place)) and not is_under(work, (end,))
     ]
-    others = [
-        (place, end)
-        for place in app_paths.home_places(environ, *_PRIVATE)
-        if (end := usable(place))
-    ]
+    others = [end for name in _PRIVATE for end in map(usable, places_of(name)) if end]
     used = {top for place, _ in caches for top in _used_below(place, environ)}
     overlaid = [
         usable(os.path.join(place, name)) for place, _ in caches for name in (*_CACHES, *used)
@@ -245,7 +253,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
     named = _named(environ)
     overlaid += [end for end in map(usable, named.values()) if end and not is_under(work, (end,))]
     for name, variable in _TOOLS.items():
-        places = [named[variable]] if variable in named else app_paths.home_places(environ, name)
+        places = [named[variable]] if variable in named else places_of(name)
         ends = [end for end in map(usable, places) if end]
         overlaid += [end for end in ends if not is_under(work, (end,))]
         if not ends and variable:
@@ -268,7 +276,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
     return Caches(
         home,
         tuple(sorted(end for end in ends if not is_under(os.path.dirname(end), ends))),
-        tuple(sorted({end for _, end in (*caches, *others)})),
+        tuple(sorted({*others, *(end for _, end in caches)})),
         MappingProxyType(missing),
         MappingProxyType(known),
     )

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import kimi_tui
 from kimi_tui import app_paths
-from kimi_tui.filesystem import create_file, links_to, read_regular
+from kimi_tui.filesystem import create_file, links_to, read_regular, real_path
 from kimi_tui.filesystem import is_under as _under
 from kimi_tui.tools.sandbox.git_levers import (
     ADDRESSES,
@@ -239,7 +239,8 @@ def policy_for(
         raise NoSandbox("the work folder holds your home folder, with all that is secret in it")
     extra = _writable(settings.writable, home, work)
     # A command could have what is named there lead anywhere.
-    written = {work, *extra, *map(os.path.realpath, once_writable(environ))}
+    places = once_writable(environ) if settings.readable else ()
+    written = {work, *extra, *map(os.path.realpath, places)}
     shown: set[str] = set()
     for path in settings.readable:
         links, end = links_to(_absolute(path, home))
@@ -744,7 +745,7 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
             if key.strip().lower() == "path" and "\0" not in path:
                 found = os.path.join(folder, path)
                 # Nothing that a link leads to elsewhere.
-                if os.path.realpath(found) == found and found.startswith(f"{folder}/"):
+                if real_path(found) == found and found.startswith(f"{folder}/"):
                     yield found
 
 
@@ -1111,7 +1112,7 @@ def named_by_settings(
                 found |= {
                     one for links, end in ways if os.path.isfile(end) for one in (*links, end)
                 }
-    above = {os.path.realpath(top), os.path.realpath(git)}
+    above = {real_path(top), real_path(git)}
     return {
         path
         for path in found
@@ -1165,9 +1166,9 @@ def repositories_behind(link: str, work: str) -> list[str]:
     if not os.path.isfile(link):
         return [link]
     named = path_in(link).removeprefix("gitdir:").strip()
-    own = os.path.realpath(os.path.join(os.path.dirname(link), named))
+    own = real_path(os.path.join(os.path.dirname(link), named))
     common = path_in(os.path.join(own, "commondir")).strip()
-    found = {own, os.path.realpath(os.path.join(own, common)) if common else own}
+    found = {own, real_path(os.path.join(own, common)) if common else own}
     return sorted(path for path in found if path.startswith(f"{work}/"))
 
 
@@ -1180,11 +1181,11 @@ def shared_repository(folder: str) -> str:
     if not os.path.isfile(link):
         return ""
     own = path_in(link).removeprefix("gitdir: ")
-    own = os.path.realpath(os.path.join(folder, own))
-    if os.path.realpath(path_in(os.path.join(own, "gitdir"))) != os.path.realpath(link):
+    own = real_path(os.path.join(folder, own))
+    if real_path(path_in(os.path.join(own, "gitdir"))) != real_path(link):
         return ""
     common = path_in(os.path.join(own, "commondir"))
-    found = os.path.realpath(os.path.join(own, common)) if common else ""
+    found = real_path(os.path.join(own, common)) if common else ""
     is_one = found and own.startswith(f"{found}/worktrees/") and os.path.isdir(f"{found}/objects")
     return found if is_one else ""
 
@@ -1201,8 +1202,8 @@ def is_own_repository(folder: str) -> bool:
     if not os.path.isdir(link):
         if shared_repository(folder):
             return True
-        top = os.path.realpath(folder)
-        own = os.path.realpath(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
+        top = real_path(folder)
+        own = real_path(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
         if not _under(own, (top,)) and top != _working_tree(own):
             return False
     return not has_parts_elsewhere(own)
@@ -1224,7 +1225,7 @@ def _working_tree(git: str) -> str:
     for line in text.split("\n"):
         key, _, value = line.partition("=")
         if key.strip().lower() == "worktree":
-            return os.path.realpath(os.path.join(git, value.strip().strip('"')))
+            return real_path(os.path.join(git, value.strip().strip('"')))
     return ""
 
 
@@ -1325,7 +1326,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
 
 def _package_folder() -> str:
     """The real path of the folder of this program's package."""
-    return os.path.realpath(os.path.dirname(kimi_tui.__file__))
+    return real_path(os.path.dirname(kimi_tui.__file__))
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.display_names import CHIP
-from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.filesystem import Storage, read_regular, temporary_of
 from kimi_tui.foreign_text import clean, clean_pasted
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import Draft, chip_of
@@ -89,14 +89,16 @@ class Drafts:
         self._images: set[str] = set()
         """The chips of which the images are there."""
         self.trouble = ""
+        self._is_told = False
 
     async def give_back(self) -> None:
         """Put the text that was unsent when the program ended back into the prompt."""
         session, bench, chips = self._soul.session, self._bench, self._bench.images
+        if self._keeps_draft and not session.context.index.n_messages:
+            await asyncio.to_thread(_take_over, session)
+        await asyncio.to_thread(finish_writing, session.dir)
         texts = await asyncio.to_thread(read_follow_ups, session.dir)
         if self._keeps_draft:
-            if not session.context.index.n_messages:
-                await asyncio.to_thread(_take_over, session)
             draft = await asyncio.to_thread(read_draft, session.dir)
             images = await asyncio.to_thread(read_images, session.dir)
             self.kept_draft, self._images = draft, set(images)
@@ -175,7 +177,9 @@ class Drafts:
             yield
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            if not self.trouble:
+            # The watchdog may have met the trouble first, which tells nobody.
+            if not self._is_told:
+                self._is_told = True
                 log.warning("what is not sent yet cannot be kept", exc_info=error)
                 self._bench.tell(
                     f"What stands in the prompt cannot be kept: {reason}.",
@@ -185,8 +189,9 @@ class Drafts:
                 )
             self.trouble = reason
         else:
-            if self.trouble:
-                self.trouble = ""
+            self.trouble = ""
+            if self._is_told:
+                self._is_told = False
                 self._bench.chat_pane.dismiss(NOT_KEPT)
 
     def keep_at_once(self) -> None:
@@ -236,6 +241,20 @@ def _take_over(session: Session) -> None:
     from kimi_tui.session.store import SessionStore
 
     SessionStore(data_dir()).take_over(session, DRAFT, IMAGES)
+
+
+def finish_writing(folder: Path) -> None:
+    """Put in its place what a program that was killed had written of unsent text, where it is whole; else remove it."""
+    for name in (DRAFT, FOLLOW_UPS, f"{IMAGES}/{_INDEX}"):
+        path = folder / name
+        temporary = temporary_of(path)
+        if path.parent.is_symlink() or not os.path.lexists(temporary):
+            continue
+        with contextlib.suppress(OSError):
+            if _read(temporary) is not None:
+                temporary.replace(path)
+            else:
+                temporary.unlink()
 
 
 def write_follow_ups(folder: Path, texts: Sequence[str]) -> None:
@@ -370,6 +389,7 @@ def _write(path: Path, value: object) -> None:
         Storage().replace_file(path, data)
         return
     path.unlink(missing_ok=True)
+    temporary_of(path).unlink(missing_ok=True)
     if data:
         raise OSError(errno.EFBIG, "it is too long", str(path))
 

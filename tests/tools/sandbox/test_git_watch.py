@@ -202,6 +202,11 @@ def test_a_new_repository_is_told_while_a_command_lives(
         assert {"sub/.envrc", "sub/one/.git/config"} <= {*news.made}
         with watch.around(command()):
             assert told.empty()
+        # Nor is what the card of a command has named.
+        write(work / "sub/conftest.py")
+        watch.has_named(["sub/conftest.py"])
+        with watch.around(command()):
+            assert told.empty()
 
 
 def test_commands_that_make_levers_again_and_again_are_ended(
@@ -213,12 +218,18 @@ def test_commands_that_make_levers_again_and_again_are_ended(
     ended: list[str] = []
     watched = command()
     watched.end = lambda: ended.append("x")
-    news = GitNews()
     with watch.around(watched):
-        while not ended:
-            write(work / ".git/commondir", ".")
-            news = told.get(timeout=_WAIT_S)
-    assert news.is_ended
+        write(work / ".git/commondir", ".")
+        assert told.get(timeout=_WAIT_S) == GitNews(undone=(".git/commondir",))
+        for number in range(5):
+            # As soon as the next command begins, if not before.
+            write(work / ".git/commondir", str(number))
+            with watch.around(command()):
+                pass
+    # It is told once, and that it was too much.
+    assert told.get(timeout=_WAIT_S).is_ended
+    assert told.empty()
+    assert ended
     assert watched.is_ended
     assert watched.undone == [".git/commondir"]
 

@@ -17,7 +17,6 @@ from support.sandbox_targets import USERS, give, number_of, targets
 
 from kimi_tui.app_paths import XDG_FOLDERS
 from kimi_tui.tools.sandbox import confine
-from kimi_tui.tools.sandbox.home import HomeView
 from kimi_tui.tools.sandbox.policy import Policy, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.redacted import without_credentials
 from kimi_tui.tools.sandbox.refusals import hidden_reads
@@ -278,10 +277,6 @@ def run_once(sandbox: Sandbox, script: str, work: Path) -> str:
 def home(tmp_path: Path) -> Path:
     (tmp_path / "home/code/work").mkdir(parents=True)
     return tmp_path / "home"
-
-
-def seen_in(home: Path, work: str = "code/work", **environ: str) -> HomeView:
-    return policy_in(home, work, **environ).home
 
 
 def policy_in(

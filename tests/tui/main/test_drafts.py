@@ -14,6 +14,7 @@ from support.made_images import noise, saved
 from support.screens import Desk, desk
 from textual import events
 
+from kimi_tui.filesystem import temporary_of
 from kimi_tui.images import read_image
 from kimi_tui.launch import NEWEST
 from kimi_tui.session.store import SessionStore
@@ -21,6 +22,7 @@ from kimi_tui.tui.main.drafts import (
     DRAFT,
     FOLLOW_UPS,
     IMAGES,
+    finish_writing,
     read_draft,
     read_follow_ups,
     read_images,
@@ -45,6 +47,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folders(home: Path) -> list[Path]:
     """The folders of all sessions."""
     return sorted(home.glob("sessions/*/*"))
+
+
+def left_over(home: Path) -> list[Path]:
+    """What was written of drafts and never got its name."""
+    return [*home.rglob(f".{DRAFT}.tmp")]
 
 
 def session_dir(one: Desk) -> Path:
@@ -268,6 +275,59 @@ async def test_a_draft_that_the_disk_does_not_take_is_told_of_and_printed_at_the
         assert "It was:\nprecious more" in lost
         assert LONG.strip() in lost
         assert "--session" in one.app.resume_hint  # what was said is there
+
+
+async def test_trouble_that_the_watchdog_met_first_is_told_of_once(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        drafts = one.screen.conversation.drafts
+        assert drafts is not None
+        (session_dir(one) / DRAFT).mkdir()
+        (session_dir(one) / DRAFT / "x").touch()
+        await one.pilot.press(*"pre")
+        drafts.keep_at_once()
+        assert drafts.trouble
+        await one.pilot.press(*"cious")
+        await one.sees("What stands in the prompt cannot be kept: ")
+        assert one.text().count("cannot be kept") == 1
+
+
+async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(home: Path) -> None:
+    async with ChatServer() as server:
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            folder = session_dir(one)
+            await one.pilot.press(*"old")
+            await one.until(lambda: (folder / DRAFT).exists())
+            # As it stands on the disk where it was killed before the rename, of a draft and of the first one.
+            write_draft(folder, Draft("precious"))
+            left = temporary_of(folder / DRAFT)
+            kept = (folder / DRAFT).read_bytes()
+        (folder / "context.jsonl").touch()
+        folder.mkdir(exist_ok=True)
+        left.write_bytes(kept)
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.until(lambda: one.screen.prompt.area.text == "precious")
+        assert not left_over(home)
+
+
+@pytest.mark.parametrize("name", [DRAFT, FOLLOW_UPS, f"{IMAGES}/index.json"])
+def test_half_a_file_that_a_killed_program_left_is_removed(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('["a"]')
+    temporary_of(path).write_text('["a", "b')
+    finish_writing(tmp_path)
+    assert not temporary_of(path).exists()
+    assert path.read_text() == '["a"]'
+    temporary_of(path).write_text('["a", "b"]')
+    finish_writing(tmp_path)
+    assert path.read_text() == '["a", "b"]'
+    # An empty draft leaves nothing either.
+    temporary_of(tmp_path / DRAFT).write_text("x")
+    write_draft(tmp_path, Draft())
+    assert not temporary_of(tmp_path / DRAFT).exists()
 
 
 @pytest.mark.parametrize("key", ["sk-" + "abcdefgh12345678" * 2, "sk-ab", "a1" * 16])

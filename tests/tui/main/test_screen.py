@@ -487,6 +487,29 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
             await one.sees("There is no sandbox")
 
 
+async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    work = tmp_path_factory.mktemp("work")
+    try:
+        held = bool(find_sandbox(SandboxSettings(), os.environ))
+    except NoSandbox:
+        held = False
+    async with (
+        ChatServer() as server,
+        desk(home, server.base_url, mode="sandboxed", sandbox=True, work=work) as one,
+    ):
+        await one.ready()
+        await one.say("/sandbox x")
+        await one.sees('/sandbox does not take "x".')
+        await one.say("/sandbox")
+        await one.sees("Sandboxed commands can write to" if held else "There is no sandbox")
+        if held:
+            await one.sees("/sandbox reset empties the caches.")
+            await one.say("/sandbox reset")
+            await one.sees("are empty: 0 bytes freed.")
+
+
 async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         for name in "abc":

@@ -204,7 +204,7 @@ async def permissions(main: MainParts, argument: str) -> None:
 
 
 _BACKENDS = {
-    "full": "namespaces, Landlock and a seccomp filter",
+    "full": "namespaces and Landlock",
     "bwrap": "bubblewrap",
     "landlock": "Landlock alone",
     "macos": "sandbox-exec",
@@ -245,13 +245,11 @@ async def sandbox(main: MainParts, argument: str) -> None:
             f"The private caches could not be removed: {error.strerror or error}.", level="error"
         )
         return
-    writable = ", ".join(one_line(short(Path(path))) for path in state.writable)
-    how = "a private layer over yours" if state.is_layered else "private ones"
+    more = "".join(f", {one_line(short(Path(path)))}" for path in state.writable[1:])
     main.bench.tell(
-        f"Commands run in a sandbox ({_BACKENDS[state.backend]}). They can write to {writable} and temporary files. "
-        f"Caches of package managers are {how}, {format_size(state.n_bytes)}. "
-        f"The network is {'on' if state.network else 'off until you allow it'}.",
-        advice="/sandbox reset empties the private caches.",
+        f"Sandboxed commands can write to the work folder{more}, temporary files and private caches "
+        f"({format_size(state.n_bytes)}). The network is {'on' if state.network else 'off'}.",
+        advice=f"Held by {_BACKENDS[state.backend]}. /sandbox reset empties the caches.",
     )
 
 
