@@ -93,7 +93,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dmail.review", "Whether you read each D-Mail before it goes.", "flag"),
     Setting("sandbox.enabled", "Whether commands and searches run in a sandbox, where the machine can hold one.", "flag", (), "start"),
     Setting("sandbox.writable", "Folders outside the work folder that commands can really change; caches of package managers have private layers without this.", "list"),
-    Setting("sandbox.readable", "What of the secret places they may read all the same.", "list"),
+    Setting("sandbox.readable", "Files and folders of the home folder that commands may read besides toolchains, caches and settings.", "list"),
     Setting("sandbox.network", "Whether they may use the network.", "flag"),
     Setting(
         "secrets.send",

@@ -82,8 +82,8 @@ class DMailConfig(NamedTuple):
 
 
 class SandboxConfig(NamedTuple):
-    """The sandbox of commands: whether there is one, what they really change besides the work folder, what of the secret
-    places may be read all the same, and whether the network may be used."""
+    """The sandbox of commands: whether there is one, what they really change besides the work folder, what more of the
+    home folder they may read, and whether the network may be used."""
 
     enabled: bool = True
     writable: tuple[str, ...] = ()

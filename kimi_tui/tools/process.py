@@ -36,7 +36,7 @@ from uuid import uuid4
 
 from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervised
+from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below, supervised, told
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -199,22 +199,26 @@ class _Supervised:
         """
         orders, self._orders = os.pipe()
         self.descriptor, reports = os.pipe()
+        words = -1
         try:
+            words = told(confined_to)
             self._process = subprocess.Popen(
-                supervised(orders, reports, mark, [*confined_to], [*argv]),
+                supervised(orders, reports, mark, words, [*argv]),
                 cwd=work_dir,
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                pass_fds=(orders, reports),
+                pass_fds=(orders, reports, *([words] if words >= 0 else [])),
             )
         except BaseException:
             os.close(self._orders)
             os.close(self.descriptor)
             raise
         finally:
+            if words >= 0:
+                os.close(words)
             os.close(orders)
             os.close(reports)
         self.pid = self._process.pid

@@ -30,6 +30,7 @@ from kimi_tui.tools.process import (
 from kimi_tui.tools.programs import find_program, planted_in
 from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
+from kimi_tui.tools.sandbox.refusals import ALLOWED_BY, hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
 
@@ -236,7 +237,7 @@ async def _to_its_end(
         return outcome
     env.sandbox.trim(confined.policy)
     watch = env.sandbox.git_watch
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, home)
+    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, env.environ)
 
 
 async def _awaited(
@@ -347,13 +348,19 @@ def _of_sandbox(
     confined: Confined,
     watched: WatchedCommand,
     watch: GitWatch,
-    home: str,
+    environ: Mapping[str, str],
 ) -> ToolOutcome:
     """The outcome with what the sandbox had to do with it. Looks at files: for a thread."""
+    home = home_of(environ)
     facts = [outcome.message]
     network = " with network" if confined.policy.network else ""
     brief = f"{outcome.brief} · sandbox{network}"
-    if outcome.is_error and (what := refused(outcome.output, confined.policy)):
+    what = refused(outcome.output, confined.policy) if outcome.is_error else []
+    hidden = hidden_reads(outcome.output, confined.policy, environ)
+    # Also where the command went on without it.
+    said = {confined.policy.real(one.removeprefix("reading ")) for one in what}
+    what += [f"reading {path}" for path in hidden.paths if path not in said]
+    if what:
         facts.append(
             f"{IN_THE_WAY} {', '.join(what)}. Where the task needs that, call again with `sandbox` "
             "and `why`; do not look for a way round it."
@@ -361,7 +368,16 @@ def _of_sandbox(
         # One of them: the card has the command beside it.
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
+        is_secret = confined.policy.real(what[0].removeprefix("reading ")) in hidden.secret
+        short += ", where credentials are kept" if is_secret else ""
         brief = f"{outcome.brief} · the sandbox refused {short}{more}"
+    if hidden.setting:
+        facts.append(
+            f"The user can show it to every command with `{hidden.setting}` in the section `[sandbox]` of the configuration."
+        )
+    if hidden.secret:
+        named = _named([with_tilde(Path(path), home) for path in hidden.secret])
+        facts.append(f"Credentials are kept in {named}: that is not for you to read.")
     more_facts, more_brief = _noticed(confined, watched, watch)
     facts += more_facts
     brief += more_brief
@@ -372,6 +388,8 @@ def _of_sandbox(
             f"Replaced by another program while it ran, and open to it from then on: {named}. Tell the user so."
         )
         brief += f" · replaced meanwhile: {named}"
+    if hidden.setting:
+        brief += f" · {ALLOWED_BY}{hidden.setting}"
     return replace(outcome, message=" ".join(facts), brief=brief)
 
 

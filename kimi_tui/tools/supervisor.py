@@ -7,8 +7,8 @@ process group. It reads a pipe whose other end the program has open, so it notic
 With namespaces there are two more processes between it and the command: the one that entered them, and process 1 of the new
 process namespace, whose end ends all processes in it. Both end with the supervisor.
 
-`supervised` makes the arguments that start it: isolated, with two descriptors and the words that confine the command
-(`sandbox/confine.py`; none: it is not confined). Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and
+`supervised` makes the arguments that start it: isolated, with two descriptors and one for the words that confine the command
+(`sandbox/confine.py`; none: it is not confined), which would tell the command what is hidden, if they were arguments. Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and
 leave what runs). Reports are lines: `E errno [why]` (not started), `X code` (the command ended), `L count` (processes left after a K).
 
 Every command waits for the start of its supervisor. So this module imports nothing of the package but `confine`, and of the standard
@@ -23,7 +23,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 else:
     import _signal as signal
 
@@ -40,9 +40,7 @@ _BEGIN = (
 )
 
 
-def supervised(
-    orders: int, reports: int, mark: str, words: list[str], command: list[str]
-) -> list[str]:
+def supervised(orders: int, reports: int, mark: str, words: int, command: list[str]) -> list[str]:
     """The arguments that start a supervisor.
 
     It is imported as a module, since a script is compiled at each start; its folder is last on the path, because some modules in
@@ -52,20 +50,41 @@ def supervised(
         orders: the descriptor that it reads orders from.
         reports: the one that it reports to.
         mark: the value of `MARK_NAME` in the environment of the command and its descendants.
-        words: what confines the command; empty for no sandbox.
+        words: the descriptor of a file with what confines the command (`told`); negative for no sandbox.
         command: the program, by its whole path, and its arguments.
     """
     folder = os.path.dirname(os.path.abspath(__file__))
     how = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BEGIN, folder]
-    return [*how, str(orders), str(reports), mark, str(len(words)), *words, *command]
+    return [*how, str(orders), str(reports), mark, str(words), *command]
+
+
+def told(words: "Sequence[str]") -> int:
+    """A descriptor of a file in memory from which a supervisor reads what confines its command; negative where there are no words.
+
+    Raises:
+        OSError: there can be none.
+    """
+    if not words:
+        return -1
+    held = os.memfd_create("words")
+    with open(held, "wb", closefd=False) as file:
+        file.write(b"\0".join(map(os.fsencode, words)))
+    os.lseek(held, 0, os.SEEK_SET)
+    return held
+
+
+def _words_from(descriptor: int) -> list[str]:
+    if descriptor < 0:
+        return []
+    with open(descriptor, "rb") as file:
+        return os.fsdecode(file.read()).split("\0")
 
 
 def begin(arguments: list[str]) -> None:
     """Run the supervisor with the arguments that `supervised` made; does not return."""
-    orders, reports, mark, n_words, *rest = arguments
-    n = int(n_words)
+    orders, reports, mark, words, *command = arguments
     # At once: nothing here is worth tidying up, and the program waits for the end.
-    os._exit(main(int(orders), int(reports), mark, rest[:n], rest[n:]))
+    os._exit(main(int(orders), int(reports), mark, _words_from(int(words)), command))
 
 
 def main(orders: int, reports: int, mark: str, words: list[str], command: list[str]) -> int:

@@ -20,6 +20,7 @@ from kimi_tui.tools import grep
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
+from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import BriefBlock
@@ -91,6 +92,33 @@ async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path:
         assert fifth.rejected
         # What a command did is known like what a tool did, so that it can be brought back.
         assert on.ear.of(ev.FilesChanged)
+
+
+async def test_a_read_in_the_home_folder_that_is_refused_is_named_with_what_allows_it(
+    tmp_path: Path,
+) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    for name in ("home/notes.txt", "home/.ssh/config"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine\n")
+    async with stage(tmp_path, mode="sandboxed", sandbox=SandboxSettings(), environ=environ) as on:
+        on.server.script(
+            call("Shell", {"command": "cat ~/notes.txt | head -1"}),
+            call("Shell", {"command": "cat ~/.ssh/config"}),
+            say("Done."),
+        )
+        await on.soul.run("Go")
+        first, second = on.ear.of(ev.ToolResult)
+    line = 'readable = ["~/notes.txt"]'
+    assert f"`{line}` in the section `[sandbox]`" in first.message
+    assert first.display[0] == BriefBlock(
+        f"exit 0 · the sandbox refused reading ~/notes.txt · {ALLOWED_BY}{line}"
+    )
+    assert "Credentials are kept in ~/.ssh/config: that is not for you to read." in second.message
+    assert "readable" not in second.message
+    assert second.display[0] == BriefBlock(
+        "exit 1 · the sandbox refused reading ~/.ssh/config, where credentials are kept"
+    )
 
 
 async def test_what_another_program_replaces_under_a_command_is_named(tmp_path: Path) -> None:

@@ -15,12 +15,15 @@ imports only what is below `ctypes` (6 ms each time) and takes its arguments as 
 Landlock would cost 30 ms of imports a command, one for the filter libseccomp and 24 ms. It fails closed: any error is raised
 before the command starts.
 
-Words: `level:full`; `level:landlock`; `level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from
-`FILTER_FD`, the mounts over sockets from `COVERS_FD`, and each `open:PATH` from the next descriptor after `FILTER_FD`; where it does
-not start the command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`;
-`layers:FOLDER` (the private layers of the work folder), `home:FOLDER`, `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER`
-(mounted on the folder of temporary files, at `PRIVATE_AT`); `keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must not be renamed); `hide:PATH`;
-`socket:PATH` (hidden too, if it still exists). Paths are absolute and without links, parents before children. Each path is opened
+The words come NUL-separated in a file of memory, so that no command line names what is hidden: `level:full`; `level:landlock`;
+`level:filter` for bubblewrap, which makes the namespaces itself (it reads the filter from `FILTER_FD`, its arguments from
+`ARGUMENTS_FD`, and each `open:PATH`, then each `is:CONTENT`, from the next descriptor after `FILTER_FD`; where it does not start the
+command, it is started again); `network:on`; `tmp:FOLDER` (a private one that becomes `/tmp`); `write:PATH`; `layers:FOLDER` (the
+private layers of the work folder), `home:FOLDER`, `plain:NAME/PATH` and `layer:NAME/PATH` (see `layers.py`), `private:FOLDER` (mounted on the folder
+of temporary files, at `PRIVATE_AT`); `keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must
+not be renamed); `hide:PATH`; `socket:PATH` (hidden too, if it still exists); `empty:PATH` (a folder that is empty but for what
+follows, and what may be written); `show:PATH` (a file or folder in it that can be read); `link:PATH`, each with `to:TARGET`;
+`text:PATH`, a file, each with `is:CONTENT`. Paths are absolute and without links, parents before children. Each path is opened
 once and without following links, because a command in the background can have put a link there since the policy was made.
 """
 
@@ -101,9 +104,10 @@ def _packed(*values: int, size: int = 8) -> bytes:
     return b"".join(value.to_bytes(size, sys.byteorder) for value in values)
 
 
-FILTER_FD, COVERS_FD = 99, 98
-"""With `level:filter`: the descriptors of the filter, and of bubblewrap's arguments that mount an empty file over each socket."""
-SEARCHED_FD = COVERS_FD
+FILTER_FD, ARGUMENTS_FD = 99, 98
+"""With `level:filter`: the descriptors of the filter, and of bubblewrap's arguments: those of the policy (the words `argument`) and
+those that mount an empty file over each socket."""
+SEARCHED_FD = ARGUMENTS_FD
 """The descriptor of what is searched, for bubblewrap; a search hides no sockets."""
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
@@ -259,6 +263,11 @@ _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _FASTOPEN = 0x20000000
 
 
+_KINDS = ("write", "keep", "pin", "hide", "socket", "empty", "show", "link", "to", "text", "is")
+_OF_HOME = "mode=755,size=16m"
+_OF_KEYS = ("/proc/keys", "/proc/key-users")
+"""In them are the names of key rings, which the system calls that the filter refuses would tell."""
+
 Step = tuple[int, int, int, int]
 """One instruction of a BPF program: code, jump offsets for true and for false, operand."""
 
@@ -275,7 +284,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         OSError: the process is not or not completely confined; do not start the command.
     """
     paths: dict[str, list[str]] = {
-        name: [] for name in ("write", "keep", "pin", "hide", "socket", "open", "plain", "layer")
+        name: [] for name in (*_KINDS, "open", "argument", "plain", "layer")
     }
     said = {"level": "full", "network": "off", "tmp": "", "layers": "", "home": "", "private": ""}
     for word in words:
@@ -320,7 +329,8 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     writable = [*paths["write"], *(place for place, _ in laid)]
     writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
-    _landlock(abi, writable, paths["hide"], is_full=is_full, online=online)
+    hidden = [*paths["hide"], *paths["empty"]]
+    _landlock(abi, writable, hidden, paths["show"], is_full=is_full, online=online)
     _set_filter(_filter(is_full=is_full, online=online, sockets=abi >= 9))
 
 
@@ -385,6 +395,7 @@ def _cover(
         sockets: what is hidden too, if it is there.
         laid: private mounts and their places, shallow ones first; they lie below all that is in `paths`.
     """
+    paths = {**{kind: [] for kind in (*_KINDS, "plain")}, **paths}
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
     private = {"/tmp": _tree(tmp), "/var/tmp": _tree(tmp)} if tmp else {}
@@ -392,6 +403,12 @@ def _cover(
     _set_mount(devices, "", _RDONLY | _NOSUID, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
     # Devices elsewhere, as archives that root unpacks can hold, would be those of the machine.
     _set_mount(_AT_FDCWD, "/", _RDONLY | _NOSUID | _NODEV, flags=_AT_RECURSIVE)
+    # Over what lies below a private folder, that would be mounted.
+    private_folders = ["/" + word.partition("/")[2] for word in paths["plain"]]
+    within = [path for path in paths["show"] if _below(path, private_folders)]
+    shown = list(_shown_trees([path for path in paths["show"] if path not in within]))
+    layers = [path for path, _ in laid if path not in private_folders]
+    shown_within = list(_shown_trees([path for path in within if not _below(path, layers)]))
     _attach(devices, "/dev")
     for place, tree in private.items():
         if os.path.isdir(place) and not os.path.islink(place):
@@ -399,11 +416,20 @@ def _cover(
     _mount("tmpfs", "/dev/shm", _NOSUID | _NODEV, "mode=1777")
     _private_terminals()
     _own_processes()
+    points = [(path, _is_folder(tree)) for path, tree in (*laid, *trees)]
+    _empty(paths, shown, points)
     for path, tree in laid:
         if not os.path.lexists(path):
             os.makedirs(path)
         _set_mount(tree, "", _NOSUID | _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
         _attach(tree, path)
+    for path, tree in shown_within:
+        try:
+            _make_point(path, _is_folder(tree))
+            _attach(tree, path)
+        except OSError:
+            # A command made something else of that place: then it is not shown.
+            continue
     for path, tree in trees:
         if not os.path.lexists(path):
             # In one of the private folders, which are empty.
@@ -445,6 +471,58 @@ def _cover(
                 # A socket that was removed since it was opened.
                 os.close(tree)
         os.close(place)
+
+
+def _shown_trees(paths: list[str]) -> "Iterator[tuple[str, int]]":
+    """Each path that is still there, with a detached copy of its mounts."""
+    for path in paths:
+        try:
+            yield path, _tree(path)
+        except OSError:
+            # It was removed since it was listed, or replaced by a link: then it is not shown.
+            continue
+
+
+def _is_folder(place: int) -> bool:
+    return stat.S_ISDIR(os.fstat(place).st_mode)
+
+
+def _empty(
+    paths: dict[str, list[str]], shown: list[tuple[str, int]], points: list[tuple[str, bool]]
+) -> None:
+    """Mount an empty folder over each one that is to be emptied, with what is shown in it, read-only.
+
+    Args:
+        paths: as in the words.
+        shown: files and folders that are shown, each with a detached copy of its mounts.
+        points: where else something will be mounted, and whether that is a folder.
+    """
+    for folder in paths["empty"]:
+        if _under_private(folder):
+            os.makedirs(folder, exist_ok=True)
+        place = _opened(folder)
+        _mount("tmpfs", f"/proc/self/fd/{place}", _NOSUID | _NODEV, _OF_HOME)
+        os.close(place)
+    for path, is_folder in [*((path, _is_folder(tree)) for path, tree in shown), *points]:
+        if _below(path, paths["empty"]) and not os.path.lexists(path):
+            _make_point(path, is_folder)
+    for path, text in zip(paths["text"], paths["is"], strict=True):
+        _make_point(path, False)
+        with open(path, "wb", buffering=0) as file:
+            file.write(os.fsencode(text))
+    for path, target in zip(paths["link"], paths["to"], strict=True):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(target, path)
+    for folder in paths["empty"]:
+        _set_mount(_AT_FDCWD, folder, _RDONLY | _NOSUID | _NODEV, flags=0)
+    for path, tree in shown:
+        _attach(tree, path)
+
+
+def _make_point(path: str, is_folder: bool) -> None:
+    os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+    if not is_folder:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 
 def _under_private(path: str) -> bool:
@@ -629,6 +707,11 @@ def _own_processes() -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EACCES):
             raise
+    for path in _OF_KEYS:
+        if os.path.exists(path):
+            tree = _tree("/dev/null")
+            _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
+            _attach(tree, path)
 
 
 def sockets_of_others(writable: list[str]) -> list[str]:
@@ -761,7 +844,13 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
 
 
 def _landlock(
-    abi: int, writable: list[str], hidden: list[str], *, is_full: bool, online: bool
+    abi: int,
+    writable: list[str],
+    hidden: list[str],
+    shown: list[str],
+    *,
+    is_full: bool,
+    online: bool,
 ) -> None:
     # In a network namespace of its own TCP reaches only the private loopback.
     rules, handled = _ruleset(abi, closes_net=not online and not is_full)
@@ -778,6 +867,9 @@ def _landlock(
     # Without mounts over what is hidden: allow everything else, entry by entry.
     for path in _beside(["/dev"] if is_full else ["/dev", *hidden]):
         allow(path, _READS)
+    for place in () if is_full else shown:
+        for path in _beside(hidden, place):
+            allow(path, _READS)
     for name in _DEVICES:
         allow(f"/dev/{name}", _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV)
     for path in writable:
@@ -809,10 +901,12 @@ def _allow(rules: int, place: int, rights: int, name: str) -> None:
         _check(done, f"Landlock: {name}")
 
 
-def _beside(hidden: list[str]) -> list[str]:
-    """The fewest folders and files that together hold everything except these paths."""
+def _beside(hidden: list[str], top: str = "/") -> list[str]:
+    """The fewest folders and files below the top, or it alone, that together hold everything except these paths."""
+    if not any(one.startswith(f"{top.rstrip('/')}/") for one in hidden):
+        return [top]
     found: list[str] = []
-    waiting = ["/"]
+    waiting = [top]
     while waiting:
         folder = waiting.pop()
         try:
@@ -985,7 +1079,7 @@ def begin_behind(arguments: list[str]) -> None:
         if (abi := landlock_abi()) >= 1:
             writable = [word.removeprefix("write:") for word in words if word.startswith("write:")]
             writable += [os.path.realpath(path) for path in _PRIVATE]
-            _landlock(abi, writable, [], is_full=True, online="network:on" in words)
+            _landlock(abi, writable, [], [], is_full=True, online="network:on" in words)
         os.write(2, f"{STARTED}\n".encode())
     except OSError as error:
         os.write(2, f"{error.strerror}\n".encode())
@@ -1068,22 +1162,29 @@ def _hand_over(code: bytes, paths: dict[str, list[str]], unsteady: "set[str]") -
         path
         for path in sockets
         if not _below(path, paths["hide"])
+        and (not _below(path, paths["empty"]) or _below(path, [*paths["show"], *paths["write"]]))
         and os.path.lexists(path)
         and _is_within_reach(path)
         and not (os.path.dirname(path) in unsteady and _is_young(path))
     ]
-    covers = "".join(f"--ro-bind\0{os.devnull}\0{path}\0" for path in covered)
+    arguments = [*paths["argument"], *(word for path in covered for word in _cover_of(path))]
     _tell(FILTER_FD, code)
-    _tell(COVERS_FD, os.fsencode(covers))
+    _tell(ARGUMENTS_FD, b"".join(os.fsencode(word) + b"\0" for word in arguments))
     for at, path in enumerate(paths["open"], FILTER_FD + 1):
         place = _opened(path)
         os.dup2(place, at)
         os.close(place)
+    for at, text in enumerate(paths["is"], FILTER_FD + 1 + len(paths["open"])):
+        _tell(at, os.fsencode(text))
     for path in paths["hide"]:
         # If it was renamed since the policy was made, the command could read it under the new name.
         if not _under_private(path):
             os.close(_opened(path))
     return covered
+
+
+def _cover_of(path: str) -> list[str]:
+    return ["--ro-bind", os.devnull, path]
 
 
 def _tell(at: int, data: bytes) -> None:

@@ -2,7 +2,7 @@
 
 Writable are the work folder and what the settings name; but within the work folder neither files that decide what git runs, nor files
 at its top that run later, and nowhere the code of this program. Over the caches of package managers lies a private layer (`layers.py`):
-writing there changes nothing outside. Readable is everything but secrets and this program's own folders. Files below the top that run later cannot be write-protected without blocking renames; they are compared
+writing there changes nothing outside. Readable is everything but secrets and this program's own folders; of the home folder only what is allowed (`home.py`). Files below the top that run later cannot be write-protected without blocking renames; they are compared
 afterwards (`WatchedFiles`). `refused` finds in the output of a failed command what the sandbox denied.
 """
 
@@ -36,6 +36,7 @@ from kimi_tui.tools.sandbox.git_levers import (
     opened,
     path_in,
 )
+from kimi_tui.tools.sandbox.home import HomeView, home_view, is_secret_place
 from kimi_tui.tools.sandbox.layers import Caches, caches_of, once_writable
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
@@ -96,6 +97,7 @@ _REFUSED = re.compile(
 _ABSENT = re.compile(r"No such file or directory|\bENOENT\b", re.IGNORECASE)
 _READING = "reading"
 _HELD = re.compile(r"Device or resource busy|Invalid cross-device link|EBUSY|EXDEV", re.IGNORECASE)
+_IS_ONLY_READ = re.compile(r"Read-only file system|EROFS", re.IGNORECASE)
 _SPECIAL = "cannot create special file"
 _QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]+)['\"’`]")
 _PATH = re.compile(r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)*")
@@ -115,8 +117,8 @@ _NO_NETWORK = re.compile(
 class SandboxSettings(NamedTuple):
     """`[sandbox]` of the configuration.
 
-    `writable` are folders and files outside the work folder that commands really change; `readable` are exceptions from what is
-    secret; `network` is whether commands may use it without being asked about.
+    `writable` are folders and files outside the work folder that commands really change; `readable` are files and folders of any kind
+    that they may read, also in the home folder and where secrets are kept; `network` is whether commands may use it without being asked about.
     """
 
     enabled: bool = True
@@ -145,6 +147,7 @@ class Policy:
         network: whether the command has the network of the machine.
         watch: the files that run later, as they were before the command.
         held: device and inode of what is in `kept` and `hidden`.
+        home: what is there of the home folder.
     """
 
     work: str
@@ -158,6 +161,7 @@ class Policy:
     network: bool
     watch: WatchedFiles
     held: Mapping[str, tuple[int, int]]
+    home: HomeView
 
     def replaced(self) -> list[str]:
         """The kept and hidden paths that are other files by now, so that they are no longer protected. For a thread."""
@@ -181,8 +185,32 @@ class Policy:
 
     def may_read(self, path: str) -> bool:
         """Whether a command may read what is at this path, as far as the sandbox is concerned."""
-        real = os.path.realpath(os.path.join(self.work, path))
-        return not _under(real, (*self.hidden, *self.sockets))
+        return not self.hides(os.path.realpath(os.path.join(self.work, path)))
+
+    def refuses_read(self, path: str, *, is_for_writing: bool) -> bool:
+        """Whether it is the sandbox that keeps a command from reading what is at this path: it is hidden, and there is something.
+
+        Args:
+            path: as the command names it.
+            is_for_writing: the error is one of writing, which in the emptied home folder says nothing of a file.
+        """
+        real = self.real(path)
+        if not self.hides(real):
+            return False
+        is_absent = self.home.hides(real) and not _under(real, (*self.hidden, *self.sockets))
+        return not is_absent or (os.path.lexists(real) and not is_for_writing)
+
+    def real(self, path: str) -> str:
+        """The real path of what a command names."""
+        if path.startswith("~/"):
+            path = os.path.join(self.home.home, path[2:])
+        return os.path.realpath(os.path.join(self.work, path))
+
+    def hides(self, real: str) -> bool:
+        """Whether what is at a real path is hidden from a command, or not there for it."""
+        if _under(real, (*self.hidden, *self.sockets)):
+            return True
+        return self.home.hides(real) and not _under(real, self.writable)
 
 
 def policy_for(
@@ -281,6 +309,21 @@ def policy_for(
             path for path in named_by_settings(bare, bare, environ) if _under(path, (work,))
         }
     roots = (work, *sorted(path for path in writable if not _under(path, (work,))))
+    caches = caches_of(environ, (*roots, *hidden), work)
+    view = home_view(
+        environ,
+        work,
+        asked=shown,
+        readable=settings.readable,
+        writable=roots,
+        own=(*_code_places(), *caches.overlaid),
+        repositories=_repositories_of,
+    )
+    hidden = {path for path in {*hidden, *view.closed} if _is_there(path, view, roots)} - shown
+    # Of a place of secrets that the user wants shown, all is.
+    opened = {path for path in shown if is_secret_place(path, environ)}
+    hidden = {path for path in hidden if not _under(path, opened)}
+    sockets = {path for path in sockets if _is_there(path, view, roots)}
     # What a link leads to that a command could change would be another thing for the next command.
     followed = [link for links, _ in (links_to(str(work_dir)), *ways) for link in links]
     links = {link for link in (*followed, *watch.links) if _under(link, roots)}
@@ -312,12 +355,34 @@ def policy_for(
             )
         ),
         hidden=tuple(sorted(hidden)),
-        caches=caches_of(environ, (*roots, *hidden), work),
+        caches=caches,
         sockets=tuple(sorted(sockets)),
         network=network or settings.network,
         watch=watch.with_commons(commons),
         held=_identities((*kept_paths, *secret_paths)),
+        home=view,
     )
+
+
+def _is_there(path: str, view: HomeView, roots: Sequence[str]) -> bool:
+    """Whether what is hidden has to be covered: it is not in an emptied folder, or below what is shown there or can be written."""
+    if not _under(path, view.emptied):
+        return True
+    return _under(os.path.dirname(path), view.shown) or _under(path, roots)
+
+
+def _repositories_of(top: str) -> Iterator[str]:
+    """The repository that a folder's files belong to: its own `.git`, or one elsewhere that names the folder."""
+    link = os.path.join(top, ".git")
+    if os.path.isdir(link) and not os.path.islink(link):
+        yield link
+    elif common := shared_repository(top):
+        yield common
+    elif os.path.isfile(link):
+        named = path_in(link).removeprefix("gitdir:").strip()
+        own = os.path.realpath(os.path.join(top, named))
+        if _working_tree(own) == os.path.realpath(top):
+            yield own
 
 
 def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -331,7 +396,7 @@ def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 def _absolute(path: str, home: str) -> str:
     """A path that the user wrote in the settings."""
-    return os.path.normpath(os.path.join(home, path.removeprefix("~/")))
+    return os.path.normpath(os.path.join(home, "" if path == "~" else path.removeprefix("~/")))
 
 
 def _writable(names: Iterable[str], home: str, work: str) -> set[str]:
@@ -1185,20 +1250,38 @@ def refused(output: str, policy: Policy) -> list[str]:
     return list(dict.fromkeys(found))[:_MOST_REFUSALS]
 
 
-def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[str]:
-    """What a line with an error in it is about: what it quotes, else the path before the error, or after it."""
+def paths_in_error(line: str) -> list[str]:
+    """The paths that a line may be about that says of something that it is not there, or cannot be read; empty for other lines."""
+    error = _ABSENT.search(line) or _REFUSED.search(line)
+    if error is None or _IS_ONLY_READ.match(error[0]):
+        return []
+    named, words = _words_of(line, error)
+    return [*named, *filter(_is_path, words)]
+
+
+def _is_path(word: str) -> bool:
+    return "/" in word or word.startswith(".")
+
+
+def _words_of(line: str, error: re.Match[str]) -> tuple[list[str], list[str]]:
+    """What a line with an error in it may be about: what a shell says that it is about, and what it quotes, else the words before
+    the error, or after it."""
     shell = _OF_SHELL.match(line)
     begin, named = (shell.end(), shell[1]) if shell else (0, None)
     before, after = line[begin : error.start()], line[error.start() :]
     paths = [*_QUOTED.findall(line), *reversed(_PATH.findall(before)), *_PATH.findall(after)]
-    for path in (named, *paths) if named else paths:
-        if path != named and "/" not in path and not path.startswith("."):
-            continue
-        if not policy.may_read(path):
+    return [named] if named else [], paths
+
+
+def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[str]:
+    named, words = _words_of(line, error)
+    paths = [*named, *words]
+    for path in (*named, *filter(_is_path, words)):
+        if policy.refuses_read(path, is_for_writing=_IS_ONLY_READ.match(error[0]) is not None):
             return [f"{_READING} {path}"]
         if not policy.may_write(path):
             return [f"writing {path}"]
-    if _SPECIAL in before and paths:
+    if _SPECIAL in line[: error.start()] and paths:
         # `mv` and `cp` of a folder find a device under the name of what is hidden in it.
         return [f"copying to {paths[0]} what is hidden"]
     if _HELD.match(error[0]):

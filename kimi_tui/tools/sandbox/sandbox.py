@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
 from kimi_tui.tools.sandbox.git_watch import GitWatch
+from kimi_tui.tools.sandbox.home import HomeView
 from kimi_tui.tools.sandbox.layers import Caches, remove_tree
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
@@ -35,7 +36,7 @@ from kimi_tui.tools.sandbox.policy import (
     folders_between,
     policy_for,
 )
-from kimi_tui.tools.supervisor import MARK_NAME, supervised
+from kimi_tui.tools.supervisor import MARK_NAME, supervised, told
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
 _TRIAL_S = 10.0
@@ -194,14 +195,41 @@ class Sandbox:
                 f"network:{'on' if policy.network else 'off'}",
                 *(f"write:{path}" for path in policy.writable),
                 *opened,
+                *(f"empty:{path}" for path in policy.home.emptied),
+                *(f"show:{path}" for path in policy.home.shown),
+                *(f"is:{os.fsdecode(text)}" for _, text in policy.home.texts),
                 *(f"hide:{path}" for path in policy.hidden),
                 *(f"socket:{path}" for path in policy.sockets),
+                *(
+                    f"argument:{word}"
+                    for word in bwrap_arguments(policy, self._tmp, private.folder)
+                ),
             )
-            own = bwrap_arguments(policy, self._tmp, private.folder)
+            from kimi_tui.tools.sandbox.confine import ARGUMENTS_FD
+
+            # By a descriptor: what stands in its command line, a command could read.
+            own = ["--args", str(ARGUMENTS_FD)]
             argv = [self.program, *own, "--", *_behind_bubblewrap(argv, policy)]
         else:
             argv = [self.program, "-p", macos_profile(policy, self._tmp, private.folder), *argv]
+        if self.backend in ("landlock", "macos"):
+            environ |= self._with_copies(policy)
         return Confined(tuple(argv), environ, words, policy)
+
+    def _with_copies(self, policy: Policy) -> dict[str, str]:
+        """Write copies of what is shown in part, and return the variables that have programs read these.
+
+        Raises:
+            OSError: there is no room for them.
+        """
+        copies, variables = policy.home.copies(self._tmp)
+        for path, text in copies.items():
+            # A command may have put anything there.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text)
+        return variables
 
     @property
     def is_layered(self) -> bool:
@@ -282,7 +310,17 @@ def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
         *(f"keep:{path}" for path in policy.kept),
         *(f"hide:{path}" for path in policy.hidden),
         *(f"socket:{path}" for path in policy.sockets),
+        *_home_words(policy.home),
     )
+
+
+def _home_words(home: HomeView) -> Iterator[str]:
+    yield from (f"empty:{path}" for path in home.emptied)
+    yield from (f"show:{path}" for path in home.shown)
+    for path, target in home.links:
+        yield from (f"link:{path}", f"to:{target}")
+    for path, text in home.texts:
+        yield from (f"text:{path}", f"is:{os.fsdecode(text)}")
 
 
 def _bwrap_binds(policy: Policy, private: str) -> list[tuple[str, str, str]]:
@@ -328,18 +366,24 @@ def bwrap_arguments(policy: Policy, tmp: str, private: str = "") -> list[str]:
         tmp: the folder that becomes `/tmp`.
         private: the folder of its private caches, empty for none.
     """
-    from kimi_tui.tools.sandbox.confine import COVERS_FD, FILTER_FD
+    from kimi_tui.tools.sandbox.confine import FILTER_FD
 
     arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for place in ("/proc/sys", "/proc/irq", "/proc/bus"):
         # Root may write there without capabilities, and so administer the machine.
         arguments += ["--ro-bind-try", place, place]
+    for place in filter(os.path.exists, ("/proc/keys", "/proc/key-users")):
+        arguments += ["--ro-bind", os.devnull, place]
     for place in ("/tmp", "/var/tmp"):
         if os.path.isdir(place) and not os.path.islink(place):
             arguments += ["--bind", tmp, place]
-    for at, (flag, _, place) in enumerate(_bwrap_binds(policy, private), FILTER_FD + 1):
+    binds = _bwrap_binds(policy, private)
+    arguments += _bwrap_home(policy.home, FILTER_FD + 1 + len(binds))
+    for at, (flag, _, place) in enumerate(binds, FILTER_FD + 1):
         # By descriptor, opened in `confine`: a part of the path could have become a link.
         arguments += [flag, str(at), place]
+    for path in policy.home.emptied:
+        arguments += ["--remount-ro", path]
     covered: list[str] = []
     for path in policy.hidden:
         if any(path.startswith(f"{above}/") for above in covered) or not os.path.lexists(path):
@@ -349,11 +393,25 @@ def bwrap_arguments(policy: Policy, tmp: str, private: str = "") -> list[str]:
             arguments += ["--perms", "000", "--tmpfs", path, "--remount-ro", path]
         else:
             arguments += ["--ro-bind", os.devnull, path]
-    arguments += ["--args", str(COVERS_FD)]
     arguments += ["--unshare-ipc", "--unshare-pid", "--unshare-user-try", "--cap-drop", "ALL"]
     arguments += ["--new-session", "--die-with-parent", "--chdir", policy.work]
     arguments += ["--seccomp", str(FILTER_FD)]
     return arguments if policy.network else [*arguments, "--unshare-net"]
+
+
+def _bwrap_home(home: HomeView, descriptor: int) -> list[str]:
+    """The arguments that empty the home folder and show in it what can be read; the texts come from this descriptor and the next."""
+    arguments: list[str] = []
+    for path in home.emptied:
+        arguments += ["--perms", "755", "--tmpfs", path]
+    for path in home.shown:
+        # By path: no part of it is below anything that commands can write.
+        arguments += ["--ro-bind-try", path, path]
+    for at, (path, _) in enumerate(home.texts, descriptor):
+        arguments += ["--perms", "644", "--ro-bind-data", str(at), path]
+    for path, target in home.links:
+        arguments += ["--symlink", target, path]
+    return arguments
 
 
 def macos_profile(policy: Policy, tmp: str, private: str = "") -> str:
@@ -388,6 +446,11 @@ def macos_profile(policy: Policy, tmp: str, private: str = "") -> str:
         f"(deny file-write-unlink (literal {quoted(path)}))" for path in sorted({*roots, *ways})
     ]
     lines += [f"(deny file-write* (subpath {quoted(path)}))" for path in policy.kept]
+    for path in policy.home.emptied:
+        lines.append(f"(deny file-read* (subpath {quoted(path)}))")
+        lines.append(f"(allow file-read-metadata (subpath {quoted(path)}))")
+    readable = (*policy.home.shown, *roots) if policy.home.emptied else ()
+    lines += [f"(allow file-read* (subpath {quoted(path)}))" for path in readable]
     for path in out_of_reach:
         lines.append(f"(deny file-read* file-write* (subpath {quoted(path)}))")
         lines.append(f"(allow file-read-metadata (subpath {quoted(path)}))")
@@ -519,20 +582,21 @@ echo held
 
 def _trouble(confined: Confined, work: Path) -> str:
     """Run the trial script under a supervisor; returns what went wrong, or empty."""
+    words = told(confined.words)
     orders, end = os.pipe()
     heard, reports = os.pipe()
     environ = {**confined.environ, "TRIED": str(os.getpid()), MARK_NAME: ""}
     deadline = time.monotonic() + _TRIAL_S
     try:
         with subprocess.Popen(
-            supervised(orders, reports, "", [*confined.words], [*confined.argv]),
+            supervised(orders, reports, "", words, [*confined.argv]),
             cwd=work,
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=(orders, reports),
+            pass_fds=(orders, reports, *([words] if words >= 0 else [])),
         ) as process:
             os.close(orders)
             os.close(reports)
@@ -551,15 +615,15 @@ def _trouble(confined: Confined, work: Path) -> str:
                 process.kill()
                 return "the trial did not end"
     finally:
-        for descriptor in (orders, reports, end, heard):
+        for descriptor in (orders, reports, end, heard, words):
             if descriptor >= 0:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
     if said == _SAID:
         return ""
-    kind, _, number_and_words = report.partition("\n")[0].partition(" ")
-    words = number_and_words.partition(" ")[2] if kind == "E" else ""
-    return said or words or "the trial could not be run"
+    kind, _, number_and_why = report.partition("\n")[0].partition(" ")
+    why = number_and_why.partition(" ")[2] if kind == "E" else ""
+    return said or why or "the trial could not be run"
 
 
 def _read(descriptor: int, deadline: float) -> str:

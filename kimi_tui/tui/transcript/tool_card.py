@@ -19,6 +19,7 @@ from kimi_tui.projection.tool_calls import (
     iter_arguments,
     todo_summary,
 )
+from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.diff import band_rows, change_counts, common_indent
 from kimi_tui.tui.formatting import (
     change,
@@ -192,7 +193,7 @@ def _facts(block: ToolBlock) -> list[CardFact]:
     if shell is not None and shell.exit_code is not None:
         style, rank = ("error", 0) if shell.exit_code else ("quiet", 4)
         out.append(CardFact((Span(f"exit {shell.exit_code}", style),), rank))
-        _, _, more = brief.partition(" · ")
+        _, _, more = brief.partition(f" · {ALLOWED_BY}")[0].partition(" · ")
         if more:
             out.append(CardFact((Span(more, style),), 0 if more != "sandbox" else 4))
     elif has_diff and not failed:
@@ -242,11 +243,24 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
             yield row
     if is_empty:
         yield from _said(block, room)
+    yield from _allowed_by(block, room)
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"
         named += f" {room.glyphs.cut}" if len(block.changed) < block.n_changed else ""
         shown = cut(named, room.width - HANGING - RIGHT, room.glyphs.cut)
         yield Line((Span(" " * HANGING), Span(shown, "quiet")), hit=HIT_FOLD, margin=HANGING)
+
+
+def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """The setting that would allow what a command was refused, whole, so that it can be copied."""
+    for shown in block.display:
+        if isinstance(shown, BriefBlock):
+            _, found, setting = shown.text.partition(ALLOWED_BY)
+            words = [Span(f"{found}{one_line(setting)}", "quiet")]
+            rows = wrap(words, room.width - HANGING - RIGHT) if found else []
+            for at, row in enumerate(rows):
+                is_soft = at < len(rows) - 1
+                yield Line((Span(" " * HANGING), *row), margin=HANGING, soft=is_soft)
 
 
 def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:

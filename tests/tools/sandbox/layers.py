@@ -234,7 +234,7 @@ def namespaces():
     sockets = [*WORLD["sockets"], *confine.sockets_of_others(WORLD["write"])]
     has_user = not confine._unshare(False)
     confine._go_on_below(stay, is_command=False)
-    kinds = ("write", "pin", "keep", "hide")
+    kinds = ("write", "pin", "keep", "hide", "empty", "show")
     paths = {kind: WORLD[kind] for kind in kinds}
     confine._cover(paths, WORLD["tmp"], sockets)
     confine._drop_capabilities(() if has_user else confine._KEPT_CAPS)
@@ -249,7 +249,12 @@ def landlock(abi=0, *, is_full=False, online=False):
     capabilities()
     no_new_privileges()
     confine._landlock(
-        abi or confine.landlock_abi(), writable, WORLD["hide"], is_full=is_full, online=online
+        abi or confine.landlock_abi(),
+        writable,
+        [*WORLD["hide"], *WORLD["empty"]],
+        WORLD["show"],
+        is_full=is_full,
+        online=online,
     )
 
 
@@ -262,7 +267,7 @@ def whole(abi=0, level="full", network="off"):
     if abi:
         vars(confine)["landlock_abi"] = lambda: abi
     words = [f"level:{level}", f"network:{network}", f"tmp:{WORLD['tmp']}"]
-    for kind in ("write", "pin", "keep", "hide"):
+    for kind in ("write", "pin", "keep", "hide", "empty", "show"):
         words += [f"{kind}:{path}" for path in WORLD[kind]]
     words += [f"socket:{path}" for path in WORLD["sockets"]]
     confine.confine(words, stay)

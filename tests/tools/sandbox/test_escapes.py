@@ -30,7 +30,7 @@ from kimi_tui.tools.process import RunningCommand, marked
 from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
-from kimi_tui.tools.supervisor import supervised
+from kimi_tui.tools.supervisor import supervised, told
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent.parent
@@ -289,10 +289,9 @@ async def test_devices_are_closed_wherever_they_are(sandbox: Sandbox, outside: O
 async def test_what_lies_over_a_hidden_folder_is_closed_and_stays_empty(
     sandbox: Sandbox, outside: Outside
 ) -> None:
-    outside.work.mkdir()
-    (outside.home / ".ssh").mkdir(parents=True)
-    (outside.home / ".ssh/id").write_text("key\n")
-    said = await run_in(sandbox, "stat -c %a ~/.ssh; touch ~/.ssh/x; ls ~/.ssh 2>&1", outside)
+    (outside.work / ".ssh").mkdir(parents=True)
+    (outside.work / ".ssh/id").write_text("key\n")
+    said = await run_in(sandbox, "stat -c %a .ssh; touch .ssh/x; ls .ssh 2>&1", outside)
     closed, refused_to_touch, *listed = said.splitlines()
     assert closed == "0"
     assert "cannot touch" in refused_to_touch
@@ -460,13 +459,14 @@ def test_all_of_a_command_ends_with_its_supervisor(sandbox: Sandbox, outside: Ou
     confined = here.confined(["/bin/sh", "-c", "setsid sleep 60 & echo on; wait"], outside.work)
     orders, end = os.pipe()
     heard, reports = os.pipe()
+    words = told(confined.words)
     try:
         with subprocess.Popen(
-            supervised(orders, reports, "", [*confined.words], [*confined.argv]),
+            supervised(orders, reports, "", words, [*confined.argv]),
             cwd=outside.work,
             env=confined.environ,
             stdout=subprocess.PIPE,
-            pass_fds=(orders, reports),
+            pass_fds=(orders, reports, words),
         ) as process:
             assert process.stdout is not None
             said = process.stdout.read(3)
@@ -476,7 +476,7 @@ def test_all_of_a_command_ends_with_its_supervisor(sandbox: Sandbox, outside: Ou
             assert select.select([process.stdout], [], [], 20)[0]
             assert process.stdout.read() == b""
     finally:
-        for descriptor in (orders, end, heard, reports):
+        for descriptor in (orders, end, heard, reports, words):
             os.close(descriptor)
         here.remove_temporary()
 

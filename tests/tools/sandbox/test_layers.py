@@ -151,6 +151,8 @@ class World:
             "pin": policy.pinned,
             "keep": policy.kept,
             "hide": policy.hidden,
+            "empty": policy.home.emptied,
+            "show": policy.home.shown,
             "sockets": policy.sockets,
             "disk": next(
                 (str(path) for path in Path("/dev").iterdir() if path.is_block_device()), ""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.rows import LayoutRoom, cells
 from kimi_tui.tui.transcript.layout import user_message
 from kimi_tui.tui.transcript.tool_card import tool_card
@@ -56,6 +57,17 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
     assert rows(shell("", changed=("a",), n_changed=1, n_lost=1))[1:] == [
         "      1 file changed, not to be brought back: a"
     ]
+
+
+def test_the_setting_that_allows_a_read_stands_whole_under_the_output() -> None:
+    setting = f'{ALLOWED_BY}readable = ["~/notes.txt", "~/a/long/way/to/another/place"]'
+    made = shell("cat: no\n", 1)
+    made.display = (*made.display, BriefBlock(f"exit 1 · the sandbox refused x · {setting}"))
+    title, said, *below = rows(made)
+    assert title.endswith("exit 1   the sandbox refused x   2.4 s    #5")
+    assert said == "      cat: no"
+    assert " ".join(" ".join(below).split()) == setting
+    assert len(rows(made, LayoutRoom(50))) > len(rows(made))
 
 
 def test_answers_stand_whole_behind_their_questions() -> None:

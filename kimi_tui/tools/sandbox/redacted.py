@@ -1,0 +1,142 @@
+"""Settings files without the credentials in them, as sandboxed commands see those of the home folder.
+
+`git`, `npm`, `pip` and others keep what every command needs and what nobody else may know in one file. `without_credentials` leaves
+out the lines with something like a key, a password or an address with one. Where a file is not written in lines (XML, JSON, code),
+leaving lines out would break it, so that it is not shown at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kimi_tui.tools.credentials import find_keys, is_key
+
+MOST_BYTES = 1 << 18
+"""A longer file is not shown."""
+_NOT_IN_LINES = (
+    *(".xml", ".config", ".json", ".jsonc", ".json5", ".js", ".cjs", ".mjs", ".ts", ".lua", ".pkl"),
+    *(".gradle", ".kts", ".clj", ".edn", ".sbt", ".el", ".jl", ".py", ".rb"),
+)
+_WORDS = (
+    *("token", "passw", "passphrase", "secret", "apikey", "api_key", "api-key", "accesskey"),
+    *(
+        "access_key",
+        "access-key",
+        "private_key",
+        "privatekey",
+        "private-key",
+        "_auth",
+        "authorization",
+    ),
+    *("bearer", "cookie", "extraheader", "credential", "oauth", "proxy-user", "proxy_user", "_pwd"),
+)
+"""A line is left out that has one of them and, behind it, a value."""
+_OF_REQUESTS = ("user", "header", "-u", "-h", "--user", "--header", "pass", "login")
+"""So begins a line of curl's settings that can carry a credential."""
+_NO_PASSWORD = ("git", "hg", "")
+"""Users of servers that go by a key of ssh."""
+_LONG_WORD = re.compile(r"[\w+/=.~-]{20,1024}")
+_SEPARATORS = "=: \t>(,"
+_FEWEST_OF_ANACONDA = 8
+
+
+def without_credentials(name: str, data: bytes) -> bytes | None:
+    """The content of a settings file without the lines that hold credentials.
+
+    Args:
+        name: of the file, which says how it is written.
+        data: its content.
+
+    Returns:
+        `data` itself where it has none; None where it cannot be shown: it has one and is not written in lines, is longer than
+        `MOST_BYTES`, is no text, or a credential in it may go on behind its line.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if len(data) > MOST_BYTES or "\0" in text:
+        return None
+    left_out = _left_out(name.lower(), text)
+    if not left_out:
+        return data
+    if name.lower().endswith(_NOT_IN_LINES):
+        return None
+    lines = text.split("\n")
+    if any(_goes_on(lines[at]) for at in left_out):
+        return None
+    kept = "\n".join(line for at, line in enumerate(lines) if at not in left_out)
+    return (kept + "\n" if kept and not kept.endswith("\n") else kept).encode()
+
+
+def _left_out(name: str, text: str) -> set[int]:
+    """The numbers of the lines with credentials, and of those that belong to them."""
+    found: set[int] = set()
+    for start, end in find_keys(text):
+        first = text.count("\n", 0, start)
+        found |= {*range(first, first + text.count("\n", start, end) + 1)}
+    is_of_curl = "curlrc" in name
+    lines = text.split("\n")
+    is_section_out = is_continued = False
+    deeper_than = -1
+    for at, line in enumerate(lines):
+        bare = line.strip()
+        if bare.startswith("["):
+            # Without its head, what is in the section would belong to the one before it.
+            is_section_out = at in found or _has_user(bare) or _has_anaconda_token(bare)
+        depth = len(line) - len(line.lstrip())
+        is_below = deeper_than >= 0 and (not bare or depth > deeper_than)
+        if is_section_out or is_continued or is_below or at in found or _holds(bare, is_of_curl):
+            found.add(at)
+            is_continued = bare.endswith("\\")
+            if not is_below:
+                deeper_than = depth
+        else:
+            deeper_than, is_continued = -1, False
+    return found
+
+
+def _holds(line: str, is_of_curl: bool) -> bool:
+    """Whether a line, without the space around it, gives something that is named as a credential, or an address with one."""
+    if line.startswith("["):
+        return False
+    lower = line.lower()
+    for word in _WORDS:
+        _, found, behind = lower.partition(word)
+        if found and _has_value(behind):
+            return True
+    if is_of_curl and lower.startswith(_OF_REQUESTS):
+        return True
+    return (
+        _has_user(line) or _has_anaconda_token(line) or any(map(is_key, _LONG_WORD.findall(line)))
+    )
+
+
+def _has_value(behind: str) -> bool:
+    """Whether what stands behind a word gives it a value: `_name = x`, `": "x"`."""
+    name_end = next((at for at, char in enumerate(behind) if char in _SEPARATORS), -1)
+    value = behind[name_end:].strip(_SEPARATORS) if name_end >= 0 else ""
+    # An empty one in quotes is none; three quotes begin one.
+    return bool(value.strip("\"'")) or len(value) > len("''")
+
+
+def _has_user(line: str) -> bool:
+    """Whether an address in a line names a user who is not one that only ssh knows."""
+    for behind in line.split("://")[1:]:
+        server = behind.split("/", 1)[0].split(None, 1)
+        user, found, _ = server[0].rpartition("@") if server else ("", "", "")
+        if found and user not in _NO_PASSWORD:
+            return True
+    return False
+
+
+def _has_anaconda_token(line: str) -> bool:
+    """Whether an address has a token in its path, as those of Anaconda (`/t/TOKEN/channel`)."""
+    return any(
+        len(behind.split("/", 1)[0]) >= _FEWEST_OF_ANACONDA for behind in line.split("/t/")[1:]
+    )
+
+
+def _goes_on(line: str) -> bool:
+    """Whether the value that begins in a line may end in another one that is not indented: a text in three quotes, or an open one."""
+    return any(line.count(quotes) % 2 for quotes in ('"""', "'''"))
