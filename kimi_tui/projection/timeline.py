@@ -209,6 +209,7 @@ class TimelineModel:
         revision: incremented with every change that may be drawn.
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
+        used_messages: how many messages of the live line `used` covers; -1 where that is not said.
         estimated: whether `used` is an estimate, and not the server's figure.
         revert: the newest operation that dropped checkpoints; None before the first.
         is_revert_new: whether nothing was streamed since that revert, so that it may be animated.
@@ -224,6 +225,7 @@ class TimelineModel:
         self.rows = TimelineRows(self.tree)
         self.running = False
         self.used = 0
+        self.used_messages = -1
         # A record does not tell what was estimated before its first turn.
         self.estimated = True
         self._figures = CheckpointTokens()
@@ -434,6 +436,7 @@ class TimelineModel:
 
     def _status(self, event: StatusUpdate) -> None:
         self.used, self.estimated = event.used, event.estimated
+        self.used_messages = event.messages
         self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
         head = self.tree.head
         changed = self._figures.apply(event)
@@ -521,7 +524,7 @@ class TimelineModel:
         self._steps.cut()
         head = self.tree.head
         edit = self._edit(event, at)
-        self.used = event.tokens_after
+        self.used, self.used_messages = event.tokens_after, -1
         if edit is not None or (event.reason == "dmail" and not event.uid):
             self._last_cut = event
         elif head is not None and head.kind == "dmail":
@@ -560,7 +563,7 @@ class TimelineModel:
             checkpoint.tokens_end = event.tokens_after
         checkpoint.text = event.summary
         self._leaves(checkpoint, event.world_line)
-        self.used = event.tokens_after
+        self.used, self.used_messages = event.tokens_after, -1
         if edit is not None:
             self.tree.lay()
             self.rows.reset()

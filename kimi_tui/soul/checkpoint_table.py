@@ -96,7 +96,9 @@ def shown_timeline(session: Session) -> TimelineModel:
 def tokens_now(session: Session, model: TimelineModel) -> int:
     """What the window holds, as the gauge shows it. Reads files: call it in a thread."""
     line = session.context.world_line
-    return model.used or WorldLineTokens(line).before(line.index.size).tokens
+    # A history that was made from messages says nothing of what came after its last compaction or D-Mail.
+    is_told = model.used and model.used_messages == line.index.n_messages
+    return model.used if is_told else WorldLineTokens(line).before(line.index.size).tokens
 
 
 def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[int, ShownLine]:
