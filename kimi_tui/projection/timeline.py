@@ -15,6 +15,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
+    NOT_SENT,
     Call,
     Checkpoint,
     Key,
@@ -53,7 +54,6 @@ from kimi_tui.wire.events import (
 
 DMAIL_CALL = short_name("SendDMail")
 """The name of the tool that sends a D-Mail."""
-NOT_SENT = "not sent"
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50
@@ -104,7 +104,8 @@ class StepTracker:
         """End the step without a revert: its D-Mails were not delivered."""
         unsent, self._dmails = self._dmails, []
         for call in unsent:
-            call.target, call.failed = f"{call.target} {NOT_SENT}".strip(), True
+            # First, so that no narrow row cuts it off.
+            call.target, call.failed = ", ".join(filter(None, (NOT_SENT, call.target))), True
         return head if unsent else None
 
     def cut(self) -> None:

@@ -18,6 +18,8 @@ from kimi_tui.wire.events import SUMMARIES
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
 
+NOT_SENT = "not sent"
+"""How the target of a D-Mail begins that was not delivered."""
 LABEL_LIMIT = 200
 """The most characters of a label that are kept; more never fit on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
@@ -225,14 +227,15 @@ class WorldLine:
 
     @property
     def own_words(self) -> str:
-        """The line's default name: the user's message at its beginning, else the D-Mail that left it, else its first step."""
+        """The line's default name: the user's message at its beginning, else the agent's D-Mail that left it, else its first step."""
         begun = self.checkpoints[:_LOOKED_AT]
         # What a summary or a D-Mail brought along was said on another line, which is called by it.
         begun = [checkpoint for checkpoint in begun if not checkpoint.is_kept] or begun
         first = begun[0] if begun else None
         if first is not None and first.is_heading and first.words:
             return first.words
-        if self.reason == "dmail" and self.text:
+        # The agent wrote its D-Mail on this line; the user's stands on the one that followed.
+        if self.reason == "dmail" and self.text and not self.by_user:
             return self.text
         for checkpoint in begun:
             if checkpoint.kind == "dmail":

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
+from kimi_tui.projection.timeline import DMAIL_CALL, TimelineModel
+from kimi_tui.projection.timeline_tree import NOT_SENT
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
@@ -225,7 +226,8 @@ def _dmail_calls(known: Shown | None) -> str:
     words: list[str] = []
     for call in calls:
         is_unsent = call.name == DMAIL_CALL and call.failed and NOT_SENT not in call.target
-        words.append(" ".join(filter(None, (call.name, call.target, NOT_SENT * is_unsent))))
+        target = ", ".join(filter(None, (NOT_SENT * is_unsent, call.target)))
+        words.append(" ".join(filter(None, (call.name, target))))
     return label_of(", ".join(words))
 
 

@@ -128,10 +128,10 @@ def test_d_mails_name_their_targets_and_whether_they_were_sent(place: Place) -> 
     assert live == ["one", "To checkpoint 2: first To checkpoint 1: second", "done"]
     left = place.run("checkpoints", "--world-line", 1, "--json").json
     assert [row["label"] for row in left][1:] == [
-        "D-Mail to #99 not sent",
+        "D-Mail not sent, to #99",
         "D-Mail to #2, D-Mail to #1",
     ]
-    assert "D-Mail to #99 not sent" in place.run("checkpoints", "--world-line", 1).out
+    assert "D-Mail not sent, to #99" in place.run("checkpoints", "--world-line", 1).out
     assert [one["name"] for one in place.run("worldlines", "--json").json] == ["first"]
 
 
