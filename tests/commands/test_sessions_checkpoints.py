@@ -180,8 +180,8 @@ def test_world_lines(place: Place) -> None:
     assert datetime.fromisoformat(first["at"]).tzinfo
     assert (second["n"], second["reason"], second["checkpoint_id"]) == (2, "rewind", 2)
     assert (second["tokens_after"], second["checkpoints"], second["text"]) == (110, 4, "")
-    # Each is called what was tried there: by the D-Mail that left it, by what was said or done where it begins.
-    assert (first["name"], second["name"]) == ("b.txt is not needed", "second")
+    # Each is called by what was said or done where it begins; the D-Mail of the user is on the line that followed.
+    assert (first["name"], second["name"]) == ("Read a.txt", "second")
     # The steps are those of the timeline: its own.
     assert (first["steps"], second["steps"]) == (5, 2)
     table = place.run("worldlines").out
