@@ -19,9 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from kimi_tui import lenient_json
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
+from kimi_tui.session.rotation import LIVE_NAME
+from kimi_tui.session.schema import CHECKPOINT
 from kimi_tui.session.session import Session
 from kimi_tui.soul.record_repair import StoredLine, without_doubled
 from kimi_tui.soul.tasks import TimeSlices, run_to_completion
@@ -270,9 +273,11 @@ def end_of_record(session: Session) -> list[EventRecord]:
     """The last turns of the record, to be shown until all of it is read.
 
     Only whole turns, or the last steps where one turn is longer than what is read; and only what does not depend on
-    anything further up.
+    anything further up. Nothing where the record ends elsewhere than the context does (a program was killed within an
+    operation), and nothing of another program's record, which does not tell what was undone.
     """
     ended_at = 0.0
+    records: list[EventRecord] = []
     for size_bytes in (END_BYTES, LARGE_END_BYTES):
         start = session.record.tail_start(size_bytes)
         parts = list(_decoded(session.record, start))
@@ -282,7 +287,23 @@ def end_of_record(session: Session) -> list[EventRecord]:
             break
         if records := _from_turn(joined, in_turn=True):
             break
+    if any(record.foreign for record in records):
+        return []
+    line = final_checkpoints(records)
+    if line is None or line[-1:] != [_newest_checkpoint(session)]:
+        return []
     return [*records, *closing_events(records, ended_at)]
+
+
+def _newest_checkpoint(session: Session) -> str:
+    """The uid of the last checkpoint in the end of the context; empty where there is none that has one."""
+    file = JsonlLog(session.dir / LIVE_NAME, session.storage, metadata=None)
+    for size_bytes in (END_BYTES, LARGE_END_BYTES):
+        start = file.tail_start(size_bytes)
+        names = [line.get("uid") for line in file.read(start) if line.get("role") == CHECKPOINT]
+        if names or start == 0:
+            return lenient_json.text(names[-1]) if names else ""
+    return ""
 
 
 def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
