@@ -210,7 +210,8 @@ class TimelineModel:
         revision: incremented with every change that may be drawn.
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
-        used_messages: how many messages of the live line `used` covers; -1 where that is not said.
+        used_is_told: whether `used` was told since the newest checkpoint was made. A history that is made from messages tells it
+            with D-Mails and compactions alone.
         estimated: whether `used` is an estimate, and not the server's figure.
         revert: the newest operation that dropped checkpoints; None before the first.
         is_revert_new: whether nothing was streamed since that revert, so that it may be animated.
@@ -226,7 +227,7 @@ class TimelineModel:
         self.rows = TimelineRows(self.tree)
         self.running = False
         self.used = 0
-        self.used_messages = -1
+        self.used_is_told = False
         # A record does not tell what was estimated before its first turn.
         self.estimated = True
         self._figures = CheckpointTokens()
@@ -256,6 +257,7 @@ class TimelineModel:
                 self._status(event)
             case CheckpointCreated() as event:
                 self._checkpoint(event, record.at)
+                self.used_is_told = False
             case StepBegin():
                 return False
             case ThinkPart() | ToolOutput():
@@ -437,7 +439,7 @@ class TimelineModel:
 
     def _status(self, event: StatusUpdate) -> None:
         self.used, self.estimated = event.used, event.estimated
-        self.used_messages = event.messages
+        self.used_is_told = True
         self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
         head = self.tree.head
         changed = self._figures.apply(event)
@@ -525,7 +527,7 @@ class TimelineModel:
         self._steps.cut()
         head = self.tree.head
         edit = self._edit(event, at)
-        self.used, self.used_messages = event.tokens_after, -1
+        self.used, self.used_is_told = event.tokens_after, True
         if edit is not None or (event.reason == "dmail" and not event.uid):
             self._last_cut = event
         elif head is not None and head.kind == "dmail":
@@ -564,7 +566,7 @@ class TimelineModel:
             checkpoint.tokens_end = event.tokens_after
         checkpoint.text = event.summary
         self._leaves(checkpoint, event.world_line)
-        self.used, self.used_messages = event.tokens_after, -1
+        self.used, self.used_is_told = event.tokens_after, True
         if edit is not None:
             self.tree.lay()
             self.rows.reset()

@@ -97,8 +97,7 @@ def shown_timeline(session: Session) -> TimelineModel:
 def tokens_now(session: Session, model: TimelineModel) -> int:
     """What the window holds, as the gauge shows it. Reads files: call it in a thread."""
     line = session.context.world_line
-    # A history that was made from messages says nothing of what came after its last compaction or D-Mail.
-    is_told = model.used and model.used_messages == line.index.n_messages
+    is_told = model.used and model.used_is_told
     return model.used if is_told else WorldLineTokens(line).before(line.index.size).tokens
 
 

@@ -194,7 +194,7 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
         await turn(one, "First", "Answer 0.")
         await one.say("/stats")
         await one.until(lambda: isinstance(one.app.screen, TextScreen))
-        shown = await one.sees("Read 1 (1 failed)")
+        shown = await one.sees("1, 1 failed: Read 1")
         assert "1, with 2 steps" in shown
         assert "3.0k input" in shown
         soul = one.screen.conversation.soul
