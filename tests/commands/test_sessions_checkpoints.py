@@ -190,7 +190,7 @@ def test_world_lines(place: Place) -> None:
     assert "Read a.txt" in place.run("sessions", "show", session.id).out
     name_line(session, 2, "the long way")
     named = place.run("worldlines", "--json").json
-    assert [one["name"] for one in named] == ["b.txt is not needed", "the long way"]
+    assert [one["name"] for one in named] == ["Read a.txt", "the long way"]
     # What was undone again has nothing of its own: the timeline does not show it.
     place.run("undo")
     table = place.run("worldlines").out

@@ -61,7 +61,7 @@ def test_what_a_compaction_left_is_an_estimate_until_the_next_answer() -> None:
     figures = CheckpointTokens()
     for record in story.records:
         figures.apply(record.event)
-    (uid,) = [
+    *_, uid = [
         record.event.uid
         for record in story.records
         if isinstance(record.event, CheckpointCreated) and record.event.kind == "compaction"
