@@ -14,6 +14,7 @@ from kimi_tui.display_names import short_name, titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
+    DMAIL_CALL,
     LABEL_LIMIT,
     NOT_SENT,
     Call,
@@ -52,8 +53,6 @@ from kimi_tui.wire.events import (
     iso_seconds,
 )
 
-DMAIL_CALL = short_name("SendDMail")
-"""The name of the tool that sends a D-Mail."""
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50

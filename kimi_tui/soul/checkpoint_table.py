@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.projection.timeline import DMAIL_CALL, TimelineModel
-from kimi_tui.projection.timeline_tree import NOT_SENT
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.timeline_tree import DMAIL_CALL, NOT_SENT
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
