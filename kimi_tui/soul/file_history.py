@@ -375,7 +375,10 @@ class FileHistory:
         Failures are in the result, and not raised, and so is what `prepare` was told that cannot come back.
         """
         lost, self._lost = self._lost, ()
+        gone = tuple(one.path for one in lost)
         if prepared is None:
+            if gone:
+                self._wire.publish(FilesRestored(uid, conflicts=gone))
             return lost
         created = prepared.intent.created
         try:
@@ -384,7 +387,7 @@ class FileHistory:
             log.warning("a restore could not be recorded", exc_info=error)
             failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
             outcome = Restored((), (), failed)
-        self._events.restored(outcome, prepared.left, uid, created)
+        self._events.restored(outcome, (*prepared.left, *gone), uid, created)
         found = [
             FileOutcome(path, "create" if path in created else "restore")
             for path in outcome.restored
