@@ -209,6 +209,9 @@ class Conversation:
         bench.transcript.work_dir = str(found.folder)
         if found.end:
             bench.views.glance(found.end)
+        elif found.holder:
+            words = f"{found.title} is open elsewhere ({found.holder}). Waiting for it to be closed there"
+            bench.transcript.reading = words
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title}{count}"
