@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from kimi_tui.commands.console import (
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
 from kimi_tui.foreign_text import clean_source
-from kimi_tui.session.lock import holder_of
+from kimi_tui.session.errors import SessionLocked
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import DiskUse, disk_use, opened, read_only_copy
 from kimi_tui.session.world_lines import WorldLine
@@ -79,9 +79,15 @@ async def print_session(session: Session, *, as_json: bool) -> int:
     return DONE
 
 
-def _readable(session: Session) -> contextlib.AbstractAsyncContextManager[Session]:
+@contextlib.asynccontextmanager
+async def _readable(session: Session) -> AsyncGenerator[Session]:
     """The session, open; a copy of it where another process has it open."""
-    return read_only_copy(session) if holder_of(session.dir) is not None else opened(session)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            read = await stack.enter_async_context(opened(session))
+        except SessionLocked:
+            read = await stack.enter_async_context(read_only_copy(session))
+        yield read
 
 
 async def print_markdown(session: Session) -> int:
@@ -283,9 +289,14 @@ def _age_of(iso: str, now: datetime) -> str:
 
 
 async def print_checkpoints(session: Session, world_line: int, *, as_json: bool) -> int:
-    """Print the checkpoints of a world line (0: the live one), oldest first; returns the exit code."""
-    async with opened(session):
-        rows = await asyncio.to_thread(list_checkpoints, session, world_line)
+    """Print the checkpoints of a world line (0: the live one), oldest first; returns the exit code.
+
+    Raises:
+        UnknownWorldLine: there is no such line.
+        StorageTrouble: the session cannot be opened at all.
+    """
+    async with _readable(session) as read:
+        rows = await asyncio.to_thread(list_checkpoints, read, world_line)
     if as_json:
         print_json([row_facts(row) for row in rows])
     elif rows:
@@ -333,10 +344,14 @@ def _print_rows(rows: Sequence[CheckpointRow]) -> None:
 
 
 async def print_world_lines(session: Session, *, as_json: bool) -> int:
-    """Print the world lines that were left; returns the exit code."""
-    async with opened(session):
-        lines = await asyncio.to_thread(session.world_lines.list, session.context.world_line)
-        shown = await asyncio.to_thread(shown_lines, session) if lines else {}
+    """Print the world lines that were left; returns the exit code.
+
+    Raises:
+        StorageTrouble: the session cannot be opened at all.
+    """
+    async with _readable(session) as read:
+        lines = await asyncio.to_thread(read.world_lines.list, read.context.world_line)
+        shown = await asyncio.to_thread(shown_lines, read) if lines else {}
     if as_json:
         print_json([line_facts(line, shown.get(line.n)) for line in lines])
     elif lines:

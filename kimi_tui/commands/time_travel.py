@@ -247,8 +247,8 @@ class Result:
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """The files that were left alone although they should have been brought back."""
-        return tuple(one.path for one in self.files if one.fate == "conflict")
+        """The files that were left alone although they should have been brought back, or cannot be."""
+        return tuple(one.path for one in self.files if one.fate == "conflict" or one.is_lost)
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -305,7 +305,10 @@ def planned_files(files: FilesPreview | None) -> tuple[FileOutcome, ...]:
     if files is None:
         return ()
     return (
-        *(FileOutcome(one.path, one.fate, one.reason) for one in files.files),
+        *(
+            FileOutcome(one.path, one.fate, one.reason, is_lost=one.fate == "skip")
+            for one in files.files
+        ),
         *(FileOutcome(path, "skip", reason) for path, reason in files.not_covered),
     )
 

@@ -243,7 +243,8 @@ class ToolBlock(Block):
     """One tool call. `tokens` is by how many tokens its step grew the context; `tokens_estimated` until the next model call reports usage.
 
     Of a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
-    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these.
+    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a command
+    of the user's own.
     """
 
     call: str = ""
@@ -264,6 +265,7 @@ class ToolBlock(Block):
     n_changed: int = 0
     n_lost: int = 0
     lost: tuple[str, ...] = ()
+    is_own: bool = False
 
     @property
     def output(self) -> str:

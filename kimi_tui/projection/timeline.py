@@ -14,7 +14,9 @@ from kimi_tui.display_names import short_name, titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
+    DMAIL_CALL,
     LABEL_LIMIT,
+    NOT_SENT,
     Call,
     Checkpoint,
     Key,
@@ -51,9 +53,6 @@ from kimi_tui.wire.events import (
     iso_seconds,
 )
 
-DMAIL_CALL = short_name("SendDMail")
-"""The name of the tool that sends a D-Mail."""
-NOT_SENT = "not sent"
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50
@@ -104,7 +103,8 @@ class StepTracker:
         """End the step without a revert: its D-Mails were not delivered."""
         unsent, self._dmails = self._dmails, []
         for call in unsent:
-            call.target, call.failed = f"{call.target} {NOT_SENT}".strip(), True
+            # First, so that no narrow row cuts it off.
+            call.target, call.failed = ", ".join(filter(None, (NOT_SENT, call.target))), True
         return head if unsent else None
 
     def cut(self) -> None:
@@ -209,6 +209,8 @@ class TimelineModel:
         revision: incremented with every change that may be drawn.
         running: whether a turn is under way; the newest checkpoint is then "now".
         used, limit, trigger, per_step: the newest state of the window, in tokens.
+        used_is_told: whether `used` was told since the newest checkpoint was made. A history that is made from messages tells it
+            with D-Mails and compactions alone.
         estimated: whether `used` is an estimate, and not the server's figure.
         revert: the newest operation that dropped checkpoints; None before the first.
         is_revert_new: whether nothing was streamed since that revert, so that it may be animated.
@@ -224,6 +226,7 @@ class TimelineModel:
         self.rows = TimelineRows(self.tree)
         self.running = False
         self.used = 0
+        self.used_is_told = False
         # A record does not tell what was estimated before its first turn.
         self.estimated = True
         self._figures = CheckpointTokens()
@@ -253,6 +256,7 @@ class TimelineModel:
                 self._status(event)
             case CheckpointCreated() as event:
                 self._checkpoint(event, record.at)
+                self.used_is_told = False
             case StepBegin():
                 return False
             case ThinkPart() | ToolOutput():
@@ -434,6 +438,7 @@ class TimelineModel:
 
     def _status(self, event: StatusUpdate) -> None:
         self.used, self.estimated = event.used, event.estimated
+        self.used_is_told = True
         self.limit, self.trigger, self.per_step = event.limit, event.trigger, event.per_step
         head = self.tree.head
         changed = self._figures.apply(event)
@@ -521,7 +526,7 @@ class TimelineModel:
         self._steps.cut()
         head = self.tree.head
         edit = self._edit(event, at)
-        self.used = event.tokens_after
+        self.used, self.used_is_told = event.tokens_after, True
         if edit is not None or (event.reason == "dmail" and not event.uid):
             self._last_cut = event
         elif head is not None and head.kind == "dmail":
@@ -560,7 +565,7 @@ class TimelineModel:
             checkpoint.tokens_end = event.tokens_after
         checkpoint.text = event.summary
         self._leaves(checkpoint, event.world_line)
-        self.used = event.tokens_after
+        self.used, self.used_is_told = event.tokens_after, True
         if edit is not None:
             self.tree.lay()
             self.rows.reset()

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from kimi_tui.display_names import titled
+from kimi_tui.display_names import short_name, titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.wire.events import SUMMARIES
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
 
+DMAIL_CALL = short_name("SendDMail")
+"""The name of the tool that sends a D-Mail."""
+TO_EARLIER = "to an earlier checkpoint"
+"""The target of a D-Mail on a line whose checkpoints were renumbered since."""
+NOT_SENT = "not sent"
+"""How the target of a D-Mail begins that was not delivered."""
 LABEL_LIMIT = 200
 """The most characters of a label that are kept; more never fit on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
@@ -160,6 +166,8 @@ class Checkpoint:
         if old.from_id >= 0 and old.id != self.id:
             # The step that sent the D-Mail has no number on this line.
             self.from_id, self.words = -1, "D-Mail from an earlier step"
+        if old.calls and old.id != self.id:
+            self.calls = [_renumbered(call) for call in old.calls]
         self.saved, self.saved_measured = old.saved, old.saved_measured
         self.before, self.text = old.before, old.text
         self.said, self.n_carried = old.said, old.n_carried
@@ -185,6 +193,14 @@ class Checkpoint:
                 parts += (call.name, call.target)
             self._search = "\n".join(parts).lower()
         return needle in self._search
+
+
+def _renumbered(call: Call) -> Call:
+    """A call of a checkpoint that has another number now: the number that its D-Mail names is of the time before."""
+    if call.name != DMAIL_CALL or not call.target:
+        return call
+    is_unsent = call.target.startswith(NOT_SENT)
+    return replace(call, target=f"{NOT_SENT}, {TO_EARLIER}" if is_unsent else TO_EARLIER)
 
 
 _KIND_WORDS = {"dmail": "D-Mail", "compaction": "Compacted", "summary": "Compacted"}
@@ -225,14 +241,15 @@ class WorldLine:
 
     @property
     def own_words(self) -> str:
-        """The line's default name: the user's message at its beginning, else the D-Mail that left it, else its first step."""
+        """The line's default name: the user's message at its beginning, else the agent's D-Mail that left it, else its first step."""
         begun = self.checkpoints[:_LOOKED_AT]
         # What a summary or a D-Mail brought along was said on another line, which is called by it.
         begun = [checkpoint for checkpoint in begun if not checkpoint.is_kept] or begun
         first = begun[0] if begun else None
         if first is not None and first.is_heading and first.words:
             return first.words
-        if self.reason == "dmail" and self.text:
+        # The agent wrote its D-Mail on this line; the user's stands on the one that followed.
+        if self.reason == "dmail" and self.text and not self.by_user:
             return self.text
         for checkpoint in begun:
             if checkpoint.kind == "dmail":

@@ -93,7 +93,7 @@ class CheckpointTokens:
         return self._known.get(uid)
 
     def left_by(self, uid: str) -> TokenFigure | None:
-        """The tokens after the D-Mail or the compaction of a checkpoint; None for any other checkpoint."""
+        """The tokens after the D-Mail or the compaction of a checkpoint, an estimate until the next answer; None for any other checkpoint."""
         return self._ends.get(uid)
 
     def apply(self, event: Event) -> Changed:
@@ -202,7 +202,8 @@ class CheckpointTokens:
             # The step that was answered is the first thing behind it.
             is_same = uid == self._end
             now = figure if is_same else fitted(was, estimate, figure, self._base)
-            self._ends[uid] = TokenFigure(now, is_same, not is_same)
+            # An answer has told how the server counts: what is left of the estimate is the share of what was said since.
+            self._ends[uid] = TokenFigure(now, measured=True, fitted=not is_same)
             ends.append((uid, now - was))
         self._end = ""
         return Changed(rows, ends)

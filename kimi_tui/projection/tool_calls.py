@@ -197,6 +197,7 @@ class ToolCalls:
             self._own.add(event.key)
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
         block = self._open[event.key]
+        block.is_own = event.key in self._own
         if (event.name, event.arguments) != (block.tool, block.arguments):
             block.arguments = event.arguments[:ARGUMENTS_LIMIT]
             block.target = target(event.name, block.arguments, self.work_dir) or block.target

@@ -31,6 +31,7 @@ from kimi_tui.projection.blocks import (
     both,
     copied,
 )
+from kimi_tui.projection.timeline_tree import TO_EARLIER
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
@@ -482,6 +483,9 @@ def _rearrange(
                 # What it undid stays as far away as it was.
                 copy.from_checkpoint += event.id - (block.checkpoint or 0)
                 copy.is_moved = True
+            is_dmail = isinstance(copy, ToolBlock) and copy.tool == "SendDMail"
+            if is_dmail and copy.target and event.id != block.checkpoint:
+                copy.target = TO_EARLIER
             kept.append(copy)
         else:
             gone.append(block)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.session.errors import SessionError, StorageTrouble
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.journal import Journal, JournalEntry
-from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, lines, parse
+from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, JsonlLog, lines, parse
 from kimi_tui.session.listing import read_excerpt, records_a_turn, time_of
 from kimi_tui.session.metadata import MAX_SIDE_FILE_BYTES, STATE_NAME, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, world_line_path
@@ -120,7 +121,10 @@ def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
         id=path.name,
         bucket=bucket,
         work_dir=work_dir,
-        title=title or excerpt.title or "Untitled",
+        title=title
+        or excerpt.title
+        or _first_title(stored if excerpt.goes_on else ())
+        or "Untitled",
         updated_at=time_of(live.stat()),
         messages=excerpt.messages,
         tokens=excerpt.tokens,
@@ -129,6 +133,14 @@ def _session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
         record=record if record.is_file() else None,
         state=state if state.is_file() else None,
     )
+
+
+def _first_title(stored: Sequence[tuple[int, Path]]) -> str:
+    """How a session began that goes on with a summary, by its oldest line; empty where that says nothing."""
+    if not stored:
+        return ""
+    _, oldest = stored[0]
+    return read_excerpt(oldest, oldest.stat().st_size).title
 
 
 def _old_session(path: Path, bucket: str, work_dir: str) -> KimiSession | None:
@@ -227,9 +239,12 @@ def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[Jour
     disk = storage or Storage()
     followed = [*(path for _, path in found.stored), found.live][1:]
     futures: list[JournalEntry] = []
+    # A copied file may be younger than all that was done.
+    ended_at = _ended_at(found.record) if found.record is not None else math.inf
     for (n, path), after in zip(found.stored, followed, strict=True):
         status = disk.stat(path)
-        left_at = datetime.fromtimestamp(time_of(status), UTC).isoformat(timespec="milliseconds")
+        at = min(time_of(status), ended_at)
+        left_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
         futures.append(
             replace(
                 infer_revert(disk, path, after),
@@ -240,6 +255,14 @@ def futures_of(found: KimiSession, storage: Storage | None = None) -> tuple[Jour
             )
         )
     return tuple(futures)
+
+
+def _ended_at(record: Path) -> float:
+    """When the last thing was recorded, in seconds since 1970; infinite where the record does not tell."""
+    file = JsonlLog(record)
+    times = [line.get("timestamp") for line in file.read(file.tail_start(CHUNK_BYTES))]
+    known = [at for at in times if isinstance(at, int | float) and 0 < at < math.inf]
+    return known[-1] if known else math.inf
 
 
 def import_session(store: SessionStore, found: KimiSession) -> Imported:

@@ -110,11 +110,12 @@ def recover(
         for name in os.listdir(folder):
             if _UNFINISHED.fullmatch(name):
                 storage.unlink(folder / name)
+    was_missing = _status(live_path(folder)) is None
     _restore_missing_live(storage, folder, remark)
     _drop_second_names(storage, folder)
     entries = journal.entries
     if entries and not entries[-1].done:
-        _close_last(storage, folder, journal, entries[-1])
+        _close_last(storage, folder, journal, entries[-1], keep_stored=was_missing)
 
 
 def _restore_missing_live(storage: Storage, folder: Path, remark: Callable[[str], None]) -> None:
@@ -122,12 +123,24 @@ def _restore_missing_live(storage: Storage, folder: Path, remark: Callable[[str]
     if _status(live_path(folder)) is not None:
         return
     stored = stored_world_lines(folder)
-    if stored:
-        newest = max(stored)
-        with contextlib.suppress(OSError):
-            storage.replace(world_line_path(folder, newest), live_path(folder))
-            storage.sync_folder(folder)
-            remark(f"The live line was missing; world line {newest} has taken its place.")
+    if not stored:
+        return
+    newest = max(stored)
+    source, temporary = world_line_path(folder, newest), folder / f".{LIVE_NAME}.tmp"
+    with contextlib.suppress(OSError):
+        try:
+            status = storage.copy_file(source, temporary)
+            # Lists go by the time of the last write.
+            os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+        except OSError:
+            # A full disk: all that is said is in the one file then, under the other name.
+            with contextlib.suppress(OSError):
+                storage.unlink(temporary)
+            storage.replace(source, live_path(folder))
+        else:
+            storage.replace(temporary, live_path(folder))
+        storage.sync_folder(folder)
+        remark(f"The live line was missing; the conversation goes on from world line {newest}.")
 
 
 def _drop_second_names(storage: Storage, folder: Path) -> None:
@@ -144,8 +157,18 @@ def _drop_second_names(storage: Storage, folder: Path) -> None:
         storage.sync_folder(folder)
 
 
-def _close_last(storage: Storage, folder: Path, journal: Journal, entry: JournalEntry) -> None:
-    """Find out from the files whether the newest operation happened."""
+def _close_last(
+    storage: Storage, folder: Path, journal: Journal, entry: JournalEntry, *, keep_stored: bool
+) -> None:
+    """Find out from the files whether the newest operation happened.
+
+    Args:
+        storage: The disk.
+        folder: The session's folder.
+        journal: Its journal, loaded.
+        entry: The newest operation.
+        keep_stored: The live file was made from a world line just now, so that an equal one is no copy of a crash.
+    """
     if not entry.changes_line:
         return
     stored = _status(world_line_path(folder, entry.n))
@@ -163,7 +186,7 @@ def _close_last(storage: Storage, folder: Path, journal: Journal, entry: Journal
         # The live file still is the one to be left, so the operation did not come to its rename; unless it meant to leave
         # it for one of the same size (a jump), which then is another one.
         happened = not same
-        if same and entry.stored:
+        if same and entry.stored and not keep_stored:
             # The copy that was made where there are no hard links.
             with contextlib.suppress(OSError):
                 storage.unlink(world_line_path(folder, entry.n))

@@ -25,7 +25,7 @@ from kimi_tui.session.errors import SessionLocked, SessionNotFound, StorageTroub
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
-from kimi_tui.session.metadata import STATE_NAME, read_state, write_state
+from kimi_tui.session.metadata import MARKS_NAME, STATE_NAME, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.session import Session
 
@@ -354,7 +354,7 @@ async def read_only_copy(session: Session) -> AsyncGenerator[Session]:
 
 def _copy(storage: Storage, folder: Path, copy: Path) -> None:
     copy.mkdir()
-    for path in [*sorted(folder.glob("*.jsonl")), folder / STATE_NAME]:
+    for path in [*sorted(folder.glob("*.jsonl")), folder / STATE_NAME, folder / MARKS_NAME]:
         try:
             storage.copy_file(path, copy / path.name, sync=False)
         except FileNotFoundError:

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kimi_tui.projection.timeline import DMAIL_CALL, NOT_SENT, TimelineModel
+from kimi_tui.projection.timeline import TimelineModel
+from kimi_tui.projection.timeline_tree import DMAIL_CALL, NOT_SENT
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
@@ -96,7 +97,8 @@ def shown_timeline(session: Session) -> TimelineModel:
 def tokens_now(session: Session, model: TimelineModel) -> int:
     """What the window holds, as the gauge shows it. Reads files: call it in a thread."""
     line = session.context.world_line
-    return model.used or WorldLineTokens(line).before(line.index.size).tokens
+    is_told = model.used and model.used_is_told
+    return model.used if is_told else WorldLineTokens(line).before(line.index.size).tokens
 
 
 def shown_lines(session: Session, model: TimelineModel | None = None) -> dict[int, ShownLine]:
@@ -223,7 +225,8 @@ def _dmail_calls(known: Shown | None) -> str:
     words: list[str] = []
     for call in calls:
         is_unsent = call.name == DMAIL_CALL and call.failed and NOT_SENT not in call.target
-        words.append(" ".join(filter(None, (call.name, call.target, NOT_SENT * is_unsent))))
+        target = ", ".join(filter(None, (NOT_SENT * is_unsent, call.target)))
+        words.append(" ".join(filter(None, (call.name, target))))
     return label_of(", ".join(words))
 
 

@@ -129,6 +129,8 @@ class FileHistory:
         # What was shown of a restore, with its checkpoint, and why each file of the last plan is as it is.
         self._shown: tuple[str, bool, RestorePlan] | None = None
         self._reasons: dict[str, str] = {}
+        # What the restore that was prepared last cannot bring back.
+        self._lost: tuple[FileOutcome, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -282,6 +284,7 @@ class FileHistory:
                     is_new=one.then is None,
                     is_gone=one.now is None,
                     only_rights=one.only_rights,
+                    is_folder=one.then is not None and one.then.kind == "folder",
                 )
             )
         return FilesPreview(tuple(files), plan.not_covered, plan.remarks)
@@ -334,6 +337,11 @@ class FileHistory:
             OSError: it could not be written; no file was changed.
         """
         self._reasons = {one.path: one.reason for one in plan.changes}
+        self._lost = tuple(
+            FileOutcome(one.path, "skip", one.reason, is_lost=True)
+            for one in plan.changes
+            if one.change == "skip"
+        )
         if plan.reason:
             return None
         return await self._run(self._tracker.prepare, plan, chosen)
@@ -364,10 +372,14 @@ class FileHistory:
     ) -> tuple[FileOutcome, ...]:
         """Restore the files, after the journal knows, verify them and publish the result; returns what became of each.
 
-        Failures are in the result, and not raised.
+        Failures are in the result, and not raised, and so is what `prepare` was told that cannot come back.
         """
+        lost, self._lost = self._lost, ()
+        gone = tuple(one.path for one in lost)
         if prepared is None:
-            return ()
+            if gone:
+                self._wire.publish(FilesRestored(uid, conflicts=gone))
+            return lost
         created = prepared.intent.created
         try:
             outcome = await self._run(self._tracker.carry_out, prepared)
@@ -375,7 +387,7 @@ class FileHistory:
             log.warning("a restore could not be recorded", exc_info=error)
             failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
             outcome = Restored((), (), failed)
-        self._events.restored(outcome, prepared.left, uid, created)
+        self._events.restored(outcome, (*prepared.left, *gone), uid, created)
         found = [
             FileOutcome(path, "create" if path in created else "restore")
             for path in outcome.restored
@@ -383,6 +395,7 @@ class FileHistory:
         found += [FileOutcome(path, "delete") for path in outcome.deleted]
         found += [FileOutcome(path, "conflict", self._reasons[path]) for path in prepared.left]
         found += [FileOutcome(path, "conflict", why) for path, why in outcome.failures.items()]
+        found += lost
         return tuple(sorted(found, key=lambda one: one.path))
 
     async def record(self, entry: JournalEntry | None, uid: str, checkpoint_id: int) -> None:
@@ -412,6 +425,7 @@ class FileHistory:
 
     async def left_out(self, entry: JournalEntry, uid: str) -> tuple[FileOutcome, ...]:
         """The files that an operation touched and that cannot be reversed with it, published; none where they can."""
+        self._lost = ()
         if not entry.snapshot_after:
             return ()
         plan = await self._plan_back(entry)

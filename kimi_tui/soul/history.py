@@ -24,6 +24,7 @@ from kimi_tui.soul.record import (
     read_stored,
     records_by_checkpoint,
 )
+from kimi_tui.soul.record_repair import repair_record
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (
@@ -79,6 +80,8 @@ def read_history(session: Session, *, end: bool = False) -> History:
         end: what a killed program left running in the record is ended there.
     """
     remarks: list[str] = []
+    if end and (repaired := repair_record(session)):
+        remarks.append(repaired)
     stored, n_skipped, ended_at = read_stored(session)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
@@ -88,7 +91,8 @@ def read_history(session: Session, *, end: bool = False) -> History:
         missing = _missing_end(stored, session, is_whole=is_whole)
         is_whole = is_whole or bool(missing)
         # Where the record is behind the conversation, the turn that it tells of last may have gone on.
-        endings = closing_events([*stored, *missing], missing[-1].at if missing else ended_at)
+        ours = [record for record in stored if not record.foreign]
+        endings = closing_events([*ours, *missing], missing[-1].at if missing else ended_at)
         half = _half_answer([*stored, *missing], session) if is_whole else None
         for record in (*missing, *endings):
             if is_whole or not isinstance(record.event, TurnEnd):
@@ -149,7 +153,8 @@ def _missing_end(
         the records that lead from where the record ends to where the context stands, with numbers and times that rise;
         none where no few of them do.
     """
-    if not stored:
+    if not stored or any(record.foreign for record in stored):
+        # What kimi-cli recorded has no checkpoint there: nothing says where it meets what the context tells.
         return []
     seq, at = stored[-1].seq, stored[-1].at
     try:
@@ -301,8 +306,13 @@ def session_history(session: Session) -> list[EventRecord]:
 
 
 def fits(records: list[EventRecord], session: Session) -> bool:
-    """Whether these events lead to the live world line as it is, by way of all the others, with what compactions kept."""
+    """Whether these events lead to the live world line as it is, by way of all the others, with what compactions kept.
+
+    Those that kimi-cli recorded never do, since they tell of no checkpoint.
+    """
     points, index = session.context.checkpoints, session.context.index
+    if any(record.foreign for record in records):
+        return False
     if final_checkpoints(records) != [point.uid for point in points]:
         return False
     lines: set[int] = set()

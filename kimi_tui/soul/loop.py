@@ -856,7 +856,8 @@ class AgentLoop:
 
     async def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
         """A reminder that D-Mails exist, after results that take much room."""
-        if not self._conversation.marks_checkpoints:
+        least = self._conversation.limits.dmail.nudge_tokens
+        if not least or not self._conversation.marks_checkpoints:
             return []
         scale = self._conversation.meter.scale
         sizes: list[int] = []
@@ -864,7 +865,7 @@ class AgentLoop:
         for each in done:
             sizes.append(scale.corrected(text_tokens(each.outcome.output)))
             await slices.yield_if_over()
-        if max(sizes, default=0) < self._conversation.limits.dmail.nudge_tokens:
+        if max(sizes, default=0) < least:
             return []
         text = prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))
         return [user_message(text)]

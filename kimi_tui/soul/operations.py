@@ -323,7 +323,7 @@ class Operations:
             async with conversation.files.journaled(prepared, "files") as entry:
                 await conversation.files.record(entry, point.uid, point.id)
         outcomes = await conversation.files.carry_out(prepared, point.uid)
-        if outcomes:
+        if prepared is not None:
             conversation.publish_line_changed("files", 0, 0, point.uid)
         used = conversation.meter.used
         return RewindOutcome(point.id, 0, used, used, "", outcomes)

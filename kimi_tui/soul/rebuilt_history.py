@@ -226,7 +226,7 @@ class _HistoryBuilder:
             # It was live again later; this is about the time before.
             left_by = world_line.left_before[-1]
             was = left_by.op
-        at = ev.iso_seconds(left_by.at)
+        at = self._left_at(left_by)
         dmail = _dmail_of(parts[0]) if parts and was == "dmail" else None
         fits = {"compaction": is_compacted, "clear": shared == 0, "dmail": dmail is not None}
         if not fits.get(was, was in _REASONS):
@@ -268,6 +268,13 @@ class _HistoryBuilder:
         )
         if left_by.op == was:
             self._add_files(left_by, cut.uid, at)
+
+    def _left_at(self, left_by: JournalEntry) -> float:
+        """When a line was left, in seconds since 1970.
+
+        Of kimi-cli's, that is the time of a file, which a copy may have made younger than what happened afterwards.
+        """
+        return min(ev.iso_seconds(left_by.at), self._kimi_cli.next_at)
 
     def _add_files(self, entry: JournalEntry, uid: str, at: float) -> None:
         """Add that working files came back with an operation: as it was recorded, else as it was journaled."""
@@ -435,12 +442,14 @@ class _HistoryBuilder:
         return self._records
 
     def _add(self, event: Event, at: float) -> None:
+        if isinstance(event, ev.TurnBegin) and self._in_turn:
+            # The time in which nothing happened belongs to the user.
+            self._records.append(
+                self._record(ev.TurnEnd("interrupted" if self._stopped else "done"))
+            )
         self._at = max(self._at, at)
         match event:
             case ev.TurnBegin():
-                if self._in_turn:
-                    reason = "interrupted" if self._stopped else "done"
-                    self._records.append(self._record(ev.TurnEnd(reason)))
                 self._in_turn, self._n, self._stopped = True, 0, False
             case ev.TurnEnd():
                 if not self._in_turn:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from bisect import bisect_left
 from collections import deque
@@ -18,10 +19,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from kimi_tui import lenient_json
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
+from kimi_tui.session.rotation import LIVE_NAME
+from kimi_tui.session.schema import CHECKPOINT
 from kimi_tui.session.session import Session
+from kimi_tui.soul.record_repair import StoredLine, without_doubled
 from kimi_tui.soul.tasks import TimeSlices, run_to_completion
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
@@ -198,7 +203,7 @@ def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
     first: EventRecord | None = None
     pieces: list[str] = []
     for record in records:
-        if first is not None and continues(first.event, record.event):
+        if first is not None and _is_more_of(first, record):
             pieces = pieces or [text_of(first.event)]
             pieces.append(text_of(record.event))
             first = first._replace(seq=record.seq)
@@ -208,6 +213,10 @@ def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
         first, pieces = record, []
     if first is not None:
         yield _whole(first, pieces)
+
+
+def _is_more_of(first: EventRecord, record: EventRecord) -> bool:
+    return first.foreign == record.foreign and continues(first.event, record.event)
 
 
 def _whole(record: EventRecord, pieces: Sequence[str]) -> EventRecord:
@@ -239,7 +248,7 @@ def read_stored(session: Session) -> StoredRecords:
     decoder = Decoder()
     records: list[EventRecord] = []
     n_skipped = newest = 0
-    for line in _lines(session.record.read()):
+    for _, line in _lines(without_doubled(session.record.read_with_offsets())):
         try:
             record = decoder.decode_record(line, 0)
         except Exception:
@@ -256,7 +265,7 @@ def read_stored(session: Session) -> StoredRecords:
     return StoredRecords(list(_joined(records)), n_skipped, records[-1].at if records else 0.0)
 
 
-def _lines(read: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _lines(read: Iterable[StoredLine]) -> Iterable[StoredLine]:
     """What can be read, up to where reading itself fails."""
     try:
         yield from read
@@ -268,9 +277,11 @@ def end_of_record(session: Session) -> list[EventRecord]:
     """The last turns of the record, to be shown until all of it is read.
 
     Only whole turns, or the last steps where one turn is longer than what is read; and only what does not depend on
-    anything further up.
+    anything further up. Nothing where the record ends elsewhere than the context does (a program was killed within an
+    operation), and nothing of another program's record, which does not tell what was undone.
     """
     ended_at = 0.0
+    records: list[EventRecord] = []
     for size_bytes in (END_BYTES, LARGE_END_BYTES):
         start = session.record.tail_start(size_bytes)
         parts = list(_decoded(session.record, start))
@@ -280,14 +291,30 @@ def end_of_record(session: Session) -> list[EventRecord]:
             break
         if records := _from_turn(joined, in_turn=True):
             break
+    if any(record.foreign for record in records):
+        return []
+    line = final_checkpoints(records)
+    if line is None or line[-1:] != [_newest_checkpoint(session)]:
+        return []
     return [*records, *closing_events(records, ended_at)]
+
+
+def _newest_checkpoint(session: Session) -> str:
+    """The uid of the last checkpoint in the end of the context; empty where there is none that has one."""
+    file = JsonlLog(session.dir / LIVE_NAME, session.storage, metadata=None)
+    for size_bytes in (END_BYTES, LARGE_END_BYTES):
+        start = file.tail_start(size_bytes)
+        names = [line.get("uid") for line in file.read(start) if line.get("role") == CHECKPOINT]
+        if names or start == 0:
+            return lenient_json.text(names[-1]) if names else ""
+    return ""
 
 
 def _decoded(file: JsonlLog, start: int) -> Iterator[EventRecord]:
     """What stands in the record from an offset on, numbered upwards."""
     decoder = Decoder()
     seq = 0
-    for line in file.read(start):
+    for _, line in without_doubled(file.read_with_offsets(start)):
         record = decoder.decode_record(line, seq + 1)
         if record is not None:
             seq = record.seq
@@ -452,11 +479,13 @@ _OPERATIONS = (
 
 
 def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[EventRecord]]:
-    """The events of a record by the checkpoint they belong to; operations belong to none."""
+    """The events of a record by the checkpoint they belong to; operations belong to none, nor do kimi-cli's records."""
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []
     current: list[EventRecord] = []
     for record in records:
+        if record.foreign:
+            continue
         match record.event:
             case ev.TurnBegin() | ev.StepBegin() as begin:
                 # They are published just before their checkpoint. What waited for one that never came belongs to none.
@@ -547,7 +576,7 @@ class KimiCliRecord:
     order: a turn by the user's words, a step by the tools it called.
 
     Args:
-        records: the whole record; what stands before the first checkpoint of ours is kimi-cli's.
+        records: the whole record, kimi-cli's records among ours.
     """
 
     def __init__(self, records: Iterable[EventRecord]) -> None:
@@ -569,6 +598,11 @@ class KimiCliRecord:
         self._next = place + 1
         return self._units[place]
 
+    @property
+    def next_at(self) -> float:
+        """When the turn or step began that follows those given so far, in seconds since 1970; infinite after the last."""
+        return self._units[self._next].at if self._next < len(self._units) else math.inf
+
     def step(self, names: Sequence[str]) -> RecordedUnit | None:
         """The next step of the same turn that called these tools."""
         for place in range(self._next, len(self._units)):
@@ -584,9 +618,9 @@ class KimiCliRecord:
 def _units(records: Iterable[EventRecord]) -> list[RecordedUnit]:
     units: list[RecordedUnit] = []
     for record in records:
+        if not record.foreign:
+            continue
         match record.event:
-            case ev.CheckpointCreated():
-                return units
             case ev.TurnBegin(text):
                 units.append(RecordedUnit(record.at, text))
             case ev.StepBegin():

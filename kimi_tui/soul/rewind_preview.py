@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -39,7 +38,7 @@ from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Targ
 from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
-from kimi_tui.wire.events import CheckpointKind, ImageBlock
+from kimi_tui.wire.events import ImageBlock
 
 _LISTED = {MessageKind.SAID: 1, MessageKind.DMAIL: 1, MessageKind.SUMMARY: 1, MessageKind.WORDS: 1}
 
@@ -197,15 +196,15 @@ async def _preview(
     target: Target, there: Segment | None, dropped: DroppedMessages, used: int, after: int
 ) -> RewindPreview:
     """The preview, with estimated tokens. `there` is what the checkpoint began, None where that is not known."""
-    begun = await dropped.begun()
+    n_checkpoints, n_turns = await dropped.begun()
     label = "" if there is None else there.label
     if there is not None and 0 <= target.said < len(there.said):
         label = label_of_message(there.words[target.said])
     return RewindPreview(
         target=target,
         label=label,
-        steps=begun.total(),
-        turns=begun["user"],
+        steps=n_checkpoints,
+        turns=n_turns,
         messages=dropped.n_messages,
         tokens_before=used,
         tokens_after=after,
@@ -285,19 +284,26 @@ class DroppedMessages(Sequence[DroppedMessage]):
         before = self._rows[number - 1] if number else 0
         return self._entry(number, place - before)
 
-    async def begun(self) -> Counter[CheckpointKind]:
-        """How many checkpoints of each kind go."""
-        found: Counter[CheckpointKind] = Counter()
+    async def begun(self) -> tuple[int, int]:
+        """How many checkpoints go, and how many turns: each message of the user that begins one, also before a D-Mail that carried it."""
+        n_checkpoints = n_turns = 0
         slices = TimeSlices()
         start = 0
         for place, point in enumerate(self._points):
             end = self._end_of(place)
             if not self._all_stays(start, end):
-                found[kind_of(self._kinds[start:end], point.id)] += 1
+                kinds = self._kinds[start:end]
+                kind = kind_of(kinds, point.id)
+                n_checkpoints += 1
+                n_turns += kind == "user"
+                if kind == "dmail":
+                    before = kinds.rfind(MessageKind.DMAIL)
+                    carried = (n for n in range(before) if kinds[n] == MessageKind.SAID)
+                    n_turns += sum(start + n not in self._stays for n in carried)
             start = end
             if place % 256 == 0:
                 await slices.yield_if_over()
-        return found
+        return n_checkpoints, n_turns
 
     def _all_stays(self, start: int, end: int) -> bool:
         """Whether there is anything between two messages, and all of it stays."""

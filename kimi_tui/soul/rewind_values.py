@@ -70,7 +70,7 @@ class FilePreview:
 
     `would` is what becomes of a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which
     bringing it back takes away; `is_text` is false where there are none to show. `rows` may be cut. `only_rights` is
-    true where the contents are the same, and only who may read or run it changed.
+    true where the contents are the same, and only who may read or run it changed; `is_folder` is an empty folder.
     """
 
     path: str
@@ -84,6 +84,7 @@ class FilePreview:
     is_new: bool = False
     is_gone: bool = False
     only_rights: bool = False
+    is_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,12 @@ class FilesPreview:
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What became of a file; `reason` is why it was left alone."""
+    """What became of a file; `reason` is why it was left alone, `is_lost` whether it is not what it was and cannot come back."""
 
     path: str
     fate: FileFate
     reason: str = ""
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

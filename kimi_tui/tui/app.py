@@ -296,7 +296,7 @@ class KimiApp(App[None], inherit_bindings=False):
     async def _session_chosen(self, event: SessionChosen) -> None:
         """Replace the session on the screen by another one."""
         before = [screen for screen in self.screen_stack if isinstance(screen, MainScreen)]
-        if not await self._may_leave():
+        if not await self._may_leave(for_another=True):
             for screen in before:
                 screen.bench.type_ahead.stay()
             return
@@ -937,10 +937,16 @@ class KimiApp(App[None], inherit_bindings=False):
             for footer in screen.query(Footer):
                 footer.urgent = words
 
-    async def _may_leave(self) -> bool:
-        """Whether nothing would be lost by leaving the session, or the user wants it so."""
+    async def _may_leave(self, *, for_another: bool = False) -> bool:
+        """Whether nothing would be lost by leaving the session, or the user wants it so.
+
+        Args:
+            for_another: another session takes its place; else the program ends.
+        """
         for screen in self.screen_stack:
-            if isinstance(screen, MainScreen) and not await screen.quitting.may_quit():
+            if isinstance(screen, MainScreen) and not await screen.quitting.may_quit(
+                for_another=for_another
+            ):
                 return False
         return True
 

@@ -292,13 +292,15 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     """Statistics as rows of a name and a sentence; what never happened is left out."""
     pairs: list[tuple[str, str]] = []
     if figures.turns or figures.steps:
-        pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'step')}"))
+        pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'model call')}"))
     if figures.tool_calls:
         calls = ", ".join(
             f"{short_name(name)} {count:,}" for name, count in figures.tool_calls.items()
         )
-        failed = f" ({figures.tool_failures:,} failed)" if figures.tool_failures else ""
-        pairs.append(("tool calls", f"{calls}{failed}"))
+        # Beside the last name it would be read as that of its calls.
+        total = f"{sum(figures.tool_calls.values()):,}"
+        failed = f", {figures.tool_failures:,} failed" if figures.tool_failures else ""
+        pairs.append(("tool calls", f"{total}{failed}: {calls}" if failed else calls))
     if figures.input_tokens or figures.output_tokens:
         cached = percent(figures.cached_tokens, figures.input_tokens)
         pairs.append(

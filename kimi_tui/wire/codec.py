@@ -68,6 +68,8 @@ _ANSWERS: dict[ev.ApprovalAnswer, str] = {
     "no": "reject",
 }
 _ANSWER_OF: dict[str, ev.ApprovalAnswer] = {theirs: ours for ours, theirs in _ANSWERS.items()}
+_OURS_ALONE = (ev.CheckpointCreated, ev.ContextReverted, ev.LineChanged)
+"""Events that kimi-cli has not. A fork's last one bears no number, as those of kimi-cli do not."""
 _STATUS_FIELDS = tuple(name for name in ev.StatusUpdate._fields if name not in {"used", "limit"})
 
 
@@ -272,6 +274,7 @@ class Decoder:
             own_seq if _is_whole(own_seq) else seq,
             _seconds_of(at),
             event,
+            foreign="seq" not in line and not isinstance(event, _OURS_ALONE),
         )
 
     def decode(self, message: Mapping[str, Any]) -> Event | None:

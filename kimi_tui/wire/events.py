@@ -654,11 +654,18 @@ STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
 
 
 class EventRecord(NamedTuple):
-    """An event with its place: `seq` counts from 1 within a session, `at` is seconds since 1970."""
+    """An event with its place.
+
+    Attributes:
+        seq: counts from 1 within a session.
+        at: seconds since 1970.
+        foreign: whether another program (kimi-cli) recorded it: then no checkpoint is told of beside it.
+    """
 
     seq: int
     at: float
     event: Event
+    foreign: bool = False
 
 
 def iso_seconds(iso: str, otherwise: float = 0.0) -> float:

@@ -142,12 +142,17 @@ def plan_to(
     """
     changes: list[FileChange] = []
     folders: frozenset[str] | None = None
+    present = _folders_of(now)
     for path in sorted(changed_by):
         before, after = as_file(now.get(path)), as_file(then.get(path))
+        if before is None and path not in present and _was_empty_folder(path, then):
+            after = then[path]
         if before == after:
             continue
         reason = _not_covered(path, before, after, then, now)
         if reason is not None:
+            # Where a folder stands, what was in it then was left out; what is in it now is told path by path.
+            reason = reason or ("" if path in present else _lost(path, before, after))
             if reason:
                 changes.append(FileChange(path, "skip", before, after, reason))
             continue
@@ -237,7 +242,7 @@ def _not_covered(
     path: str, before: Entry | None, after: Entry | None, then: Manifest, now: Manifest
 ) -> str | None:
     """Why a path cannot be restored: a reason to show, empty where it need not be shown; None where it can be restored."""
-    remark = next((one for one in (after, before) if one is not None and not one.kept), None)
+    remark = next((one for one in (after, before) if one is not None and not one.is_known), None)
     if remark is None and after is not None and secrets().rule_in(path.split("/")):
         # Kept when the name was on no list, or by somebody else: once written, no scan would see what it holds.
         remark = Entry("secret")
@@ -249,6 +254,28 @@ def _not_covered(
     if before is None and not was_looked_for(now, path):
         return "is not covered now"
     return None
+
+
+def _lost(path: str, before: Entry | None, after: Entry | None) -> str:
+    """Why something is gone, or another one, whose contents no snapshot ever held; empty where that is not so."""
+    if after is None or after.is_known or path.rpartition("/")[2] == REST:
+        return ""
+    if folded(path.rpartition("/")[2]) in ALWAYS:
+        return ""
+    if before is None:
+        return f"gone, and {why_not(after.kind)}"
+    return why_not(after.kind) if before.kind == after.kind == "large" else ""
+
+
+def _was_empty_folder(path: str, then: Manifest) -> bool:
+    entry = then.get(path)
+    names = map(folded, path.split("/"))
+    return entry is not None and entry.kind == "folder" and ALWAYS.isdisjoint(names)
+
+
+def stands(entry: Entry | None, then: Entry | None) -> bool:
+    """Whether what a scan found at a path is what a restore was to bring there."""
+    return entry == then or as_file(entry) == then
 
 
 def _would(before: Entry | None, after: Entry | None) -> Change:
@@ -356,6 +383,9 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
         name = one.path.rpartition("/")[2]
         if folder is None:
             return
+        if one.then is not None and one.then.kind == "folder":
+            _make_folder(name, folder)
+            return
         temporary = f".{one.then.blob[:24]}.restore" if one.then else ""
         if temporary:
             # What a restore that was cut off left behind.
@@ -376,6 +406,15 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
         _write(name, temporary, store.get(one.then.blob), one, folder)
         if current(name, folder) != one.then:
             raise OSError(errno.EIO, "it does not hold what was written")
+
+
+def _make_folder(name: str, folder: int) -> None:
+    """Make an empty folder again; one that is there already may stay."""
+    try:
+        os.mkdir(name, dir_fd=folder)
+    except FileExistsError as error:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise _ChangedSince from error
 
 
 def _write(name: str, temporary: str, content: bytes, one: FileChange, folder: int) -> None:

@@ -418,7 +418,7 @@ def parse_path(value: object, *said: Entry | None) -> str:
     path = str(value)
     *folders, name = path.split("/")
     # Only to be named as left out: what belongs to version control, and what was passed over in a folder.
-    is_named_only = not any(one is not None and one.kept for one in said)
+    is_named_only = not any(one is not None and one.is_known for one in said)
     names = folders if is_named_only and name in (REST, *ALWAYS) else [*folders, name]
     if "\0" in path or not {"", ".", ".."}.isdisjoint(names):
         raise ValueError("a path leads elsewhere")

@@ -32,6 +32,7 @@ from kimi_tui.workspace.restore import (
     left_out,
     plan_back,
     plan_to,
+    stands,
 )
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import (
@@ -419,7 +420,7 @@ class Tracker:
         self._scan(intent.paths)
         manifest = self._scanner_manifest()
         self._add("other", self._owed.difference(intent.paths))
-        done = {one.path for one in intent.changes if as_file(manifest.get(one.path)) == one.then}
+        done = {one.path for one in intent.changes if stands(manifest.get(one.path), one.then)}
         self._add("restore", done, snapshot_id=intent.after)
         # What someone else wrote into the place of what was planned is theirs, also for an undo.
         self._add("other", self._owed)
@@ -491,7 +492,7 @@ class Tracker:
         intent = restore.read_intent(self._folder / _INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             return set()
-        return {one.path for one in intent.changes if as_file(now.get(one.path)) == one.then}
+        return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}
 
     def _scanner_manifest(self) -> Manifest:
         return self._scanner.manifest if self._scanner is not None else {}

@@ -91,11 +91,11 @@ def test_show(place: Place) -> None:
     said = place.run("sessions", "show", session.id).out
     for words in (
         "first\n",
-        "3, with 5 steps",
+        "3, with 5 model calls",
         "Write 2, Read 1",
         "1.5k input",
         "D-Mails",
-        "look into c.txt",
+        "Read a.txt",
     ):
         assert words in said
 

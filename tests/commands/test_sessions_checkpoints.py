@@ -128,10 +128,10 @@ def test_d_mails_name_their_targets_and_whether_they_were_sent(place: Place) -> 
     assert live == ["one", "To checkpoint 2: first To checkpoint 1: second", "done"]
     left = place.run("checkpoints", "--world-line", 1, "--json").json
     assert [row["label"] for row in left][1:] == [
-        "D-Mail to #99 not sent",
+        "D-Mail not sent, to #99",
         "D-Mail to #2, D-Mail to #1",
     ]
-    assert "D-Mail to #99 not sent" in place.run("checkpoints", "--world-line", 1).out
+    assert "D-Mail not sent, to #99" in place.run("checkpoints", "--world-line", 1).out
     assert [one["name"] for one in place.run("worldlines", "--json").json] == ["first"]
 
 
@@ -180,17 +180,17 @@ def test_world_lines(place: Place) -> None:
     assert datetime.fromisoformat(first["at"]).tzinfo
     assert (second["n"], second["reason"], second["checkpoint_id"]) == (2, "rewind", 2)
     assert (second["tokens_after"], second["checkpoints"], second["text"]) == (110, 4, "")
-    # Each is called what was tried there: by the D-Mail that left it, by what was said or done where it begins.
-    assert (first["name"], second["name"]) == ("b.txt is not needed", "second")
+    # Each is called by what was said or done where it begins; the D-Mail of the user is on the line that followed.
+    assert (first["name"], second["name"]) == ("Read a.txt", "second")
     # The steps are those of the timeline: its own.
     assert (first["steps"], second["steps"]) == (5, 2)
     table = place.run("worldlines").out
-    assert "b.txt is not needed" in table
+    assert "Read a.txt" in table
     assert "~110" in table, "no server has said so, and the gauge says ~ as well"
-    assert "b.txt is not needed" in place.run("sessions", "show", session.id).out
+    assert "Read a.txt" in place.run("sessions", "show", session.id).out
     name_line(session, 2, "the long way")
     named = place.run("worldlines", "--json").json
-    assert [one["name"] for one in named] == ["b.txt is not needed", "the long way"]
+    assert [one["name"] for one in named] == ["Read a.txt", "the long way"]
     # What was undone again has nothing of its own: the timeline does not show it.
     place.run("undo")
     table = place.run("worldlines").out

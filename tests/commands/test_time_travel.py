@@ -7,7 +7,7 @@ import json
 import os
 
 import pytest
-from support.chat_server import say
+from support.chat_server import call, say
 from support.commands import Place
 from support.soul import stage
 
@@ -153,6 +153,32 @@ def test_files_go_along_with_a_jump_and_a_letter(place: Place) -> None:
     assert (again.code, again.out) == (0, "No file of world line 1 (second) was brought back.\n")
 
 
+def test_what_cannot_come_back_is_said_everywhere_and_is_no_success(place: Place) -> None:
+    place.work.mkdir(exist_ok=True)
+    os.mkfifo(place.work / "pipe")
+    (place.work / "empty").mkdir()
+    (place.work / "a.txt").write_text("a")
+    gone = call("Shell", {"command": "rm -r pipe empty a.txt"})
+    session = place.hold([gone, say("Done.")], "clean up")
+    lost = {"path": "pipe", "change": "skip", "reason": "gone, and not a regular file"}
+    back = [{"path": name, "change": "create", "reason": None} for name in ("a.txt", "empty")]
+    for options in (("--dry-run",), ("--dry-run", "--json")):
+        ran = place.run("rewind", 0, "--files", "restore", *options)
+        assert ran.code == 0
+        assert "pipe" in ran.out
+        assert "gone, and not a regular file" in ran.out
+    assert ran.json["files"] == [*back, lost]
+    ran = place.run("rewind", 0, "--files", "restore", "--json")
+    assert (ran.code, json.loads(ran.out)["files"]) == (3, [*back, lost])
+    assert ran.err == "kimi-tui: Left alone, not brought back: pipe.\n"
+    assert sorted(path.name for path in place.work.iterdir()) == ["a.txt", "empty"]
+    # Also where there is nothing else to bring back.
+    place.run("undo")
+    (place.work / "a.txt").write_text("a")
+    assert session.id
+    assert place.run("rewind", 0, "--files", "restore").code == 3
+
+
 def test_the_agent_reads_a_letter_in_its_next_turn(place: Place) -> None:
     session = place.three_turns()
     sent = place.run("dmail", 3, "look into c.txt instead", "--json").json
@@ -205,15 +231,29 @@ def test_the_summary_is_no_target(place: Place) -> None:
     assert place.run("rewind", 1).code == 0
 
 
+async def name_first_checkpoint(session: Session, name: str) -> None:
+    await session.open()
+    session.bookmark(session.context.checkpoints[0].uid, name)
+    await session.aclose()
+
+
 def test_someone_has_it_open(place: Place) -> None:
     session = place.three_turns()
+    place.run("rewind", 6)
+    asyncio.run(name_first_checkpoint(session, "here it worked"))
     lock = SessionLock(session.dir)
     lock.acquire()
+    looks = (
+        ("checkpoints",),
+        ("checkpoints", "--world-line", 1, "--json"),
+        ("worldlines",),
+        ("worldlines", "--json"),
+        ("sessions", "show", session.id),
+        ("sessions", "export", session.id),
+    )
     try:
         before = place.files(session)
         for arguments in (
-            ("checkpoints",),
-            ("worldlines", "--json"),
             ("rewind", 2),
             ("rewind", 2, "--dry-run"),
             ("jump", 1),
@@ -228,12 +268,15 @@ def test_someone_has_it_open(place: Place) -> None:
             assert ran.code == 4, arguments
             assert ran.complaint.startswith("This session is open in process ")
         assert place.files(session) == before
-        shown = place.run("sessions", "show", session.id)
+        # What only looks does so all the same, and says what it says when nobody has it open.
+        seen = [place.run(*arguments) for arguments in looks]
         told = place.run("sessions", "show", session.id, "--json").json
         assert place.files(session) == before
     finally:
         lock.release()
-    assert shown.out == place.run("sessions", "show", session.id).out
+    assert [ran.code for ran in seen] == [0] * len(looks)
+    assert "here it worked" in seen[0].out
+    assert [ran.out for ran in seen] == [place.run(*arguments).out for arguments in looks]
     # Opened by itself, the session notes the same figures for lists that it noted when it was closed.
     assert told == place.run("sessions", "show", session.id, "--json").json
 

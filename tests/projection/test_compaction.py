@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, DMailBlock, UserBlock
+from kimi_tui.projection.blocks import (
+    AgentBlock,
+    CompactionBlock,
+    DMailBlock,
+    ToolBlock,
+    UserBlock,
+)
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import LayoutRoom
@@ -71,6 +77,23 @@ def shown(chat: TranscriptModel) -> list[tuple[str, int | None, str, bool]]:
         if text:
             found.append((text, block.checkpoint, block.uid, block.live))
     return found
+
+
+def test_a_kept_call_of_a_dmail_names_no_number_of_before() -> None:
+    """It was delivered, taken back by an undo, and what precedes it was summarised."""
+    call: list[ev.Event] = [
+        ev.ToolCall("s2:1", "SendDMail", '{"checkpoint_id": 2, "message": "x"}'),
+        ev.ToolStarted("s2:1", "SendDMail", '{"checkpoint_id": 2, "message": "x"}'),
+        ev.ToolResult("s2:1", False, ""),
+    ]
+    chat, timeline = told(*TURNS[:-1], *call, TURNS[-1], *UP_TO)
+    targets = [b.target for b in chat.blocks if isinstance(b, ToolBlock) and b.tool == "SendDMail"]
+    assert targets == ["to an earlier checkpoint"]
+    names = [(c.name, c.target) for c in timeline.tree.live[-1].calls or ()]
+    assert names[-1] == ("D-Mail", "not sent, to an earlier checkpoint")
+    # The line that was left keeps it as it was.
+    left = timeline.path_of(1)[-1]
+    assert [c.target for c in left.calls or ()][-1] == "not sent, to #2"
 
 
 def test_a_kept_letter_does_not_name_its_sender_by_a_number_of_another_line() -> None:

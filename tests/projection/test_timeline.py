@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 import pytest
 from support.story import TRIGGER, Teller, until_arrived, whole_story
 
@@ -398,6 +401,28 @@ def test_a_bookmark_stays_with_its_checkpoint_on_whatever_line() -> None:
     assert [p.bookmark for p in line.checkpoints] == [""]
     model.mark({}, frozenset())
     assert len(model.rows) == 0
+
+
+@pytest.mark.parametrize("author", ["agent", "person"])
+def test_a_line_is_called_by_what_stands_on_it(author: Literal["agent", "person"]) -> None:
+    t = Teller()
+    t.turn("One")
+    t.step(text="My own first words")
+    t.cut(1, "dmail", "Use re.finditer")
+    last = t.records[-1]
+    assert isinstance(last.event, ContextReverted)
+    t.records[-1] = last._replace(event=replace(last.event, author=author))
+    t.checkpoint("dmail", "D-Mail")
+    t.tell(TextPart("after it"))
+    t.step(text="The step behind")
+    # The agent wrote its D-Mail on the line that it left; the user's stands on the one that followed.
+    assert (
+        model_of(t).line_name(1)
+        == {
+            "agent": "Use re.finditer",
+            "person": "My own first words",
+        }[author]
+    )
 
 
 def test_another_model_is_arranged_as_the_user_arranged_the_one_before() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from support.story import until_folding
 
-from kimi_tui.projection.tokens import FreedTokens, GaugeModel
+from kimi_tui.projection.tokens import CheckpointTokens, FreedTokens, GaugeModel
 from kimi_tui.wire.events import (
+    CheckpointCreated,
     CompactionEnd,
     ContextReverted,
     Event,
@@ -57,6 +58,33 @@ def test_what_was_freed_is_known_by_the_next_figure_of_the_server() -> None:
     story.jump(3)
     serial = model.freed.serial
     assert (left(), model.freed) == ((0, False), FreedTokens(serial=serial + 1))
+
+
+def test_what_a_compaction_left_is_an_estimate_until_the_next_answer() -> None:
+    """Also where the next request holds more than that, as a message of the user."""
+    story = until_folding()
+    story.compact()
+    figures = CheckpointTokens()
+    for record in story.records:
+        figures.apply(record.event)
+    *_, uid = [
+        record.event.uid
+        for record in story.records
+        if isinstance(record.event, CheckpointCreated) and record.event.kind == "compaction"
+    ]
+
+    def is_estimate() -> bool:
+        left = figures.left_by(uid)
+        assert left is not None
+        return not left.measured
+
+    assert is_estimate()
+    story.records.clear()
+    story.turn("And now?")
+    story.step()
+    for record in story.records:
+        figures.apply(record.event)
+    assert not is_estimate()
 
 
 def test_a_failed_compaction_changes_nothing() -> None:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.faulty_storage import WatchedStorage, failing
 from support.odd_files import KINDS, put, short_lines
 from support.quick_disk import memory_folder
 
@@ -190,6 +191,7 @@ async def test_a_lost_live_line_is_found_in_the_newest_line_that_was_left(tmp_pa
     await session.context.revert_to(0, reason="rewind")
     await session.aclose()
     (session.dir / "context.jsonl").unlink()
+    stored = {path.name: path.read_bytes() for path in session.dir.glob("context_*.jsonl")}
     (info,) = store.list(HERE, counted=True)
     assert (info.id, info.title, info.world_lines) == (session.id, "mine", 1)
     assert info.messages == 2
@@ -200,6 +202,26 @@ async def test_a_lost_live_line_is_found_in_the_newest_line_that_was_left(tmp_pa
     await again.open()
     said = [m.text for m in again.context.messages if not m.text.startswith("<")]
     assert said == ["one", "newer"]
-    assert again.remarks == ["The live line was missing; world line 2 has taken its place."]
-    assert [line.n for line in again.world_lines.list()] == [1]
+    assert again.remarks == [
+        "The live line was missing; the conversation goes on from world line 2."
+    ]
+    assert [line.n for line in again.world_lines.list()] == [1, 2]
+    await again.context.append([user_message("newest")])
+    await again.aclose()
+    # It goes on in a file of its own: what was left stays as it was.
+    after = {path.name: path.read_bytes() for path in session.dir.glob("context_*.jsonl")}
+    assert after == stored
+    assert b"newest" in (session.dir / "context.jsonl").read_bytes()
+
+
+async def test_a_lost_live_line_is_found_on_a_full_disk(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    session = await made(store)
+    (session.dir / "context.jsonl").rename(session.dir / "context_1.jsonl")
+    storage = WatchedStorage()
+    storage.before = failing({"write", "copy_range"})
+    again = Session(session.dir, HERE, storage)
+    await again.open()
+    assert [message.text for message in again.context.messages][-1] == "one"
+    storage.before = failing(set())
     await again.aclose()

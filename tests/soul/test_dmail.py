@@ -165,8 +165,8 @@ async def test_a_rejected_call_beside_it_drops_the_mail(tmp_path: Path) -> None:
         cards = [block for block in chat.blocks if isinstance(block, ToolBlock)]
         assert [card.state for card in cards] == ["rejected", "unsent"]
         assert "not sent" in "".join(line.text for line in tool_card(cards[1], LayoutRoom(80)))
-        assert [c.target for c in timeline.tree.live[1].calls or ()][1] == "to #0 not sent"
-        assert list_checkpoints(on.session)[1].label == "Shell touch x, D-Mail to #0 not sent"
+        assert [c.target for c in timeline.tree.live[1].calls or ()][1] == "not sent, to #0"
+        assert list_checkpoints(on.session)[1].label == "Shell touch x, D-Mail not sent, to #0"
         assert any("NOT sent" in text for role, text in on.sent() if role == "tool")
 
 

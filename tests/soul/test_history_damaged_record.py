@@ -15,6 +15,8 @@ from support.time_traveller import Views
 
 from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.soul import history
+from kimi_tui.soul.rebuilt_history import end_of_context
+from kimi_tui.soul.record import end_of_record
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
@@ -244,3 +246,28 @@ async def test_the_record_of_a_fork_is_told_nothing_twice(tmp_path: Path) -> Non
         await on.open()
         assert (await on.soul.statistics()).turns == 3
         assert (on.session.dir / "wire.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("op", ["rewind", "jump"])
+async def test_the_end_that_is_shown_first_is_no_turn_that_the_context_has_not(
+    tmp_path: Path, op: str
+) -> None:
+    """Killed within an operation, the program has changed the context, and recorded nothing of it."""
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("two"), say("three"))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        if op == "jump":
+            await on.soul.rewind(Target(2))
+            await on.soul.run("third")
+        await on.soul.flush()
+        before = on.session.record.path.read_bytes()
+        await on.soul.rewind(Target(2) if op == "rewind" else Target(END, 1))
+        await on.soul.aclose()
+        session = on.store.find(on.session.id, on.work)
+        assert "two" not in str(end_of_record(session)) or op == "jump"
+        session.record.path.write_bytes(before)
+        assert end_of_record(session) == []
+        shown = str(end_of_context(session))
+        assert ("two" in shown, "three" in shown) == (op == "jump", False)
+        await on.open()

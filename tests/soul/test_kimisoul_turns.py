@@ -207,6 +207,14 @@ async def test_bad_calls_are_answered(tmp_path: Path) -> None:
         assert all(r.is_error for r in on.ear.of(ev.ToolResult))
 
 
+async def test_no_result_brings_a_reminder_where_none_is_wanted(tmp_path: Path) -> None:
+    async with stage(tmp_path, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=0))) as on:
+        (on.work / "big.txt").write_text("some words of a line\n" * 4_000)
+        on.server.script(call("ReadFile", {"path": "big.txt"}), say("ok"))
+        await on.soul.run("read")
+        assert "<system-reminder>" not in json.dumps(on.file())
+
+
 async def test_a_large_result_brings_a_reminder(tmp_path: Path) -> None:
     async with stage(tmp_path, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=1_000))) as on:
         (on.work / "big.txt").write_text("some words of a line\n" * 400)

@@ -135,7 +135,7 @@ async def _make(folder: Path) -> LongSession:
         (work / "src" / f"{module}.py").write_text(f"STEP = {place}\n")
     async with ChatServer() as server:
         stage = Stage(
-            folder, server, window=WINDOW, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=0))
+            folder, server, window=WINDOW, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=1))
         )
         await stage.open()
         await stage.soul.files_ready()

@@ -121,14 +121,19 @@ def untrue_of_rows(timeline: TimelineModel, line: Line) -> Iterator[str]:
 def _rows_of(segment: Segment) -> list[str]:
     """The rows of a checkpoint: what the user said, and itself where it began with nothing of that."""
     said = [text(message) for message in segment.messages if kind_of(message) == "user"]
-    kinds = [kind_of(message) for message in segment.messages]
     if segment.kind == "user" and not segment.holds_steers_only:
         return said
-    before = 0
-    if segment.kind == "dmail":
-        last = max(place for place, kind in enumerate(kinds) if kind == "dmail")
-        before = kinds[:last].count("user")
+    before = _n_carried(segment)
     return [*said[:before], f"#{segment.id}", *said[before:]]
+
+
+def _n_carried(segment: Segment) -> int:
+    """How many messages of the user a D-Mail carried over, each of which began a turn or went on with it."""
+    kinds = [kind_of(message) for message in segment.messages]
+    if segment.kind != "dmail":
+        return 0
+    last = max(place for place, kind in enumerate(kinds) if kind == "dmail")
+    return kinds[:last].count("user")
 
 
 def untrue_of_gauge(views: Views, used: int) -> Iterator[str]:
@@ -147,7 +152,8 @@ def untrue_of_preview(preview: RewindPreview, line: Line, timeline: TimelineMode
     kinds = [one.kind for one in goes]
     shown = (preview.steps, preview.turns, preview.messages)
     # A step is what has a number, here as on the timeline and on the cards.
-    stored = (len(goes), kinds.count("user"), sum(len(one.messages) for one in goes))
+    n_turns = kinds.count("user") + sum(map(_n_carried, goes))
+    stored = (len(goes), n_turns, sum(len(one.messages) for one in goes))
     if shown != stored:
         yield f"a rewind to #{there.id} takes {shown} where the file has {stored}"
     counted = {len(timeline.tree.live) - place, line.segments[-1].id - there.id + 1}

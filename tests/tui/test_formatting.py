@@ -30,6 +30,9 @@ def test_who_was_not_waited_for_is_not_named(
 def test_tools_are_called_as_everywhere_else() -> None:
     figures = Statistics(tool_calls={"StrReplaceFile": 2, "mcp__web__get": 1})
     assert dict(statistics_pairs(figures))["tool calls"] == "Edit 2, web/get 1"
+    # Which of them failed is not said, so it stands with all of them.
+    figures = Statistics(tool_calls={"WriteFile": 72, "SendDMail": 15}, tool_failures=5)
+    assert dict(statistics_pairs(figures))["tool calls"] == "87, 5 failed: Write 72, D-Mail 15"
 
 
 def test_what_a_compaction_left_is_an_estimate_until_it_was_measured() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import socket
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -585,3 +586,52 @@ def test_what_runs_later_is_not_brought_back_unasked(place: Place) -> None:
     assert outcome.restored == ("a",)
     assert outcome.failures.keys() == {"Makefile", ".vscode/tasks.json"}
     assert place.files() == {"a": "1", "Makefile": "2", ".vscode/tasks.json": "{}"}
+
+
+def test_what_is_gone_and_was_never_kept_is_named_and_empty_folders_come_back(
+    place: Place,
+) -> None:
+    place.other((".gitignore", "thirty.dat\nbuilt/\n"), ("thirty.dat", "x"), ("built/out", "x"))
+    place.other(("kept.txt", "here"), ("full/inner.txt", "x"))
+    (place.root / "empty" / "deep").mkdir(parents=True)
+    os.mkfifo(place.root / "pipe")
+    with socket.socket(socket.AF_UNIX) as heard:
+        heard.bind(os.path.relpath(place.root / "socket"))
+    with (place.root / "sparse.img").open("wb") as file:
+        file.truncate(3 << 30)
+    start = place.begin()
+    place.tracker.take_snapshot("other")
+    for path in sorted(place.root.rglob("*"), reverse=True):
+        if path.is_dir():
+            path.rmdir()
+        elif path.name != ".gitignore":
+            path.unlink()
+    place.tracker.take_snapshot("agent")
+    plan = {one.path: (one.change, one.reason) for one in place.tracker.plan(start).changes}
+    assert plan == {
+        "built": ("skip", "gone, and ignored"),
+        "empty/deep": ("create", ""),
+        "full/inner.txt": ("create", ""),
+        "kept.txt": ("create", ""),
+        "pipe": ("skip", "gone, and not a regular file"),
+        "socket": ("skip", "gone, and not a regular file"),
+        "sparse.img": ("skip", "gone, and too large"),
+        "thirty.dat": ("skip", "gone, and ignored"),
+    }
+    outcome = place.go_to(start)
+    assert not outcome.failures
+    assert outcome.restored == ("empty/deep", "full/inner.txt", "kept.txt")
+    assert (place.root / "empty" / "deep").is_dir()
+    # Once more there is nothing left to do, and the rest is as gone as before.
+    assert set(place.planned(start).values()) == {"skip"}
+    assert not place.undo().failures
+
+
+def test_what_was_left_out_and_is_seen_now_is_not_called_gone(place: Place) -> None:
+    place.other((".gitignore", "built/\n"), ("built/out", "x"))
+    (place.root / "empty").mkdir()
+    start = place.begin()
+    place.agent((".gitignore", ""), ("empty/new.txt", "x"))
+    changes = place.tracker.plan(start).changes
+    assert not [one for one in changes if one.reason.startswith("gone")]
+    assert "empty" not in {one.path for one in changes}

@@ -525,7 +525,9 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         glyphs = glyphs_of(self)
         info, fork = self._info, self._found.fork
         if fork < 0:
-            shared = "they share nothing"
+            # A compaction parts two lines at their beginning, and what it kept stands side by side all the same.
+            is_beside = any(entry.same for entry in self._sides.comparison.sides["other"])
+            shared = "they share no step" if is_beside else "they share nothing"
         else:
             shared = "both share #0" + (f" to #{fork}" if fork else "")
             if self._found.shared_tokens:

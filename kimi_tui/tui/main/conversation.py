@@ -213,6 +213,9 @@ class Conversation:
         bench.transcript.work_dir = str(found.folder)
         if found.end:
             bench.views.glance(found.end)
+        elif found.holder:
+            words = f"{found.title} is open elsewhere ({found.holder}). Waiting for it to be closed there"
+            bench.transcript.reading = words
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title}{count}"
@@ -594,6 +597,19 @@ class Conversation:
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
             self._turn = self._bench.start(soul.resume())
+
+    @property
+    def undo_at_stake(self) -> str:
+        """The id of the undo that could be redone until the agent goes on; empty where there is none, or nothing would go on."""
+        soul = self.soul
+        if soul is None or soul.running or not self.state.can_resume:
+            return ""
+        context = soul.session.context
+        entries = context.journal.entries
+        newest = entries[-1] if entries else None
+        if newest is None or newest.op != "undo" or newest.to_size != context.size_bytes:
+            return ""
+        return newest.id
 
     def resume(self) -> None:
         """Start a turn without a new message, as after a D-Mail; do nothing while one is running."""

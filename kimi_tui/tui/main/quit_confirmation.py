@@ -84,10 +84,15 @@ class QuitConfirmation:
             return f"{key} again quits: {self._jobs_run()} in the background and would end with it."
         return f"{key} again quits."
 
-    async def may_quit(self) -> bool:
-        """Save the session, and return whether it may be left: nothing would be lost, or the warning of that is confirmed."""
+    async def may_quit(self, *, for_another: bool = False) -> bool:
+        """Save the session, and return whether it may be left: nothing would be lost, or the warning of that is confirmed.
+
+        Args:
+            for_another: another session takes its place: then it is also asked whether the agent is to be stopped.
+        """
         soul, bench = self._conversation.soul, self._bench
         words = "" if soul is None else await soul.save()
+        is_working = for_another and soul is not None and soul.running
         now, jobs = time.monotonic(), self._conversation.state.jobs
         if now - self._told_of_jobs_at < WARNED_S:
             jobs = 0
@@ -95,12 +100,18 @@ class QuitConfirmation:
         n_warned = self._n_warned + 1 if is_again else 1
         is_confirmed = is_again and self._warning.accepts(bench.last_key_at)
         # Over a line on which nothing arrives any more one can leave, too.
-        if not (words or jobs) or is_confirmed or n_warned > MOST_WARNINGS:
+        if not (words or jobs or is_working) or is_confirmed or n_warned > MOST_WARNINGS:
             return True
         self._warned(now, n_warned)
         if words:
             bench.tell(
                 words, level="error", advice="Do it again to leave without what is not saved."
+            )
+        elif is_working:
+            bench.tell(
+                "The agent is working. It is stopped before another session takes its place.",
+                level="warning",
+                advice="Do it again to stop it and leave.",
             )
         else:
             bench.tell(

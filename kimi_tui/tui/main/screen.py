@@ -153,6 +153,8 @@ class MainScreen(Screen[None]):
         """Whether the branch is being read."""
         self._offered = SeenQuestion(self)
         """Whether the hint that Enter in an empty prompt lets the agent go on was painted."""
+        self._stake_told = ""
+        """The undo that a notice named which going on would make final; empty before the first."""
         self._shows_dmail = False
         """Whether chat and gauge show the prospect of the D-Mail that waits for an answer."""
         self._says_above = False
@@ -452,6 +454,13 @@ class MainScreen(Screen[None]):
             self.bench.tell(
                 f"That {send} came too early.", advice=f"{send} again lets the agent go on."
             )
+        elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:
+            self._stake_told = undone
+            send = key_of("send", self.bench.keys)
+            self.bench.tell(
+                f"{send} again lets the agent go on from here. Then /redo has nothing to redo.",
+                level="warning",
+            )
         else:
             self.conversation.go_on()
 
@@ -586,11 +595,14 @@ class MainScreen(Screen[None]):
 
     def values(self) -> Values:
         """The present values for arguments of commands: models, checkpoints, world lines."""
+        from kimi_tui.tui.timeline.layout import whole_label
+
         timeline = self.bench.views.timeline.model
         live, lines = timeline.tree.live, timeline.tree.lines
         return self.conversation.values._replace(
             checkpoints=tuple(
-                (str(one.id), one.bookmark or one.words) for one in reversed(live[-OFFERED:])
+                (str(one.id), one.bookmark or whole_label(one) or "now")
+                for one in reversed(live[-OFFERED:])
             ),
             world_lines=tuple(
                 (str(n), timeline.line_name(n)) for n in sorted(lines, reverse=True)[:OFFERED]

@@ -10,6 +10,7 @@ import asyncio
 import errno
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -63,6 +64,9 @@ _MAY_PASS = frozenset(
     }
 )
 """Errno values of disk errors that may pass while the program runs."""
+OPEN_ELSEWHERE_S = 3.0
+"""Seconds that another process has to close a session that is to be opened: it may just be ending."""
+HOLDER_ASKED_S = 0.2
 DRAWN_S = 0.03
 """Seconds that are left for drawing the last page before the agent's modules are imported."""
 
@@ -87,7 +91,8 @@ class Opened(NamedTuple):
 class EarlierSession(NamedTuple):
     """A stored session while it is still being read: what its last page on the screen is made of.
 
-    `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read.
+    `n_messages` is None where only reading it through would tell. `end` is how it ended, once that was read. `holder` is the
+    process that has it open; empty for none.
     """
 
     session_id: str
@@ -96,6 +101,7 @@ class EarlierSession(NamedTuple):
     folder: Path
     branch: str
     end: Sequence[EventRecord] = ()
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,7 @@ async def open_session(
         session, notices, is_old = await _session(launch, stage)
         if is_old:
             known = await asyncio.to_thread(_found, session)
+            known = await _free(session, known, found)
             found(known)
             if end := await asyncio.to_thread(_end, session):
                 found(known._replace(end=end))
@@ -186,6 +193,24 @@ async def open_session(
             *session.remarks,
         ),
     )
+
+
+async def _free(
+    session: Session, known: EarlierSession, found: Callable[[EarlierSession], None]
+) -> EarlierSession:
+    """Wait a moment for another process to close the session, and show meanwhile that it has it open.
+
+    Raises:
+        SessionLocked: it stays open there.
+    """
+    give_up = time.monotonic() + OPEN_ELSEWHERE_S
+    while (holder := await asyncio.to_thread(holder_of, session.dir)) is not None:
+        if time.monotonic() > give_up:
+            raise SessionLocked(holder)
+        found(known._replace(holder=holder))
+        # No event tells that a lock of another process was released.
+        await asyncio.sleep(HOLDER_ASKED_S)
+    return known
 
 
 def _found(session: Session) -> EarlierSession:

@@ -233,12 +233,16 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
         sign = (glyphs.caution, "warn")
     lead: list[StyledText] = [sign, (" ", "quiet")]
     right: list[StyledText] = []
-    if not is_chosen:
+    if one.fate == "skip" and one.is_gone:
+        right = [(one_line(one.reason), "quiet")]
+    elif not is_chosen:
         reason = f"{one_line(one.reason)}; " if one.reason else ""
         right = [(f"{reason}stays", "quiet")]
     else:
         if one.only_rights:
             right = [("permissions", "quiet")]
+        elif one.is_folder:
+            right = [("empty folder", "quiet")]
         elif one.is_text:
             right = change_counts(one.added, one.removed, glyphs)
         else:

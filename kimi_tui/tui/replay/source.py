@@ -85,6 +85,8 @@ def read(session: Session) -> RecordedSession:
 
 def _is_whole(records: Sequence[EventRecord]) -> bool:
     """Whether the record begins where the conversation does, as that of another program, or a damaged one, does not."""
+    if any(record.foreign for record in records):
+        return False
     for record in records:
         match record.event:
             case CheckpointCreated(id=number):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from kimi_tui.projection.timeline_rows import TimelineRow
-from kimi_tui.projection.timeline_tree import Call, Checkpoint, Future, WorldLine
+from kimi_tui.projection.timeline_tree import NOT_SENT, Call, Checkpoint, Future, WorldLine
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.formatting import StyledText, fitted, joined, sides, spans_width
 from kimi_tui.tui.gauge import forecast
@@ -336,13 +336,18 @@ def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Style
     assert checkpoint.calls
     call = _main_call(checkpoint.calls)
     more = f" +{len(checkpoint.calls) - 1}" if len(checkpoint.calls) > 1 else ""
+    if call.target.startswith(NOT_SENT) and cell_len(f"{call.name} {NOT_SENT}{more}") > room:
+        more = ""
     name = numbers.cut(call.name, room - len(more), glyphs.cut)
     style = "dmail" if call.name == "D-Mail" else "tool"
     left = room - len(more) - cell_len(name) - 1
     if call.is_path:
         target = numbers.path(call.target.rsplit("/", 1)[-1], left, glyphs.cut)
     else:
-        target = numbers.cut(call.target, left, glyphs.cut)
+        target = call.target
+        if target.startswith(NOT_SENT) and cell_len(target) > left:
+            target = NOT_SENT
+        target = numbers.cut(target, left, glyphs.cut)
     spans: list[StyledText] = [(name, style)]
     if target and left > 0:
         spans.append((f" {target}", "dmail" if style == "dmail" else "ink"))

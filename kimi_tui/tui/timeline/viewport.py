@@ -224,7 +224,8 @@ class Viewport:
         scroll_y: rows scrolled away at the top.
         revert_progress: progress of the animation of a revert, from 0 to 1.
         title: text beside the word Timeline in place of the number of steps; empty for that number.
-        reading: text in the empty list while a session is being read; else a hint for new users is shown there.
+        reading: text in the empty list while a session is being read, and nothing is counted; else a hint for new users is
+            shown there.
         future: the checkpoints that a replay has not reached yet; None outside of a replay.
         curve: the columns of the token curve as painted last.
     """
@@ -517,6 +518,9 @@ class Viewport:
                 )
             elif self.title:
                 spans = entitled_spans(self.title, width, self.glyphs)
+            elif self.reading:
+                # How much there is will be known when all of it is read.
+                spans = entitled_spans("", width, self.glyphs)
             else:
                 n_lines = len(model.tree.lines)
                 spans = title_spans(model.n_steps, n_lines, width, self.glyphs)

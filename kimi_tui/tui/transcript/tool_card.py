@@ -54,6 +54,8 @@ from kimi_tui.tui.rows import (
 from kimi_tui.wire.events import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
 TAIL_ROWS = 3
+OWN_ROWS = 20
+"""The most rows of the output of a command of the user's own."""
 DIFF_ROWS = 12
 UNFOLDED_ROWS = 1_000
 ANSWER_ROWS = 24
@@ -265,12 +267,14 @@ def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 
 def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a tool's output, complete or so far."""
+    own_rows = TAIL_ROWS if room.lowest else OWN_ROWS
     if not block.over:
-        return _tail(list(block.live_output), block.live_count, TAIL_ROWS, room, block)
+        keep = own_rows if block.is_own else TAIL_ROWS
+        return _tail(list(block.live_output), block.live_count, keep, room, block)
+    if block.is_own and not block.unfolded:
+        return _own_output(block, own_rows, room)
     if block.tool == "Shell":
-        keep = TAIL_ROWS if block.state == "failed" else 1
-        if room.lowest:
-            keep = 1
+        keep = 1 if room.lowest else TAIL_ROWS
         if block.state in {"stopped", "rejected"}:
             keep = 0
         return _output(block, keep, room)
@@ -279,6 +283,27 @@ def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     if block.tool == "AskUserQuestion":
         return _answers(block, room)
     return _output(block, 0, room)
+
+
+def _own_output(block: ToolBlock, most: int, room: LayoutRoom) -> Iterator[Line]:
+    """The output of a command of the user's own, who ran it to read that: all of it, or its head and tail."""
+    text = clean(block.output).strip("\n")
+    if not text.strip() and block.state == "failed":
+        text = clean(block.message).strip()
+    lines = text.split("\n") if text.strip() else []
+    if len(lines) <= most:
+        return iter(_last_rows(lines, len(lines), room, block))
+    tail = most // 2
+    head = most - tail - 1
+    mark = Span(fold_mark(len(lines) - head - tail), "ink")
+    between = Line((Span(" " * HANGING), mark), hit=HIT_FOLD, margin=HANGING)
+    return iter(
+        [
+            *_last_rows(lines[:head], head, room, block),
+            between,
+            *_last_rows(lines[-tail:], tail, room, block),
+        ]
+    )
 
 
 def _answers(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:

@@ -161,6 +161,15 @@ async def test_what_is_shown_first_is_what_the_whole_shows(glance: Glance) -> No
     assert len(live) > len(uids)
 
 
+async def test_nothing_is_counted_before_it_is_known(glance: Glance) -> None:
+    def title() -> str:
+        return next(row for row in glance.desk.text().splitlines() if "Timeline" in row)
+
+    assert "step" not in title()
+    await glance.whole()
+    assert " steps" in title()
+
+
 async def test_where_one_reads_stays(glance: Glance) -> None:
     glance.chat.focus()
     await glance.desk.pilot.press("pageup")

@@ -17,6 +17,7 @@ from support.screens import Desk, desk
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import NEWEST, Launch
+from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul import kimisoul, rebuilt_history
 from kimi_tui.soul.approval import Mode
@@ -125,6 +126,28 @@ async def test_a_session_that_is_read_is_not_called_a_new_one(
         assert "A first question" in shown.split("\n")[0]
         await one.whole()
         await one.desk.sees("The first answer.")
+
+
+async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_setup, "OPEN_ELSEWHERE_S", 60.0)
+    async with ChatServer() as server:
+        server.script(say("The first answer."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("A first question")
+            await one.sees("The first answer.")
+            await one.idle()
+        lock = SessionLock(session_dir(home))
+        lock.acquire()
+        async with desk(home, server.base_url, resume=NEWEST) as one:
+            shown = await one.sees("A first question is open elsewhere")
+            # It is not shown as if it were here.
+            assert "The first answer." not in shown
+            lock.release()
+            await one.ready()
+            await one.sees("The first answer.")
 
 
 async def test_the_last_page_comes_first_without_a_record_too(

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.chat_server import ChatServer, call, say
+from support.chat_server import ChatServer, call, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.filesystem import Storage
@@ -165,6 +165,47 @@ async def test_a_new_session_does_not_drop_what_is_unsaved(home: Path, disk: Dis
         await one.until(lambda: one.screen is not old and one.screen.conversation.state.ready)
 
 
+async def test_a_new_session_does_not_stop_the_agent_unasked(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        server.script(stall())
+        await one.say("First")
+        await server.at_gate.wait()
+        old = one.screen
+        soul = old.conversation.soul
+        assert soul is not None
+        await one.say("/new")
+        await one.sees("It is stopped before another session takes its place.")
+        assert one.screen is old
+        assert soul.running
+        await one.say("/new")
+        await one.until(lambda: one.screen is not old and one.screen.conversation.state.ready)
+        assert not soul.running
+
+
+async def test_enter_in_the_empty_prompt_does_not_drop_a_redo_unasked(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        server.script(stall())
+        await one.say("First")
+        await server.at_gate.wait()
+        await one.pilot.press("escape")
+        await one.idle()
+        await one.say("/rewind 0")
+        await one.confirm("enter")
+        await one.until(lambda: one.screen.prompt.area.text == "First")
+        one.screen.prompt.area.put("")
+        await one.say("/undo")
+        await one.until(lambda: one.screen.conversation.state.can_resume)
+        n_calls = len(server.requests)
+        await one.pilot.press("enter")
+        await one.sees("Then /redo has nothing to redo.")
+        assert len(server.requests) == n_calls
+        server.script(say("On it goes."))
+        await one.pilot.press("enter")
+        await one.sees("On it goes.")
+
+
 async def test_rename(home: Path, disk: Disk) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Answer 0."))
@@ -194,8 +235,8 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
         await turn(one, "First", "Answer 0.")
         await one.say("/stats")
         await one.until(lambda: isinstance(one.app.screen, TextScreen))
-        shown = await one.sees("Read 1 (1 failed)")
-        assert "1, with 2 steps" in shown
+        shown = await one.sees("1, 1 failed: Read 1")
+        assert "1, with 2 model calls" in shown
         assert "3.0k input" in shown
         soul = one.screen.conversation.soul
         assert soul is not None

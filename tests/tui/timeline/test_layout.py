@@ -48,6 +48,17 @@ def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[
     return [line.rstrip() for line in lines]
 
 
+@pytest.mark.parametrize("width", range(32, 60))
+def test_a_dmail_that_was_not_sent_says_so_in_the_narrowest_row(width: int) -> None:
+    t = Teller()
+    t.turn("One")
+    dmail = ("SendDMail", {"message": "x", "checkpoint_id": 0})
+    t.step(dmail, ("Shell", {"command": "true"}), text="Both")
+    t.turn("Two")
+    (row,) = [line for line in painted(model_of(t), width) if "D-Mail" in line]
+    assert "D-Mail not sent" in row
+
+
 def test_the_story_at_its_full_width() -> None:
     assert painted(model_of(whole_story()), 38) == [
         "●   #16 now                 47.5k ▂",

@@ -35,11 +35,27 @@ def shell(output: str, code: int | None = 0, **values: Any) -> ToolBlock:
     return block(output=output, display=(ShellBlock("make test", code, 2.4),), **values)
 
 
-def test_a_command_that_went_well_shows_its_last_line() -> None:
-    assert rows(shell("one\ntwo\nthree\n\n")) == [
+def test_a_command_that_went_well_shows_its_last_lines() -> None:
+    assert rows(shell("one\ntwo\nthree\nfour\n\n")) == [
         "  ✓ Shell make test                                        exit 0   2.4 s    #5",
-        "      three   +2 lines",
+        "      two",
+        "      three",
+        "      four   +1 line",
     ]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_command_of_the_users_own_shows_what_it_said(code: int) -> None:
+    """It was run to be read."""
+    made = shell("a\n\nb\n", code, is_own=True)
+    assert rows(made)[1:] == ["      a", "", "      b"]
+    said = [f"line {n}" for n in range(20)]
+    assert rows(shell("\n".join(said), code, is_own=True))[1:] == [f"      {s}" for s in said]
+    long = shell("\n".join(f"line {n}" for n in range(500)), code, is_own=True)
+    shown = rows(long)[1:]
+    assert (shown[0], shown[-1], len(shown)) == ("      line 0", "      line 499", 20)
+    assert shown[9] == "      +481 lines"
+    assert len(rows(long, LayoutRoom(80, lowest=True))) < 6
 
 
 def test_a_command_that_failed_shows_three_and_why_in_red() -> None:

@@ -126,7 +126,8 @@ async def test_another_width_and_back_is_where_it_was() -> None:
         for _ in range(9):
             talk.user(words.some(30))
             talk.step(text=f"{words.some(200)}\n\n- {words.some(60)}\n\n```\n{words.lines(9)}\n```")
-            talk.tool("Shell", {"command": "make"}, words.lines(9))
+            # Of more lines fewer are shown where the terminal is low.
+            talk.tool("Shell", {"command": "make"}, words.lines(1))
             talk.end()
         await feed(app, pilot, talk)
         for up in (7, 31, 3, 18):

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.transcript.search import Finder
 
-SIZE = (81, 30)
+SIZE = (81, 38)
 
 
 def talk(turns: int = 12) -> Conversation:

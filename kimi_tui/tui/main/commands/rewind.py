@@ -155,7 +155,8 @@ async def choose(
     Args:
         main: the main screen.
         target: a checkpoint, or the end of a world line.
-        pending: a fork or a D-Mail that was chosen already; then nothing is asked where there are no files to restore.
+        pending: a fork or a D-Mail that was chosen already; then nothing is asked where there are no files to restore, and
+            where a D-Mail is still to be written or takes nothing away.
         dmail_text: the text of that D-Mail; empty where it is still to be written.
 
     Returns:
@@ -185,7 +186,9 @@ async def choose(
         found = await soul.preview(target)
         if main.bench.n_changes != before:
             return None
-        if pending is not None and not _has_files(found):
+        # A D-Mail that is written in one line with its command takes steps away that nothing has shown yet.
+        takes_away = pending is DMAIL and bool(dmail_text) and bool(found.messages)
+        if pending is not None and not (takes_away or _has_files(found)):
             return target, PreviewAnswer(pending.name)
         # What the user said and pinned stays with a D-Mail.
         is_dmail = pending is DMAIL and not target.world_line

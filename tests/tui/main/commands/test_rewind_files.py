@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,22 @@ async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offer
         await one.until(lambda: (work / "a.txt").read_text() == "old\n")
         await one.sees("1 file brought back.")
         assert one.screen.prompt.area.text == "Change it"
+
+
+async def test_what_cannot_come_back_is_named_before_and_after(home: Path) -> None:
+    work = home / "app"
+    (work / "empty").mkdir(parents=True)
+    os.mkfifo(work / "pipe")
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(call("Shell", {"command": "rm -r pipe empty"}), say("Done."))
+        await allow_all(one)
+        await one.say("Clean up")
+        await one.sees("Done.")
+        await one.idle()
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        shown = await one.sees("gone, and not a regular file")
+        assert "empty folder" in shown
+        await one.pilot.press("f")
+        await one.sees("1 left alone (pipe)")
+        assert [path.name for path in work.iterdir()] == ["empty"]

@@ -154,8 +154,13 @@ async def test_escape_stops_a_draft_and_keeps_what_was_written(home: Path) -> No
 
 async def test_a_letter_by_command(home: Path) -> None:
     async with talk(home) as (one, server):
-        server.script(say("Grapes, then."))
         await one.say("/dmail 2 think of grapes")
+        # What it takes away is shown before, as for a rewind.
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.sees("Takes back 1 step")
+        assert len(server.requests) == 2
+        server.script(say("Grapes, then."))
+        await one.confirm("enter")
         await one.sees("Grapes, then.")
         await one.idle()
         assert "think of grapes" in told(server)

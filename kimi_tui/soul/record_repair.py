@@ -1,0 +1,129 @@
+"""The repair of records in which the history of an imported session stands twice.
+
+kimi-cli's record tells of no checkpoint. An earlier version took a short one for that of a killed program, and appended all
+of its history again, made from the context files, when the session was opened. Such a part is recognised without doubt: it
+stands directly behind records of kimi-cli, which bear no number, and creates checkpoints under names that are made from the
+bytes before them, while a checkpoint that is created in a running session has a random name. It tells nothing that the
+context files do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kimi_tui import lenient_json
+from kimi_tui.session.session import Session
+
+log = logging.getLogger(__name__)
+
+StoredLine = tuple[int, dict[str, Any]]
+"""The offset of a line of the record in bytes, and what it holds."""
+DOUBLED_NAME = "wire.doubled.jsonl"
+"""What the record is kept as that was repaired."""
+_OURS_ALONE = frozenset({"CheckpointCreated", "ContextReverted", "LineChanged"})
+_FIRST_LINES = 8
+_HASH_CHARS = 64
+"""Characters of a name that is made from bytes."""
+
+
+def repair_record(session: Session) -> str:
+    """Take the doubled part out of the record of an open session. Blocks: call it in a thread.
+
+    The record that was is kept beside it. Where the disk refuses, nothing is changed: every reader passes over that part.
+
+    Returns:
+        a sentence for the user; empty where there was nothing to repair.
+    """
+    record, storage = session.record, session.storage
+    if not any(_is_foreign(line) for line in itertools.islice(record.read(), _FIRST_LINES)):
+        # Only what began in kimi-cli can be an import.
+        return ""
+    starts = [offset for offset, _ in record.read_with_offsets()]
+    kept = {offset for offset, _ in without_doubled(record.read_with_offsets())}
+    if len(kept) == len(starts):
+        return ""
+    beside = session.dir / DOUBLED_NAME
+    temporary = session.dir / f".{record.path.name}.tmp"
+    try:
+        with storage.opened(record.path) as source:
+            # A line that cannot be read goes with the one before it.
+            ends = [*starts[1:], storage.readable_size(source)]
+            with storage.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as target:
+                for start, end in zip([0, *starts[1:]], ends, strict=True):
+                    if start in kept or not start:
+                        storage.write_all(target, storage.pread(source, end - start, start))
+                storage.fsync(target)
+        if not os.path.lexists(beside):
+            storage.link_or_copy(record.path, beside)
+        storage.replace(temporary, record.path)
+        storage.sync_folder(session.dir)
+    except OSError:
+        log.exception("the record cannot be repaired")
+        with contextlib.suppress(OSError):
+            storage.unlink(temporary)
+        return ""
+    return (
+        "An earlier version had recorded the history of this imported session twice; that is repaired. "
+        f"The old record is kept as {DOUBLED_NAME}."
+    )
+
+
+def without_doubled(lines: Iterable[StoredLine]) -> Iterator[StoredLine]:
+    """The lines of a record but for those parts in which kimi-cli's history stands for a second time.
+
+    Args:
+        lines: those of a record, or of its end; of a record without such a part hardly any are held back.
+    """
+    follows_foreign = False
+    held: list[StoredLine] = []
+    for offset, line in lines:
+        is_foreign = _is_foreign(line)
+        if follows_foreign and not is_foreign:
+            held.append((offset, line))
+            if _created(line) is not None and not any(map(_is_imported, held)):
+                # A running program has begun here.
+                yield from held
+                held, follows_foreign = [], False
+            continue
+        yield from held[_end_of_doubled(held) :]
+        held, follows_foreign = [], is_foreign
+        yield offset, line
+    yield from held[_end_of_doubled(held) :]
+
+
+def _end_of_doubled(lines: list[StoredLine]) -> int:
+    """How many of the lines behind kimi-cli's are its history once more; 0 where that was not appended."""
+    created = [place for place, line in enumerate(lines) if _is_imported(line)]
+    if not created:
+        return 0
+    # All of it was written at once, and what follows its last checkpoint bears the time of that.
+    end = created[-1]
+    at = lines[end][1].get("timestamp")
+    while end < len(lines) and lines[end][1].get("timestamp") == at:
+        end += 1
+    return end
+
+
+def _is_imported(line: StoredLine) -> bool:
+    """Whether a line creates a checkpoint that another program had made."""
+    uid = _created(line[1])
+    return uid is not None and len(uid) == _HASH_CHARS
+
+
+def _created(line: dict[str, Any]) -> str | None:
+    """The name of the checkpoint that a line tells to be new; None for any other line."""
+    message = lenient_json.mapping(line.get("message"))
+    payload = lenient_json.mapping(message.get("payload"))
+    if message.get("type") != "CheckpointCreated" or payload.get("was"):
+        return None
+    return lenient_json.text(payload.get("uid"))
+
+
+def _is_foreign(line: dict[str, Any]) -> bool:
+    kind = lenient_json.mapping(line.get("message")).get("type")
+    return "seq" not in line and isinstance(kind, str) and kind not in _OURS_ALONE
