@@ -94,6 +94,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "preview.page_up": "pageup",
     "preview.up": "k,up",
     "quit": "ctrl+q",
+    "redraw": "ctrl+l",
     "replay.back": "left",
     "replay.beginning": "home",
     "replay.continue": "c",
@@ -156,7 +157,7 @@ _FORMER = {"letter.cancel": "dmail.cancel", "letter.draft": "dmail.draft"}
 """Names that actions had before: files hold them still."""
 
 _OUTSIDE_PROMPT = frozenset(
-    {"background", "commands", "compact", "escape", "help", "mode", "timeline"}
+    {"background", "commands", "compact", "escape", "help", "mode", "redraw", "timeline"}
 )
 """Actions that hold everywhere and get only the keys that the prompt leaves."""
 _EDITING = frozenset(

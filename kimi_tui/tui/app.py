@@ -89,6 +89,7 @@ from kimi_tui.tui.shutdown import (
 from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.terminal_input import (
     BackgroundTold,
+    ExtendedKeysTold,
     Graphics,
     InputResumed,
     TerminalGone,
@@ -97,6 +98,7 @@ from kimi_tui.tui.terminal_input import (
 )
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
+from kimi_tui.tui.typed_bursts import TypedPaste
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -159,6 +161,7 @@ class KimiApp(App[None], inherit_bindings=False):
         ),
         # Before the fields and lists of what stands over the main screen, which has the same key.
         Binding("f1", "help", "Help", id="help", show=False, priority=True),
+        Binding("ctrl+l", "draw_anew", "Draw the screen anew", id="redraw", show=False),
     ]
 
     def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
@@ -709,6 +712,20 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen in self.screen_stack:
             draw_all(screen, event.size)
 
+    def action_draw_anew(self) -> None:
+        """Draw all of it, on a terminal that is told anew what to do: it may be another one, or show what others wrote."""
+        if (terminal := self._terminal) is not None:
+            terminal.renew_modes(is_asked=True)
+        for screen in self.screen_stack:
+            draw_all(screen, self.size)
+        self.refresh(layout=True)
+
+    @on(ExtendedKeysTold)
+    def _extended_keys_told(self) -> None:
+        """Name the keys that this terminal has."""
+        for screen in self._open_screens:
+            screen.bench.update_footer()
+
     @on(TerminalGone)
     def _terminal_gone(self) -> None:
         self._ended_by_the_system(128 + signal.SIGHUP)
@@ -814,6 +831,14 @@ class KimiApp(App[None], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed, for approvals, and drop clicks on a widget that appeared after the press."""
+        if isinstance(event, TypedPaste):
+            # In a list, or a field of one line, each key does what it does.
+            told = [events.Paste(event.text)] if self._takes_lines() else event.keys
+            for one in told:
+                one.time = event.time
+                one.set_sender(self)
+                await self.on_event(one)
+            return
         if isinstance(event, events.MouseEvent) and not event.is_forwarded:
             pointed = self._pointed_at(event)
             if pointed is not None and pointed.parent is None:
@@ -840,6 +865,13 @@ class KimiApp(App[None], inherit_bindings=False):
             await super().on_event(event)
         if isinstance(event, events.Key) and event.key in QUIT_KEYS:
             self._quit_keys.handled()
+
+    def _takes_lines(self) -> bool:
+        """Whether what is pasted now becomes text of several lines."""
+        screen, focused = self.screen, self.focused
+        if isinstance(screen, MainScreen) and not isinstance(focused, Input):
+            return not screen.bench.timeline_pane.has_keys or screen.bench.timeline_pane.acts
+        return isinstance(focused, TextArea)
 
     async def _comes_ahead(self, event: events.Key | events.Paste) -> bool:
         """Whether what was typed waits, or was taken, before it is handed on."""

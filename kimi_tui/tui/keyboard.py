@@ -37,6 +37,7 @@ from textual.widgets import Input, TextArea
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.api_key_mask import ApiKeyMask, address_and_key
+from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
 
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 QUIET_S = 0.5
 """Seconds without a key after which one may answer a question."""
-CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
-"""Prefixes of keys that insert no text, whatever character Textual gives them."""
 OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
@@ -151,15 +150,37 @@ def key_of(name: str, keys: Mapping[str, str]) -> str:
     return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
-def line_break_key(keys: Mapping[str, str]) -> str:
-    """The key that begins a new line in the prompt: Enter itself where it does nothing else."""
+def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
+    """The keys that begin a new line and that the terminal can send, for people, the one to show first.
+
+    Args:
+        keys: those of the configuration.
+        extended: whether it sends Shift+Enter as a key of its own. Else it sends Enter for it, and no Alt+Enter where that
+            makes its window full.
+    """
+    bound = keys_of("newline", keys)
+    if not extended:
+        plain = [key for key in bound if not key.endswith("+enter") or key == "alt+enter"]
+        bound = tuple(sorted(plain, key=lambda key: key == "alt+enter"))
+    return tuple(map(key_name, bound))
+
+
+def line_break_key(keys: Mapping[str, str], *, extended: bool) -> str:
+    """The key that begins a new line in the prompt: Enter itself where it does nothing else; empty for none.
+
+    Args:
+        keys: those of the configuration.
+        extended: as in `newline_keys`.
+    """
     bound = {
         key
         for name, default in DEFAULT_KEYS.items()
         if "." not in name
         for key in keys.get(name, default).split(",")
     }
-    return key_of("newline", keys) if "enter" in bound else key_name("enter")
+    if "enter" not in bound:
+        return key_name("enter")
+    return next(iter(newline_keys(keys, extended=extended)), "")
 
 
 # --- what was typed before a question was there to be seen

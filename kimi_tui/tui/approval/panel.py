@@ -41,18 +41,19 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import StyledText, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.keyboard import (
-    CHORDS,
     LetterRun,
     QuietKeyboard,
     key_of,
     keys_of,
+    newline_keys,
     row_of_digit,
 )
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.terminal_input import PaintWatch
+from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 EDGE = 1
@@ -560,7 +561,10 @@ class ApprovalPanel(Widget, can_focus=True):
         glyphs = glyphs_of(self)
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
-            return (("Enter", does), ("Shift+Enter", "new line"), ("Esc", "back"))
+            extended = has_extended_keys(self)
+            breaks = next(iter(newline_keys(self._keys, extended=extended)), "")
+            line_break = ((breaks, "new line"),) if breaks else ()
+            return (("Enter", does), *line_break, ("Esc", "back"))
         return _key_hints(
             self._choices,
             glyphs,

@@ -33,7 +33,7 @@ from kimi_tui.tui.main.workbench import READING, Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
-from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
+from kimi_tui.tui.prompt.command import SIGNS, Command, CommandTable, ParsedLine, Values, sent_text
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
@@ -398,10 +398,19 @@ class MainScreen(Screen[None]):
         self.bench.chat_pane.dismiss()
         if event.chosen:
             self._run_entry(event.chosen)
-        elif self._image_input is not None and self._image_input.reads_for(event.text):
-            self.bench.start(self._send_when_read(event.text))
+            return
+        # With a space before it no text is a command, also when it is sent again.
+        text = f" {event.text}" if event.is_pasted and event.text.startswith(SIGNS) else event.text
+        if self._image_input is not None and self._image_input.reads_for(text):
+            self.bench.start(self._send_when_read(text))
         else:
-            self.send(event.text)
+            self.send(text)
+
+    @on(PromptArea.SentWithPaste)
+    def _sent_with_paste(self) -> None:
+        """Say why a pasted command was not run."""
+        send = key_of("send", self.bench.keys)
+        self.bench.tell("The pasted line was not run.", advice=f"{send} runs it.")
 
     def send(self, written: str) -> None:
         """Carry out a text that was sent from the prompt.

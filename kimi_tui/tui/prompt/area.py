@@ -24,7 +24,8 @@ from textual.widgets import TextArea
 
 from kimi_tui.tui.api_key_mask import ApiKeyMask
 from kimi_tui.tui.formatting import counted
-from kimi_tui.tui.keyboard import CHORDS
+from kimi_tui.tui.key_sequences import CHORDS
+from kimi_tui.tui.prompt.command import SIGNS
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.transcript.transcript import copy_selection
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 HELD_S = 0.7
 LONG_PASTE = 20
 """A paste of more lines than this is shown in the field as a chip."""
+WITH_PASTE_S = 0.05
+"""An Enter so close behind a paste came with it."""
 MOST_SENT = 50
 """The most sent messages with chips whose full texts are remembered."""
 LONGEST = 50_000
@@ -147,13 +150,17 @@ class PromptArea(TextArea):
         """Enter was pressed, and the field has been emptied.
 
         `text` is what was in the field, maybe empty. `chosen` is the name of the command that was chosen in the menu; empty
-        for none.
+        for none. `is_pasted` says that it begins with a paste of several lines.
         """
 
-        def __init__(self, text: str, chosen: str = "") -> None:
+        def __init__(self, text: str, chosen: str = "", *, is_pasted: bool = False) -> None:
             super().__init__()
             self.text = text
             self.chosen = chosen
+            self.is_pasted = is_pasted
+
+    class SentWithPaste(Message):
+        """Enter came with the paste of a line that may be a command, and not from the user: the line is still there."""
 
     class Paged(Message):
         """A page of the chat was asked for: -1 up, 1 down."""
@@ -244,6 +251,10 @@ class PromptArea(TextArea):
         """The state that `ModeChanged` was posted for last: mode, recorded macro, and what is offered."""
         self._pastes: dict[str, str] = {}
         """The texts of pastes, by chip."""
+        self._pasted_head = ""
+        """The paste with which the text may begin; empty where nothing was pasted at its beginning."""
+        self._pasted_at = 0.0
+        """When the newest paste was read, in monotonic time."""
         self._sent: dict[str, Draft] = {}
         """The drafts of sent messages with long pastes, by message."""
         self._clippings: set[str] = set()
@@ -495,6 +506,7 @@ class PromptArea(TextArea):
             while len(self._sent) > MOST_SENT:
                 del self._sent[next(iter(self._sent))]
         self._pastes.clear()
+        self._pasted_head = ""
         if self._vim is not None:
             self._vim.write(self.chips)
         self.load_text("")
@@ -572,6 +584,8 @@ class PromptArea(TextArea):
         self._key_mask.pasted(text)
         if not self._is_answer and may_be_path(event.text):
             self.post_message(self.PathPasted(text, event.text))
+        if min(self.selection) == (0, 0):
+            self._pasted_head, self._pasted_at = text, event.time
         self._put_pasted(text)
 
     def _put_pasted(self, text: str) -> None:
@@ -663,11 +677,26 @@ class PromptArea(TextArea):
             return
         if self._take_offer() or self.is_searching:
             return
+        if self._comes_with_paste():
+            self.post_message(self.SentWithPaste())
+            return
+        is_pasted = self._begins_pasted and "\n" in self._pasted_head.strip()
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
         command = self.completion.command if self.completion is not None else None
         chosen = command.name if command is not None else ""
-        self.post_message(self.Sent(self.take(), chosen))
+        self.post_message(self.Sent(self.take(), chosen, is_pasted=is_pasted))
+
+    @property
+    def _begins_pasted(self) -> bool:
+        """Whether the text begins with the first line of what was pasted at its beginning."""
+        head = self._pasted_head.partition("\n")[0]
+        return bool(self._pasted_head) and self.message.startswith(head)
+
+    def _comes_with_paste(self) -> bool:
+        """Whether a pasted line would be run by an Enter that came with it: nobody can have pressed that."""
+        is_sign = self.text.startswith(SIGNS)
+        return is_sign and self._begins_pasted and self.key_at - self._pasted_at < WITH_PASTE_S
 
     def action_newline(self) -> None:
         """Begin a new line."""
