@@ -201,11 +201,12 @@ _REPORT = re.compile(
 """What Textual reads besides keys: marks of pastes, focus, the mouse, modes and sizes."""
 _KITTY_ANSWER = re.compile(r"\x1b\[\?(\d{1,4})u\Z")
 _OTHER_KEYS_ANSWER = re.compile(r"\x1b\[>4;(\d)m\Z")
-_KEYS_WANTED = "\x1b[=4;2u\x1b[>4;1m"
-"""Keys told so that each is one of its own, Shift+Enter too: by kitty's protocol with the key in the same place of a Latin
-keyboard, which Textual does not ask for, and by xterm's modifyOtherKeys, with what is usual sent as usual."""
-_KEYS_QUESTION = "\x1b[?u\x1b[?4m"
-_KEYS_GIVEN_BACK = "\x1b[>4m"
+_KITTY_KEYS = "\x1b[=4;2u"
+"""Asks kitty's protocol for the key in the same place of a Latin keyboard, too, which Textual does not."""
+_OTHER_KEYS = "\x1b[>4;1m"
+"""Asks xterm's modifyOtherKeys for keys that are else sent as others, such as Shift+Enter; what is usual is sent as usual."""
+_KITTY_KEYS_QUESTION, _OTHER_KEYS_QUESTION = "\x1b[?u", "\x1b[?4m"
+_OTHER_KEYS_GIVEN_BACK = "\x1b[>4m"
 _ANY_KITTY_KEYS = "\x1b[=29;1u"
 """Kitty's protocol as Textual and this program ask for it, set anew and not once more: it is taken back once."""
 _MODES = "\x1b[?25l\x1b[?1004h\x1b[?2004h\x1b[?7l"
@@ -622,8 +623,9 @@ class TerminalInput(LinuxDriver):
         self._answers = BackgroundAnswers()
         super().start_application_mode()
         self._has_terminal = True
-        if _takes_key_modes(os.environ):
-            self.write(_KEYS_WANTED + _KEYS_QUESTION)
+        self.write(_KITTY_KEYS + _KITTY_KEYS_QUESTION)
+        if _has_other_keys(os.environ):
+            self.write(_OTHER_KEYS + _OTHER_KEYS_QUESTION)
         if self._arrivals is None:
             # Looked up each time: while another program has the terminal, nothing is written.
             self._arrivals = Arrivals(lambda: self.write(_STATUS_QUESTION), time.monotonic())
@@ -655,8 +657,9 @@ class TerminalInput(LinuxDriver):
         if not self._has_terminal:
             return
         self.write(_MODES + (_MOUSE if self._mouse else ""))
-        if _takes_key_modes(os.environ):
-            self.write(_ANY_KITTY_KEYS + _KEYS_WANTED)
+        self.write(_ANY_KITTY_KEYS)
+        if _has_other_keys(os.environ):
+            self.write(_OTHER_KEYS)
         if self._tells_modes:
             self.write(_SCREEN_QUESTION)
         elif is_asked:
@@ -684,8 +687,8 @@ class TerminalInput(LinuxDriver):
         self._has_terminal = False
         if self._asks_background:
             self.write(NO_MORE)
-        if _takes_key_modes(os.environ):
-            self.write(_KEYS_GIVEN_BACK)
+        if _has_other_keys(os.environ):
+            self.write(_OTHER_KEYS_GIVEN_BACK)
         super().stop_application_mode()
 
     def _sigcont_application(self, *_: object) -> None:
@@ -801,9 +804,10 @@ class TerminalInput(LinuxDriver):
                 pass
 
 
-def _takes_key_modes(environ: Mapping[str, str]) -> bool:
-    """Whether a terminal can be told how to send keys: these two would draw with what they do not know of it."""
-    return environ.get("TERM") != "linux" and environ.get("TERM_PROGRAM") != "Apple_Terminal"
+def _has_other_keys(environ: Mapping[str, str]) -> bool:
+    """Whether modifyOtherKeys may be asked for: two terminals would draw with it, and kitty logs that it has its own."""
+    has_own = environ.get("TERM") in ("linux", "xterm-kitty")
+    return not has_own and environ.get("TERM_PROGRAM") != "Apple_Terminal"
 
 
 def has_extended_keys(node: MessagePump) -> bool:
