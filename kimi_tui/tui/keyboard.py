@@ -34,9 +34,11 @@ from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
+from textual.widgets.input import Selection
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.api_key_mask import ApiKeyMask, address_and_key
+from kimi_tui.tui.formatting import grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
@@ -820,6 +822,42 @@ class LineField(Input):
             self.replace(address, *self.selection)
         if key:
             self.post_message(self.KeyEntered(self, key))
+
+    # A character is one as it is seen, however many code points it has.
+
+    def action_cursor_left(self, select: bool = False) -> None:
+        """Move or select a character to the left."""
+        start, end = self.selection
+        if select or self.selection.is_empty:
+            end = grapheme_before(self.value, end)
+            self.selection = Selection(start if select else end, end)
+        else:
+            super().action_cursor_left(select)
+
+    def action_cursor_right(self, select: bool = False) -> None:
+        """Move or select a character to the right."""
+        start, end = self.selection
+        if select or self.selection.is_empty:
+            end = grapheme_after(self.value, end)
+            self.selection = Selection(start if select else end, end)
+        else:
+            super().action_cursor_right(select)
+
+    def action_delete_left(self) -> None:
+        """Delete the character to the left, or the selection."""
+        at = self.cursor_position
+        if self.selection.is_empty:
+            self.delete(grapheme_before(self.value, at), at)
+        else:
+            super().action_delete_left()
+
+    def action_delete_right(self) -> None:
+        """Delete the character to the right, or the selection."""
+        at = self.cursor_position
+        if self.selection.is_empty:
+            self.delete(at, grapheme_after(self.value, at))
+        else:
+            super().action_delete_right()
 
     async def _on_key(self, event: events.Key) -> None:
         self.key_at = event.time

@@ -41,11 +41,26 @@ def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
         ("\x1b[1092:1060:97;6u", "ctrl+shift+a"),
         ("\x1b[1074::100;3u", "alt+d"),
         # Without: by the place of the letter.
-        *((f"\x1b[{ord(sign)};5u", f"ctrl+{latin}") for sign, latin in zip("стащзгй", "cnfopuq", strict=True)),
-        *((f"\x1b[{ord(sign)};5u", f"ctrl+{latin}") for sign, latin in zip("ψτφ", "ctf", strict=True)),
-        *((f"\x1b[{ord(sign)};5u", f"ctrl+{latin}") for sign, latin in zip("באכ", "ctf", strict=True)),
-        *((f"\x1b[{ord(sign)};5u", f"ctrl+{latin}") for sign, latin in zip("ؤفب", "ctf", strict=True)),
-        *((f"\x1b[{ord(sign)};5u", f"ctrl+{latin}") for sign, latin in zip("ㅊㅅㄹ", "ctf", strict=True)),
+        *(
+            (f"\x1b[{ord(sign)};5u", f"ctrl+{latin}")
+            for sign, latin in zip("стащзгй", "cnfopuq", strict=True)
+        ),
+        *(
+            (f"\x1b[{ord(sign)};5u", f"ctrl+{latin}")
+            for sign, latin in zip("ψτφ", "ctf", strict=True)
+        ),
+        *(
+            (f"\x1b[{ord(sign)};5u", f"ctrl+{latin}")
+            for sign, latin in zip("באכ", "ctf", strict=True)
+        ),
+        *(
+            (f"\x1b[{ord(sign)};5u", f"ctrl+{latin}")
+            for sign, latin in zip("ؤفب", "ctf", strict=True)
+        ),
+        *(
+            (f"\x1b[{ord(sign)};5u", f"ctrl+{latin}")
+            for sign, latin in zip("ㅊㅅㄹ", "ctf", strict=True)
+        ),
         ("\x1b[27;5;1089~", "ctrl+c"),
         # A Latin layout says itself where its letters are.
         ("\x1b[113::97;5u", "ctrl+q"),

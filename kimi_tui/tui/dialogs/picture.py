@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 _numbers = count(4_711)
 """The ids of drawings, under which the terminal (kitty) keeps them."""
 
-NO_GRAPHICS = (
-    "This terminal draws no pictures. With TERM=xterm-256color, or in a terminal with sixel or kitty graphics, they are shown."
-)
+NO_GRAPHICS = "This terminal draws no pictures. With TERM=xterm-256color, or in a terminal with sixel or kitty graphics, they are shown."
 _MARGIN = 2
 _LEAST_NAME = 12
 

@@ -23,7 +23,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from kimi_tui.tui.api_key_mask import ApiKeyMask
-from kimi_tui.tui.formatting import counted
+from kimi_tui.tui.formatting import counted, grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.prompt.command import SIGNS
 from kimi_tui.tui.screens import app_of
@@ -670,6 +670,21 @@ class PromptArea(TextArea):
             self.move_cursor((row, end))
         return False
 
+    def get_cursor_left_location(self) -> Location:
+        """Where the cursor is after a character to the left: one as it is seen, as an emoji with the colour of its skin."""
+        row, column = self.cursor_location
+        if column == 0:
+            return super().get_cursor_left_location()
+        return row, grapheme_before(self.document.get_line(row), column)
+
+    def get_cursor_right_location(self) -> Location:
+        """Where the cursor is after a character to the right, as it is seen."""
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if column >= len(line):
+            return super().get_cursor_right_location()
+        return row, grapheme_after(line, column)
+
     def action_send(self) -> None:
         """Send the text, or take what is chosen in the menu."""
         if self._is_answer:
@@ -680,7 +695,7 @@ class PromptArea(TextArea):
         if self._comes_with_paste():
             self.post_message(self.SentWithPaste())
             return
-        is_pasted = self._begins_pasted and "\n" in self._pasted_head.strip()
+        is_pasted = self._has_pasted_lines
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
         command = self.completion.command if self.completion is not None else None
@@ -695,8 +710,14 @@ class PromptArea(TextArea):
 
     def _comes_with_paste(self) -> bool:
         """Whether a pasted line would be run by an Enter that came with it: nobody can have pressed that."""
-        is_sign = self.text.startswith(SIGNS)
-        return is_sign and self._begins_pasted and self.key_at - self._pasted_at < WITH_PASTE_S
+        if not self.text.startswith(SIGNS) or self._has_pasted_lines:
+            return False
+        return self._begins_pasted and self.key_at - self._pasted_at < WITH_PASTE_S
+
+    @property
+    def _has_pasted_lines(self) -> bool:
+        """Whether the text begins with a paste of several lines."""
+        return self._begins_pasted and "\n" in self._pasted_head.strip()
 
     def action_newline(self) -> None:
         """Begin a new line."""
