@@ -44,6 +44,8 @@ _KINDS: Mapping[str, RequestKind] = {
     "present plan": "plan",
     "ask the user": "question",
 }
+_GOES_ON = ("send keys", "restore files")
+"""Actions behind whose refusal the turn goes on without them; so it does behind one that no tool call asks for."""
 
 
 class QuestionNotShown(SoulError):
@@ -236,6 +238,7 @@ class Approval:
                     options=ask.options,
                     multi_select=ask.multi_select,
                     checkpoint_id=ask.checkpoint_id,
+                    stops=bool(waiting.key) and ask.action not in _GOES_ON,
                 )
             )
             return await waiting.decision

@@ -231,6 +231,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         payload["options"] = list(event.options)
     if event.multi_select:
         payload["multi_select"] = True
+    if not event.stops:
+        payload["stops"] = False
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
     return payload
@@ -438,6 +440,7 @@ def _decode_approval(data: Json) -> Event | None:
         kind=cast(ev.RequestKind, kind) if kind in get_args(ev.RequestKind) else "tool",
         options=tuple(one for one in options if isinstance(one, str)),
         multi_select=data.get("multi_select") is True,
+        stops=data.get("stops") is not False,
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
     )
 

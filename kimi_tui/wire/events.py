@@ -418,6 +418,7 @@ class ApprovalRequest:
         checkpoint_id: of a D-Mail, where it goes; -1 for none.
         options: the answers of a plan or a question; a yes has one of them, or other words, as its feedback.
         multi_select: a yes may have several of them as its feedback, joined by semicolons, with other words or without.
+        stops: whether a no without a feedback ends the turn.
     """
 
     id: str
@@ -432,6 +433,7 @@ class ApprovalRequest:
     checkpoint_id: int = -1
     options: tuple[str, ...] = ()
     multi_select: bool = False
+    stops: bool = True
 
 
 @dataclass(frozen=True, slots=True)

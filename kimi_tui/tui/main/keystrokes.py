@@ -213,7 +213,9 @@ class Keystrokes:
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
         self._letters.run.continue_prose(bench.last_key_at)
-        if bench.screen.focused is None or panel.has_focus_within:
-            bench.screen.set_focus(bench.on_view)
+        if bench.screen.focused is None or panel.has_focus:
+            bench.screen.set_focus(panel.key_target)
+            panel.note_behind()
+            return
         words = "Nothing was done: what you write waits behind the question."
         bench.tell(words, topic=BEHIND)

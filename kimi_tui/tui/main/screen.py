@@ -27,13 +27,21 @@ from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
-from kimi_tui.tui.main.prompt_modes import PromptModes
+from kimi_tui.tui.main.prompt_modes import PromptModes, is_command, is_note
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
 from kimi_tui.tui.main.workbench import READING, Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
-from kimi_tui.tui.prompt.command import SIGNS, Command, CommandTable, ParsedLine, Values, sent_text
+from kimi_tui.tui.prompt.command import (
+    MESSAGE,
+    SIGNS,
+    Command,
+    CommandTable,
+    ParsedLine,
+    Values,
+    sent_text,
+)
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
@@ -396,21 +404,29 @@ class MainScreen(Screen[None]):
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
         self.bench.chat_pane.dismiss()
+        if event.pasted == "now" and (event.chosen or self._is_run(event.text)):
+            self.bench.keep(event.text)
+            send = key_of("send", self.bench.keys)
+            self.bench.tell("The pasted line was not run.", advice=f"{send} runs it.")
+            return
         if event.chosen:
             self._run_entry(event.chosen)
             return
         # With a space before it no text is a command, also when it is sent again.
-        text = f" {event.text}" if event.is_pasted and event.text.startswith(SIGNS) else event.text
+        is_text = event.pasted == "lines" and event.text.startswith(SIGNS)
+        text = f" {event.text}" if is_text else event.text
         if self._image_input is not None and self._image_input.reads_for(text):
             self.bench.start(self._send_when_read(text))
         else:
             self.send(text)
 
-    @on(PromptArea.SentWithPaste)
-    def _sent_with_paste(self) -> None:
-        """Say why a pasted command was not run."""
-        send = key_of("send", self.bench.keys)
-        self.bench.tell("The pasted line was not run.", advice=f"{send} runs it.")
+    def _is_run(self, written: str) -> bool:
+        """Whether a text that is sent does something by itself, and is no message."""
+        return (
+            is_command(written)
+            or is_note(written)
+            or self.commands.parse(written.rstrip()) != MESSAGE
+        )
 
     def send(self, written: str) -> None:
         """Carry out a text that was sent from the prompt.
@@ -880,6 +896,7 @@ class MainScreen(Screen[None]):
                 bench.keys,
                 takes_keys=takes_keys,
                 write=self.keystrokes.write_to_prompt,
+                prompt=prompt.area,
                 typed_at=self.keystrokes.written_at,
             )
             panel.waiting = len(requests)

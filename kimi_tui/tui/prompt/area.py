@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.text import Text
 from textual import events, on
@@ -25,7 +25,6 @@ from textual.widgets import TextArea
 from kimi_tui.tui.api_key_mask import ApiKeyMask
 from kimi_tui.tui.formatting import counted, grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
-from kimi_tui.tui.prompt.command import SIGNS
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.transcript.transcript import copy_selection
 
@@ -150,17 +149,17 @@ class PromptArea(TextArea):
         """Enter was pressed, and the field has been emptied.
 
         `text` is what was in the field, maybe empty. `chosen` is the name of the command that was chosen in the menu; empty
-        for none. `is_pasted` says that it begins with a paste of several lines.
+        for none. `pasted` is `lines` where it begins with a paste of several, `now` where it begins with one line that was
+        pasted so short a time before that the Enter came with it and was pressed by nobody.
         """
 
-        def __init__(self, text: str, chosen: str = "", *, is_pasted: bool = False) -> None:
+        def __init__(
+            self, text: str, chosen: str = "", pasted: Literal["", "lines", "now"] = ""
+        ) -> None:
             super().__init__()
             self.text = text
             self.chosen = chosen
-            self.is_pasted = is_pasted
-
-    class SentWithPaste(Message):
-        """Enter came with the paste of a line that may be a command, and not from the user: the line is still there."""
+            self.pasted = pasted
 
     class Paged(Message):
         """A page of the chat was asked for: -1 up, 1 down."""
@@ -692,32 +691,22 @@ class PromptArea(TextArea):
             return
         if self._take_offer() or self.is_searching:
             return
-        if self._comes_with_paste():
-            self.post_message(self.SentWithPaste())
-            return
-        is_pasted = self._has_pasted_lines
+        pasted = self._pasted
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
         command = self.completion.command if self.completion is not None else None
         chosen = command.name if command is not None else ""
-        self.post_message(self.Sent(self.take(), chosen, is_pasted=is_pasted))
+        self.post_message(self.Sent(self.take(), chosen, pasted))
 
     @property
-    def _begins_pasted(self) -> bool:
-        """Whether the text begins with the first line of what was pasted at its beginning."""
-        head = self._pasted_head.partition("\n")[0]
-        return bool(self._pasted_head) and self.message.startswith(head)
-
-    def _comes_with_paste(self) -> bool:
-        """Whether a pasted line would be run by an Enter that came with it: nobody can have pressed that."""
-        if not self.text.startswith(SIGNS) or self._has_pasted_lines:
-            return False
-        return self._begins_pasted and self.key_at - self._pasted_at < WITH_PASTE_S
-
-    @property
-    def _has_pasted_lines(self) -> bool:
-        """Whether the text begins with a paste of several lines."""
-        return self._begins_pasted and "\n" in self._pasted_head.strip()
+    def _pasted(self) -> Literal["", "lines", "now"]:
+        """Whether the text begins with what was pasted: see `Sent`."""
+        head, _, rest = self._pasted_head.partition("\n")
+        if not head or not self.message.startswith(head):
+            return ""
+        if rest.strip():
+            return "lines"
+        return "now" if self.key_at - self._pasted_at < WITH_PASTE_S else ""
 
     def action_newline(self) -> None:
         """Begin a new line."""

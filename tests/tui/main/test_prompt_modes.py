@@ -295,3 +295,30 @@ async def test_several_pasted_lines_are_a_message_whatever_they_begin_with(home:
         # The row over the prompt says so.
         one.screen.prompt.area.put("!!! note")
         await one.sees("A message to the agent")
+
+
+async def test_a_pasted_line_is_run_by_no_enter_that_came_with_it(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Read."))
+        await one.ready()
+        area = one.screen.prompt.area
+
+        async def send(text: str, apart_s: float) -> None:
+            paste, key = events.Paste(text), events.Key("enter", "\r")
+            key.time = paste.time + apart_s
+            for event in (paste, key):
+                event.set_sender(one.app)
+                one.app.post_message(event)
+                await one.pilot.pause()
+
+        for text in ("!touch ran", "/quit", "#note"):
+            await send(text, 0.001)
+            await one.sees("was not run")
+            assert area.text == text
+            await one.pilot.press("ctrl+u")
+        # A path is no command; a line that the user's own Enter sends is one.
+        await send(f"{home}/a b", 0.001)
+        await one.until(lambda: len(server.requests) == 1)
+        await one.idle()
+        await send("!touch ran", 1.0)
+        await one.until((home / "app" / "ran").exists)

@@ -454,27 +454,3 @@ async def test_keys_take_a_character_as_it_is_seen() -> None:
             assert area.text == f"z{one}yx"
             await pilot.press("delete")
             assert area.text == "zyx"
-
-
-async def test_a_pasted_line_is_run_by_no_enter_that_came_with_it() -> None:
-    app = Desk()
-    async with app.run_test() as pilot:
-        for text in ("!rm -rf x", "/quit", "#note"):
-            paste, key = events.Paste(text), events.Key("enter", "\r")
-            key.time = paste.time + 0.001
-            for event in (paste, key):
-                app.area.post_message(event)
-                await pilot.pause()
-            assert (app.area.text, app.sent) == (text, [])
-            await pilot.press("ctrl+u")
-        # A message goes, and a line that one has gone on with.
-        paste, key = events.Paste("hello"), events.Key("enter", "\r")
-        key.time = paste.time + 0.001
-        for event in (paste, key):
-            app.area.post_message(event)
-        await pilot.pause()
-        assert app.sent == ["hello"]
-        app.area.post_message(events.Paste("!ls"))
-        await pilot.pause(0.06)
-        await pilot.press("enter")
-        assert app.sent == ["hello", "!ls"]
