@@ -152,6 +152,23 @@ def key_of(name: str, keys: Mapping[str, str]) -> str:
     return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
+def sent_key_of(name: str, keys: Mapping[str, str], *, extended: bool) -> str:
+    """The first key of an action that the terminal can send, for people; empty where there is none.
+
+    Args:
+        name: as it stands in `[keys]`.
+        keys: those of the configuration.
+        extended: as in `newline_keys`.
+    """
+    found = (key for key in keys_of(name, keys) if extended or not _is_enter_of_its_own(key))
+    return key_name(next(found, ""))
+
+
+def _is_enter_of_its_own(key: str) -> bool:
+    """Whether it is Enter with modifiers that a terminal of the old kind sends as Enter alone."""
+    return key.endswith("+enter") and key != "alt+enter"
+
+
 def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
     """The keys that begin a new line and that the terminal can send, for people, the one to show first.
 
@@ -162,7 +179,7 @@ def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
     """
     bound = keys_of("newline", keys)
     if not extended:
-        plain = [key for key in bound if not key.endswith("+enter") or key == "alt+enter"]
+        plain = [key for key in bound if not _is_enter_of_its_own(key)]
         bound = tuple(sorted(plain, key=lambda key: key == "alt+enter"))
     return tuple(map(key_name, bound))
 

@@ -10,7 +10,7 @@ from textual.binding import Binding
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.keyboard import key_of, line_break_key
+from kimi_tui.tui.keyboard import key_of, line_break_key, sent_key_of
 from kimi_tui.tui.prompt.completion import Offered
 from kimi_tui.tui.state import MainState
 
@@ -123,7 +123,7 @@ def hints(
     if place == "search":
         return known(
             ("Enter", "next"),
-            (key("search.up"), "before"),
+            (sent_key_of("search.up", keys, extended=extended), "before"),
             (key("search.end"), "end"),
             (
                 key("search.text"),

@@ -184,7 +184,12 @@ class PromptModes:
         except ValueError:
             argv = []
         if not argv:
-            bench.tell("No editor is set.", advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.")
+            argv = await asyncio.to_thread(usual_editor, Path(bench.transcript.work_dir))
+        if not argv:
+            bench.tell(
+                "No editor is set, and there is neither vi nor nano.",
+                advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.",
+            )
             return
         self._edits = True
         try:
@@ -253,6 +258,18 @@ def append_note(path: Path, note: str) -> None:
         os.write(handle, f"{'' if begins else chr(10)}- {note}\n".encode("utf-8", "replace"))
     finally:
         os.close(handle)
+
+
+def usual_editor(work_dir: Path) -> list[str]:
+    """The command of the editor where none is set: vi, else nano; empty where there is neither.
+
+    Args:
+        work_dir: programs below it are not run.
+    """
+    from kimi_tui.tools.process import find_program
+
+    found = (find_program(name, os.environ, work_dir) for name in ("vi", "nano"))
+    return [program for program in found if program is not None][:1]
 
 
 def edited(argv: Sequence[str], text: str) -> str | None:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 HELD_S = 0.7
 LONG_PASTE = 20
 """A paste of more lines than this is shown in the field as a chip."""
+_BEHIND_PATH = ("#", ":")
+"""What names the lines of a file, right behind its path."""
 WITH_PASTE_S = 0.05
 """An Enter so close behind a paste came with it."""
 MOST_SENT = 50
@@ -250,6 +252,8 @@ class PromptArea(TextArea):
         """The state that `ModeChanged` was posted for last: mode, recorded macro, and what is offered."""
         self._pastes: dict[str, str] = {}
         """The texts of pastes, by chip."""
+        self._offered_end: Location | None = None
+        """Behind the space of a path that was chosen, until the next key."""
         self._pasted_head = ""
         """The paste with which the text may begin; empty where nothing was pasted at its beginning."""
         self._pasted_at = 0.0
@@ -532,6 +536,10 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         is_taken = self._takes_vim(event)
+        if writes and event.character in _BEHIND_PATH and self.selection.end == self._offered_end:
+            row, column = self.selection.end
+            self.replace("", (row, column - 1), (row, column))
+        self._offered_end = None
         if writes:
             self._key_mask.typed(event.character or "", event.time)
         else:
@@ -915,6 +923,7 @@ class PromptArea(TextArea):
         if offer.is_path and found is not None:
             self.replace(offer.text, (row, found[0]), (row, column))
             self.move_cursor((row, found[0] + len(offer.text)))
+            self._offered_end = self.selection.end if offer.text.endswith(" ") else None
             if may_be_path(offer.shown):
                 self.post_message(self.PathPasted(offer.text.rstrip(), offer.shown))
         elif self.is_searching:

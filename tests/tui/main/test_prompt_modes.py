@@ -14,7 +14,7 @@ from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tui.main.drafts import FOLLOW_UPS
-from kimi_tui.tui.main.prompt_modes import append_note, edited, is_command, is_note
+from kimi_tui.tui.main.prompt_modes import append_note, edited, is_command, is_note, usual_editor
 from kimi_tui.tui.typed_bursts import TypedPaste
 
 
@@ -322,3 +322,21 @@ async def test_a_pasted_line_is_run_by_no_enter_that_came_with_it(home: Path) ->
         await one.idle()
         await send("!touch ran", 1.0)
         await one.until((home / "app" / "ran").exists)
+
+
+def test_where_no_editor_is_set_it_is_vi_or_nano(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, work = tmp_path / "bin", tmp_path / "app"
+    for folder, name in ((programs, "nano"), (work, "vi")):
+        folder.mkdir()
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{work}:{programs}")
+    # One of the work folder is not run.
+    assert usual_editor(work) == [str(programs / "nano")]
+    (programs / "vi").write_text("#!/bin/sh\n")
+    (programs / "vi").chmod(0o755)
+    assert usual_editor(work) == [str(programs / "vi")]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert usual_editor(work) == []
