@@ -60,7 +60,7 @@ from kimi_tui.tui.faults import (
 )
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.keyboard import TypeAhead
+from kimi_tui.tui.keyboard import TypeAhead, key_named
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -112,6 +112,7 @@ if TYPE_CHECKING:
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
+LEFT_BUTTON = 1
 COPIED_NAME = "copied.txt"
 """A file in a session's folder: the last copied text that was too long for the terminal's clipboard."""
 KEEPING_S = 0.5
@@ -720,6 +721,14 @@ class KimiApp(App[None], inherit_bindings=False):
             draw_all(screen, self.size)
         self.refresh(layout=True)
 
+    @on(Footer.HintClicked)
+    def _hint_clicked(self, event: Footer.HintClicked) -> None:
+        """Press the key of the hint that was clicked. A question has its own rows for that, which say whether it can be seen."""
+        asks = any(one.bench.question is not None for one in self._open_screens)
+        key = key_named(event.key, self.launch.config.keys)
+        if key and not asks:
+            self.post_message(events.Key(key, key if len(key) == 1 else None))
+
     @on(ExtendedKeysTold)
     def _extended_keys_told(self) -> None:
         """Name the keys that this terminal has."""
@@ -844,6 +853,8 @@ class KimiApp(App[None], inherit_bindings=False):
             if pointed is not None and pointed.parent is None:
                 return  # taken away since the last frame: Textual asks what it lies in
             is_up = isinstance(event, events.MouseUp)
+            if is_up and event.button not in (0, LEFT_BUTTON):
+                self._mouse_down_widget = None  # a click with another button does nothing
             if is_up and isinstance(pointed, RefusesEarlyClicks) and pointed.refuses_click(event):
                 self._mouse_down_widget = None  # so that no click comes of it
         if isinstance(event, events.Key | events.Paste):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from textual import events
 from textual._keyboard_protocol import FUNCTIONAL_KEYS, MODIFIER_FUNCTIONAL_KEYS
-from textual.keys import _character_to_key
+from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
 
 CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
 """Prefixes of keys that insert no text, whatever character Textual gives them."""

@@ -128,6 +128,18 @@ def key_name(key: str) -> str:
     return "+".join(_KEY_NAMES.get(part) or _plain_name(part) for part in parts)
 
 
+def key_named(name: str, keys: Mapping[str, str]) -> str:
+    """The key that people read so, as events name it; empty for what is no single key.
+
+    Args:
+        name: as `key_name` makes it.
+        keys: those of the configuration.
+    """
+    bound = (key for action in DEFAULT_KEYS for key in keys_of(action, keys))
+    fixed = ("escape", "enter", "tab", "space", "ctrl+u")
+    return next((key for key in (*fixed, *bound) if key_name(key) == name), "")
+
+
 def _plain_name(part: str) -> str:
     """A letter, a sign or a function key, or the word on a key that needs no other name."""
     sign = key_to_character(part) or ""

@@ -221,18 +221,30 @@ _OLD_MOUSE = re.compile(r"\x1b\[M(...)\Z", re.DOTALL)
 _RXVT_MOUSE = re.compile(r"\x1b\[(\d{1,3});(\d{1,4});(\d{1,4})M\Z")
 
 
-def _as_sgr_mouse(sequence: str) -> str:
-    """A report of the mouse as first xterms and rxvt send it, in the form that Textual reads; empty for any other sequence."""
+def _as_sgr_mouse(sequence: str, pressed: int) -> tuple[str, int]:
+    """A report of the mouse as first xterms and rxvt send it, in the form that Textual reads; empty for any other sequence.
+
+    Args:
+        sequence: a whole sequence.
+        pressed: the code of the button that was pressed last, for one that is let go is not named.
+
+    Returns:
+        the report, and the code of the button that is pressed now or was.
+    """
     if (found := _RXVT_MOUSE.match(sequence)) is not None:
         code, column, row = (int(one) for one in found.groups())
     elif (old := _OLD_MOUSE.match(sequence)) is not None:
         code, column, row = (ord(one) for one in old[1])
         column, row = column - 32, row - 32
     else:
-        return ""
-    code -= 32
+        return "", pressed
+    code = max(0, code - 32)
     is_up = code & 3 == 3 and not code & 96
-    return f"\x1b[<{code & ~3 if is_up else max(0, code)};{column};{row}{'m' if is_up else 'M'}"
+    if is_up:
+        code = code & ~3 | pressed
+    elif not code & 96:
+        pressed = code & 3
+    return f"\x1b[<{code};{column};{row}{'m' if is_up else 'M'}", pressed
 
 
 class KeyParser(XTermParser):
@@ -262,6 +274,7 @@ class KeyParser(XTermParser):
         self._extended = extended
         self._screen_lost = screen_lost
         self._sequences = SequenceReader()
+        self._pressed = 0
 
     def feed(self, data: str) -> Iterable[Message]:
         """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
@@ -296,10 +309,9 @@ class KeyParser(XTermParser):
             return sequence_keys(f"\x1b[1;3{piece[-1]}") or ()
         elif _REPORT.match(piece):
             return super().feed(piece)
-        elif mouse := _as_sgr_mouse(piece):
-            return super().feed(mouse)
         else:
-            return self._keys_of(piece)
+            mouse, self._pressed = _as_sgr_mouse(piece, self._pressed)
+            return super().feed(mouse) if mouse else self._keys_of(piece)
         return ()
 
     def _behind_escape(self, piece: str) -> Iterable[Message]:

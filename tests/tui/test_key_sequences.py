@@ -209,3 +209,11 @@ def test_the_terminal_says_that_it_tells_keys_apart_or_shows_it() -> None:
         parser = KeyParser(extended=lambda told=told: told.append(True))
         list(parser.feed(sent))
         assert bool(told) is knows, sent
+
+
+def test_the_mouse_of_rxvt_and_of_first_xterms_is_read() -> None:
+    for press, release in (("\x1b[34;80;24M", "\x1b[35;80;24M"), ('\x1b[M"p8', "\x1b[M#p8")):
+        down, up = list(KeyParser().feed(press + release))
+        assert isinstance(down, events.MouseDown)
+        assert isinstance(up, events.MouseUp)
+        assert [(one.button, one.x, one.y) for one in (down, up)] == [(3, 79, 23)] * 2

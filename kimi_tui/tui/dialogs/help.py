@@ -253,7 +253,10 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         *_editing(),
         (_keys(("page-up", "page-down"), keys), "read the chat"),
         ("/ and a blank before it", "a command, and a message that begins like one"),
-        ("@", "a file or folder that goes with the message; behind it #10-40 or :10-40: these lines"),
+        (
+            "@",
+            "a file or folder that goes with the message; behind it #10-40 or :10-40: these lines",
+        ),
         (
             key_of("paste", keys),
             "an image from the clipboard, or text; a dragged file comes as its path",

@@ -19,7 +19,7 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import Launch
-from kimi_tui.tui.frame import branch_of
+from kimi_tui.tui.frame import Header, branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -73,6 +73,8 @@ OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
 """Seconds from the first frame until a stored session is opened; a new one is opened later, since nobody waits for it."""
 NOT_OPEN = "The session is not open"
+COMMAND_HERE = "command on the timeline"
+"""Topic of the notice that a filter that finds nothing is the name of a command."""
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
 TWICE_S = 1.0
@@ -781,8 +783,42 @@ class MainScreen(Screen[None]):
 
     def on_timeline_filter_changed(self) -> None:
         """The keys of the timeline mean other things while it is filtered."""
-        self.bench.timeline_pane.name_keys()
+        pane = self.bench.timeline_pane
+        pane.name_keys()
         self.bench.update_footer()
+        command = self._command_of(pane.needle) if pane.place == "missed" else None
+        if command is not None:
+            words = f"No step has this, but /{command.name} is a command."
+            self.bench.tell(words, advice="Enter runs it.", topic=COMMAND_HERE)
+        else:
+            self.bench.chat_pane.dismiss(COMMAND_HERE)
+
+    def on_timeline_missed_chosen(self, event: Timeline.MissedChosen) -> None:
+        """Run the command that was typed on the timeline, whose filter the slash before it has opened."""
+        if self._command_of(event.needle) is None:
+            return
+        self.bench.chat_pane.dismiss(COMMAND_HERE)
+        self.bench.timeline_pane.end_filter()
+        self.bench.leave_timeline()
+        self.send(f"/{event.needle.strip()}")
+
+    def _command_of(self, needle: str) -> Command | None:
+        return self.commands.parse(f"/{needle.strip()}").command if needle.strip() else None
+
+    # --- header, gauge and footer
+
+    @on(Header.PartClicked)
+    def _part_clicked(self, event: Header.PartClicked) -> None:
+        """Open what changes the part of the header that was clicked; a mode is chosen and not just switched."""
+        if event.part == "mode" and not self.bench.question:
+            self.bench.focus_prompt()
+            self.bench.keep("/mode ")
+        elif event.part == "model":
+            self.action_command("model")
+
+    def on_gauge_clicked(self) -> None:
+        """Show what the context holds."""
+        self.action_command("context")
 
     # --- where the keys go
 
