@@ -64,7 +64,7 @@ class Launch(NamedTuple):
 
     `resume` is None for a new session, `newest` or a session's id. `notices` are shown once the screen is drawn. `in_demo` is
     the running demo, in which a fork continues. With `plays` the demo sends its messages itself. With `replay` the session is
-    replayed instead of resumed. With `picks` the user first chooses from the list of sessions. `prompt` is the initial text of
+    replayed instead of resumed. `work_dir_given` says that the command line named the work folder. With `picks` the user first chooses from the list of sessions. `prompt` is the initial text of
     the prompt. With `sandbox` commands run in a sandbox, where there is one. With `offers_files` the user is asked whether to
     restore files that differ from the end of the conversation. `given` are the settings that override the configuration file,
     by their keys.
@@ -88,6 +88,7 @@ class Launch(NamedTuple):
     prompt: str = ""
     offers_files: bool = False
     given: Mapping[str, GivenValue] = MappingProxyType({})
+    work_dir_given: bool = False
 
 
 def launch_of(options: Options) -> Launch:
@@ -124,6 +125,7 @@ def launch_of(options: Options) -> Launch:
         speed=options.speed,
         replay=options.replay,
         prompt=options.message,
+        work_dir_given=options.work_dir is not None,
         given=_given(
             options, choice, here if here and here.model in ("", *config.models) else None
         ),

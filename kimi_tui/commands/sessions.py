@@ -29,6 +29,7 @@ from kimi_tui.commands.console import (
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.moved_folder import former_folders
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import TRASH_DAYS, SessionStore, disk_use, opened, prune
@@ -49,7 +50,10 @@ def chosen_session(name: str | None) -> Session:
         return store.find(name, here)
     newest = store.newest(here)
     if newest is None:
-        raise SessionNotFound("There is no session of this folder; choose one with --session ID.")
+        raise SessionNotFound(
+            _moved_words(store)
+            or "There is no session of this folder; choose one with --session ID."
+        )
     return newest
 
 
@@ -158,8 +162,10 @@ def _list(store: SessionStore, options: Namespace) -> int:
     if options.json:
         print_json([_described(info) for info in infos])
         return DONE
+    moved = "" if options.all else _moved_words(store)
     if not infos:
-        say("There is no session of this folder." if not options.all else "There is no session.")
+        none = "There is no session." if options.all else "There is no session of this folder."
+        say(moved or none)
         return DONE
     now = datetime.now(UTC)
     rows = [
@@ -177,7 +183,22 @@ def _list(store: SessionStore, options: Namespace) -> int:
     ]
     head = ["id", "title", "age", "messages", "tokens", "size", "world lines"]
     print_table([*head, *(["folder"] if options.all else [])], rows, right=(3, 4, 5, 6))
+    if moved:
+        complain(moved)
     return DONE
+
+
+def _moved_words(store: SessionStore) -> str:
+    """That sessions of a folder which is gone may belong to the current one, and how to go on with them; empty where none may."""
+    said: list[str] = []
+    for former in former_folders(store, Path.cwd()):
+        n_sessions = len(former.sessions)
+        count = "1 session belongs" if n_sessions == 1 else f"{n_sessions:,} sessions belong"
+        said.append(
+            f"{count} to {short(Path(former.path))}, which does not exist any more. "
+            f"To go on with the newest here: kimi-tui --session {former.sessions[0].name[:8]}"
+        )
+    return "\n".join(said)
 
 
 def _title(info: SessionInfo) -> str:

@@ -24,6 +24,7 @@ from kimi_tui import lenient_json
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, open_folder, open_regular, read_regular
 from kimi_tui.foreign_text import clean_source, one_line
+from kimi_tui.text_encoding import as_shown
 
 Origin = Literal["user", "folder"]
 
@@ -192,7 +193,7 @@ def _read(root: Path, name: str, path: Path, origin: Origin) -> CustomCommand | 
             data = _of_repository(root, path)
     except OSError:
         return None
-    text = clean_source(data.decode("utf-8", "replace")).strip()
+    text = clean_source(as_shown(data)).strip()
     facts, body = _parted(text)
     if not body:
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -44,12 +45,16 @@ class Summary:
 class SessionState:
     """What a session is called and whether it is put away.
 
-    `other` are the keys that are not ours (kimi-cli's among them), kept as they are.
+    `folder_inode` is that of the work folder when the session was open last, 0 where it is not known; `moved_from` is the path
+    under which that folder was before, empty where it has had one path only. `other` are the keys that are not ours
+    (kimi-cli's among them), kept as they are.
     """
 
     title: str = ""
     archived: bool = False
     work_dir: str = ""
+    folder_inode: int = 0
+    moved_from: str = ""
     forked_from: str = ""
     imported_from: str = ""
     summary: Summary = field(default_factory=Summary)
@@ -74,6 +79,8 @@ def read_state(folder: Path) -> SessionState:
         title=lenient_json.text(record.pop("custom_title", None)),
         archived=record.pop("archived", None) is True,
         work_dir=lenient_json.text(record.pop("work_dir", None)),
+        folder_inode=count_of(record.pop("folder_inode", None)) or 0,
+        moved_from=lenient_json.text(record.pop("moved_from", None)),
         forked_from=lenient_json.text(record.pop("forked_from", None)),
         imported_from=lenient_json.text(record.pop("imported_from", None)),
         summary=Summary(
@@ -106,9 +113,22 @@ def write_state(storage: Storage, folder: Path, state: SessionState) -> None:
             "title": summary.title,
         },
     }
-    optional = {"forked_from": state.forked_from, "imported_from": state.imported_from}
+    optional = {
+        "folder_inode": state.folder_inode,
+        "moved_from": state.moved_from,
+        "forked_from": state.forked_from,
+        "imported_from": state.imported_from,
+    }
     record |= {key: value for key, value in optional.items() if value}
     _write(storage, folder / STATE_NAME, record)
+
+
+def folder_inode(folder: Path) -> int:
+    """The inode of a folder, which stays the same under another name on the same disk; 0 where there is none."""
+    try:
+        return os.stat(folder).st_ino
+    except OSError:
+        return 0
 
 
 def read_marks(folder: Path) -> Marks:

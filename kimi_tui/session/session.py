@@ -25,6 +25,7 @@ from kimi_tui.session.metadata import (
     Marks,
     SessionState,
     Summary,
+    folder_inode,
     read_marks,
     read_state,
     title_of,
@@ -64,6 +65,7 @@ class Session:
         """Further sentences for the user, found by those who read more of the session than is read here."""
         self._world_lines: WorldLines | None = None
         self._made = False
+        self._notes_inode = False
 
     @cached_property
     def images(self) -> ImageStore:
@@ -126,7 +128,7 @@ class Session:
         except BaseException:
             self.lock.release()
             raise
-        self.state = read_state(self.dir)
+        self.state = await asyncio.to_thread(self._read_state)
         self.marks = read_marks(self.dir)
         if not self.state.work_dir:
             self.state = replace(self.state, work_dir=str(self.work_dir))
@@ -135,6 +137,13 @@ class Session:
                 with contextlib.suppress(StorageTrouble):
                     self._write_state(self.state)
         return self.report
+
+    def _read_state(self) -> SessionState:
+        state = read_state(self.dir)
+        if state.work_dir in ("", str(self.work_dir)) and (inode := folder_inode(self.work_dir)):
+            self._notes_inode = inode != state.folder_inode
+            return replace(state, folder_inode=inode)
+        return state
 
     def is_stored(self) -> bool:
         """Whether anything of the conversation is on the disk. Blocks: call it in a thread."""
@@ -268,7 +277,7 @@ class Session:
                 tokens=self.context.token_count,
                 title=self._beginning,
             )
-            if summary != self.state.summary:
+            if summary != self.state.summary or self._notes_inode:
                 with contextlib.suppress(StorageTrouble):
                     self._write_state(replace(self.state, summary=summary))
 

@@ -206,7 +206,11 @@ class Attachments:
         if outcome.is_error:
             label = f"{shown} not attached: {outcome.brief}"
             return _part(mention.path, outcome.message, "", label)
-        facts, output, label = outcome.message, outcome.output, f"{shown} {outcome.brief}"
+        facts, output, brief = outcome.message, outcome.output, outcome.brief
+        if is_folder:
+            # The user named the folder, and looked for nothing.
+            brief = brief.replace(" matches", " entries").replace("no match", "nothing in it")
+        label = f"{shown} {brief}"
         if keys := await asyncio.to_thread(find_keys, output):
             label = with_count(label, keys)
             if self._runtime.asks_for_keys:

@@ -744,6 +744,7 @@ def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScop
         own=(str(sessions), str(sessions.parent / "logs")),
         homes=(environ.get("HOME", ""),),
         seal_key=sessions.parent / "restore.key",
+        is_moved=session.state.moved_from != "",
     )
 
 

@@ -34,7 +34,6 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering
 from kimi_tui.soul.messages import Author
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.rewind_values import (
     END,
@@ -82,7 +81,7 @@ from kimi_tui.soul.conversation import DMAIL_TOOL
 from kimi_tui.soul.file_history import FILES_NAME, FileHistory, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
-from kimi_tui.soul.project_notes import left_out_words
+from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
 from kimi_tui.soul.session_title import propose_title
 from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.tools.sandbox.policy import SandboxSettings
@@ -166,6 +165,7 @@ class KimiSoul:
             search_sandbox,
             asks_for_keys,
             self._jobs,
+            session.state.moved_from,
         )
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
@@ -986,6 +986,8 @@ async def open_soul(
                 no_keys=asks_for_keys,
             )
             if asks_for_keys and (words := left_out_words(notes_in(text))):
+                session.notes.append(words)
+            if words := unreadable_words(notes_in(text)):
                 session.notes.append(words)
             await context.append([SystemPrompt(text)])
         stored, shown, remarks, half = await asyncio.to_thread(read_history, session, end=True)

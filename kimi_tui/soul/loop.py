@@ -47,7 +47,12 @@ from kimi_tui.soul.messages import (
     label_of_message,
     quoted,
 )
-from kimi_tui.soul.project_notes import left_out_words, notes_below, reminder
+from kimi_tui.soul.project_notes import (
+    left_out_words,
+    notes_below,
+    reminder,
+    unreadable_words,
+)
 from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
@@ -222,7 +227,7 @@ class StreamedAnswer:
 
 
 class Reminders:
-    """Makes `user` messages of the program to the model: a changed mode, notes of a folder, background commands that ended.
+    """Makes `user` messages of the program to the model: a changed mode, a moved work folder, notes of a folder, background commands that ended.
 
     They are not in the system prompt, which stays the same to the byte for the provider's cache. They are appended before the
     next step, behind the user's message or the last results, and only where this world line does not have them yet: after a
@@ -242,9 +247,16 @@ class Reminders:
     async def due(self) -> list[Message]:
         """The reminders to append before the next step."""
         memory, approval = self._conversation.memory, self._runtime.approval
-        if approval.mode != self._first_mode:
+        moved_from, folder = self._runtime.moved_from, str(self._runtime.work_dir)
+        if approval.mode != self._first_mode or moved_from:
             await self._conversation.load_memory()
         due: list[Message] = []
+        if moved_from and memory.known and memory.folder != folder:
+            memory.folder = folder
+            text = prompt("folder_moved", BEFORE=quoted(moved_from), NOW=quoted(folder))
+            due.append(
+                Message.model_validate({"role": "user", "content": text, "work_dir": folder})
+            )
         mode = approval.mode
         if memory.known and mode != (memory.mode or self._first_mode):
             memory.mode = mode
@@ -269,6 +281,8 @@ class Reminders:
         )
         if self._runtime.asks_for_keys and (words := left_out_words(notes)):
             self._conversation.wire.publish(Notice("info", words))
+        if words := unreadable_words(notes):
+            self._conversation.wire.publish(Notice("warning", words))
         memory.notes.update(one.path for one in notes)
         return [reminder(one) for one in notes]
 

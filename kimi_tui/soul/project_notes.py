@@ -23,6 +23,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.messages import quoted as in_reminder
+from kimi_tui.text_encoding import as_shown
 from kimi_tui.tools.credentials import LEFT_OUT, find_keys, redact_keys
 
 NAMES = ("AGENTS.md", "agents.md", "CLAUDE.md")
@@ -115,6 +116,18 @@ def left_out_words(notes: Collection[Notes]) -> str:
     return f"{are} left out of {', '.join(one.path for one in named)}."
 
 
+def unreadable_words(notes: Collection[Notes]) -> str:
+    """The notice for the user about notes in an encoding that was not recognised; empty where there are none."""
+    named = [one.path for one in notes if "\ufffd" in one.text]
+    if not named:
+        return ""
+    are = "is" if len(named) == 1 else "are"
+    return (
+        f"{', '.join(named)} {are} not UTF-8, so the model reads \ufffd in place of some characters. "
+        "Save as UTF-8 to fix it."
+    )
+
+
 def quoted(notes: Collection[Notes]) -> str:
     """The part of the system prompt that holds them; empty where there are none."""
     if not notes:
@@ -201,7 +214,7 @@ def _text_of(file: Path, folder: int | None = None, *, links: bool = False) -> s
             data = opened.read(MAX_BYTES + 1)
     except OSError as error:
         return None if error.errno == errno.ELOOP else ""
-    text = data[:MAX_BYTES].decode("utf-8", "replace").strip()
+    text = as_shown(data[:MAX_BYTES]).strip()
     return text + _CUT if len(data) > MAX_BYTES else text
 
 

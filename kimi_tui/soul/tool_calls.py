@@ -81,7 +81,7 @@ class ToolRuntime:
     """What all tool calls of a session share: conversation, approvals, work folder, environment, sandboxes, background jobs.
 
     `search_sandbox` is that of search programs. With `asks_for_keys` the user is asked before a result with API keys goes to
-    the model.
+    the model. `moved_from` is the path that the work folder had before; empty where it has had one path only.
     """
 
     conversation: Conversation
@@ -92,6 +92,7 @@ class ToolRuntime:
     search_sandbox: Sandbox | None
     asks_for_keys: bool
     jobs: Jobs
+    moved_from: str = ""
 
 
 class ToolBatch:

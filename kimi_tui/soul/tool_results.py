@@ -106,6 +106,7 @@ class ToolMemory:
         versions: by absolute path, the version under which the agent last saw the file.
         notes: the paths of notes of folders that it was given.
         mode: what needs asking, as it was told last; empty where it was not told.
+        folder: the path of the work folder, as it was told when that had changed; empty where it was not told.
         known: whether it was computed since `forget`.
     """
 
@@ -113,7 +114,7 @@ class ToolMemory:
         self.todos: tuple[TodoEntry, ...] | None = None
         self.versions: dict[str, str] = {}
         self.notes: set[str] = set()
-        self.mode = ""
+        self.mode = self.folder = ""
         self.known = False
 
     def forget(self) -> None:
@@ -121,7 +122,7 @@ class ToolMemory:
         self.todos, self.known = None, False
         # Calls hold on to it.
         self.versions.clear()
-        self.notes, self.mode = set(), ""
+        self.notes, self.mode, self.folder = set(), "", ""
 
     def compute(self, messages: Iterable[Message]) -> None:
         """Compute all of it from the messages of a world line, oldest first."""
@@ -142,6 +143,8 @@ class ToolMemory:
                     self.notes.add(notes)
                 if isinstance(mode := extra.get("mode"), str):
                     self.mode = mode
+                if isinstance(folder := extra.get("work_dir"), str):
+                    self.folder = folder
         self.known = True
 
     def update(self, outcome: ToolOutcome) -> None:

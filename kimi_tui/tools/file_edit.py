@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.filesystem import create_file, publish, sync_folder
+from kimi_tui.text_encoding import UTF8, encoding_of
 from kimi_tui.tools import text as texts
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.files import (
@@ -140,7 +141,7 @@ def _planned(
     content = read_whole(target)
     _check_known(target, content, env)
     after = compute(target, content)
-    data = texts.encode(after)
+    data = texts.encode(after, _encoding_kept(content, after))
     if content is not None and data == content.data:
         raise ToolProblem(
             f"{target.written} already holds exactly this; nothing was written.", brief="no change"
@@ -151,6 +152,13 @@ def _planned(
         unseen = texts.unseen_changes(texts.decode(content.data), after)
     edit = FileEdit(target.shown, before, texts.for_display(after), unseen)
     return content, edit, data
+
+
+def _encoding_kept(content: Content | None, after: str) -> str:
+    """The encoding of a file before, where its byte order mark is in its text still; else UTF-8."""
+    if content is None or not after.startswith("\ufeff"):
+        return UTF8
+    return encoding_of(content.data)
 
 
 def _shown_before(content: Content) -> str:
@@ -290,7 +298,8 @@ def _new_text(params: WriteFileParams, target: ResolvedPath, content: Content | 
                 brief="too large",
             )
         old = texts.decode(content.data)
-        return old + (texts.to_crlf(params.content) if texts.uses_crlf(old) else params.content)
+        end = texts.line_end(old)
+        return old + (params.content if end == "\n" else texts.with_line_end(params.content, end))
     if too_large or texts.binary_kind(content.data):
         return params.content
     return texts.with_format_of(texts.decode(content.data), params.content)
@@ -402,12 +411,13 @@ def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
         raise ToolProblem(
             f"{which}`old` and `new` are the same; nothing would change.", brief="no change"
         )
-    old, new = _as_in(text, edit)
-    count = text.count(old)
+    view = texts.LineEndView(text)
+    old, new = _as_in(view.text, edit)
+    count = view.text.count(old)
     if count == 0:
-        raise ToolProblem(which + _not_found(text, edit.old), brief="text not found")
+        raise ToolProblem(which + _not_found(view.text, old), brief="text not found")
     if count > 1 and not edit.replace_all:
-        lines = ", ".join(str(line) for line in _lines_of(text, old))
+        lines = ", ".join(str(line) for line in _lines_of(view.text, old))
         more = ", …" if count > _PLACES_NAMED else ""
         raise ToolProblem(
             f"{which}`old` is not unique: it occurs {count} times, at lines {lines}{more}. Add surrounding lines "
@@ -419,23 +429,15 @@ def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
             f"{which}the file would become larger than {texts.format_size(HASHED_LIMIT_BYTES * 4)}; use Shell.",
             brief="too large",
         )
-    return text.replace(old, new), count
+    return view.replaced(old, new), count
 
 
 def _as_in(text: str, edit: Edit) -> tuple[str, str]:
-    """The edit with the line endings of the passage that it means."""
-    crlf = (texts.to_crlf(edit.old), texts.to_crlf(edit.new))
-    plain = (edit.old, edit.new)
-    manners = (crlf, plain) if texts.uses_crlf(text) else (plain, crlf)
-    for old, new in manners:
-        if old in text:
-            return old, new
+    """The edit with LF behind every line, as `text` is seen."""
+    old, new = texts.with_line_end(edit.old, "\n"), texts.with_line_end(edit.new, "\n")
     # The last line of a file without a final newline: the model wrote one after it.
-    for old, new in manners:
-        for end in ("\r\n", "\n"):
-            if old.endswith(end) and len(old) > len(end) and text.endswith(old[: -len(end)]):
-                return old[: -len(end)], new.removesuffix(end)
-    return manners[0]
+    is_last = old not in text and old.endswith("\n") and len(old) > 1 and text.endswith(old[:-1])
+    return (old[:-1], new.removesuffix("\n")) if is_last else (old, new)
 
 
 def _lines_of(text: str, old: str) -> list[int]:

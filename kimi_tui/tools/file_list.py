@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+import unicodedata
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -118,7 +119,7 @@ class FileList:
         """The likeliest paths for what was typed of one, best first; of those that are alike the newest first."""
         if not query:
             return self.paths[:count]
-        query = query[:_LONGEST_QUERY]
+        query = _composed(query[:_LONGEST_QUERY])
         if (query, count) == self._last[:2]:
             return self._last[2]
         among = self._newest if len(query) <= _FEW_LETTERS else self._haystacks
@@ -149,7 +150,7 @@ async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str
         new: list[str] = []
         for name in names:
             with contextlib.suppress(UnicodeDecodeError):
-                path = name.decode()
+                path = _composed(name.decode())
                 if path.isprintable() or path == one_line(path):
                     new.append(path)
                     _add_folders(path, folders, new)
@@ -158,6 +159,11 @@ async def _listed(process: asyncio.subprocess.Process) -> AsyncIterator[list[str
         n_chars += sum(map(len, new))
         # Data that is there already is read without a pause.
         await asyncio.sleep(0)
+
+
+def _composed(text: str) -> str:
+    """The text as it is typed: a name that macOS wrote may have its letters in parts. `locate` finds either form."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _add_folders(path: str, folders: set[str], new: list[str]) -> None:

@@ -17,6 +17,7 @@ import os
 import re
 import threading
 import time
+import unicodedata
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,9 @@ class Pattern:
     def step(self, state: frozenset[int], name: str) -> frozenset[int]:
         """The state after one more name on the way down; empty where nothing below can match."""
         hidden = name.startswith(".")
+        if not name.isascii():
+            # A name that macOS wrote may have its letters in parts, which no pattern has.
+            name = unicodedata.normalize("NFC", name)
         reached: set[int] = set()
         for position in state:
             if position == len(self.parts):
@@ -99,7 +103,9 @@ def patterns_of(text: str) -> list[Pattern]:
     Raises:
         ToolProblem: the text is empty or has too many alternatives.
     """
-    return [_pattern(single) for single in expand_braces(text)]
+    singles = expand_braces(text)
+    # A name may have such braces itself.
+    return [_pattern(single) for single in (*singles, *([text] if len(singles) > 1 else ()))]
 
 
 def expand_braces(text: str) -> list[str]:
@@ -130,6 +136,7 @@ def expand_braces(text: str) -> list[str]:
 
 def _pattern(text: str) -> Pattern:
     names = [name for name in text.split("/") if name not in ("", ".")]
+    names = [name if name.isascii() else unicodedata.normalize("NFC", name) for name in names]
     if not names:
         raise ToolProblem("The pattern is empty; `*` matches every name.", brief="bad pattern")
     n_literal = 0
@@ -137,7 +144,11 @@ def _pattern(text: str) -> Pattern:
         n_literal += 1
     folder = ("/" if text.startswith("/") else "") + "/".join(names[:n_literal])
     rest = names[n_literal:]
-    parts = tuple(None if name == "**" else re.compile(fnmatch.translate(name)) for name in rest)
+    # A name that has the signs of a pattern in it, as `[id]` has, is found by itself, too.
+    parts = tuple(
+        None if name == "**" else re.compile(rf"{fnmatch.translate(name)}|{re.escape(name)}\Z")
+        for name in rest
+    )
     return Pattern(folder, parts, tuple(name.startswith(".") for name in rest))
 
 

@@ -62,8 +62,8 @@ OUTPUT_BYTES = 20 * 1024 * 1024
 _ANY = r"(?:.|(?-u:[\x80-\xFF]))"
 _PIECE = re.compile(r"\\.|\[\^?(\]?(?:\\.|[^\]\\]|(?<=:)\])*)\]|\.(?=[*+])", re.DOTALL)
 """An escape, a class with what stands in it, or a dot of which there may be many."""
-_CONTEXT_END = b"\0\n"
-"""What is written between two stretches of lines; no path and no line begins with this byte."""
+_CONTEXT_END = b"\0\r\n"
+"""What is written between two stretches of lines, with the line end of `--crlf`; no path and no line begins with NUL."""
 _MEMORY_BYTES = 3 * 1024**3
 _CHUNK_BYTES = 256 * 1024
 _ERROR_BYTES = 4096
@@ -259,6 +259,8 @@ def _argv(rg: str, query: _Query, rules: int) -> list[str]:
     argv += ["--with-filename", "--line-number", "--max-columns=2000", "--max-columns-preview"]
     # By line, so that what was found before a limit is not lost in a buffer. Paths alone would stand on no line.
     argv += ["--line-buffered", "--context-separator=\\x00"]
+    # `$` also stands before the CR of a file with such line ends, as people and models mean it.
+    argv.append("--crlf")
     argv.append(f"--max-count={1 if query.mode == 'files_with_matches' else query.max_count}")
     if query.mode != "content":
         argv.append("--count")
@@ -545,6 +547,7 @@ class GlobFilter:
             for glob in expand_braces(params.glob.removeprefix("!"))
             if glob.strip("/")
         ]
+        globs += [literal for glob in globs for literal in _with_brackets_as_names(glob)]
         if below:
             literal = _SPECIAL.sub(r"\\\1", below)
             globs += [f"/{literal}{glob.removeprefix('/')}" for glob in globs if "/" in glob]
@@ -612,6 +615,16 @@ def _matchers(globs: list[str]) -> Iterator[Callable[[bytes], bool]]:
             raise ToolProblem(
                 f"`glob` {glob!r} is no pattern: {error}.", brief="bad glob"
             ) from error
+
+
+def _with_brackets_as_names(glob: str) -> list[str]:
+    """The globs in which `[id]` is the name itself, in the folders of a path or in all of it."""
+    if "[" not in glob or "\\" in glob:
+        return []
+    folders, slash, name = glob.rpartition("/")
+    literal = folders.replace("[", "\\[") + slash
+    names = dict.fromkeys((name, name.replace("[", "\\[")))
+    return [literal + one for one in names if literal + one != glob]
 
 
 def _folders_above(glob: str) -> Iterator[str]:
@@ -767,7 +780,8 @@ class _Records:
             if path is None or rest is None:
                 return
             if (shown := self._as_shown(path)) is not None:
-                yield shown, rest
+                # The CR of a file with such line ends, or of what rg writes itself under `--crlf`.
+                yield shown, rest.removesuffix(b"\r")
 
     @property
     def ends_binary(self) -> bool:
@@ -876,7 +890,7 @@ def _content(records: _Records, params: GrepParams) -> _Answer:
         parted = False
         number, mark = (group.decode() for group in numbered.groups())
         answer.n_matches += mark == ":"
-        content = rest[numbered.end() :].removesuffix(b"\r").decode("utf-8", "replace")
+        content = rest[numbered.end() :].decode("utf-8", "replace")
         if len(content) > _LINE_CHARS:
             content = content[:_LINE_CHARS] + " …"
         answer.lines.append(f"{number}{mark}{content}" if params.line_number else content)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import unicodedata
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from kimi_tui import app_paths
@@ -34,6 +36,8 @@ from kimi_tui.workspace.protected_names import (
 
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
+_NAMES_LIMIT = 5000
+"""How many names of a folder are compared with one that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     written = path
     if home and (path == "~" or path.startswith("~/")):
         written = home + path[1:]
+    written = _as_on_disk(os.path.join(work_dir, written))
     root = Path(os.path.realpath(work_dir))
     lexical = os.path.normpath(work_dir / written)
     _refuse_kernel_files(path, Path(lexical))
@@ -106,6 +111,35 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
         real = root / real.relative_to(ancestor)
         inside = True
     return ResolvedPath(path, real, root, inside, lexical != str(real), home)
+
+
+def _as_on_disk(path: str) -> str:
+    """An absolute path, whose names that are not there are written as they are on disk where Unicode counts both as equal.
+
+    A name that was typed has composed letters (NFC); one that macOS wrote may have them in parts (NFD).
+    """
+    if path.isascii() or os.path.lexists(path):
+        return path
+    there = "/"
+    for name in path.split("/"):
+        below = os.path.join(there, name)
+        if not name.isascii() and not os.path.lexists(below):
+            below = os.path.join(there, _equal_name(there, name) or name)
+        there = below
+    return there
+
+
+def _equal_name(folder: str, name: str) -> str | None:
+    """The name in a folder that is `name` in another form of Unicode."""
+    composed = unicodedata.normalize("NFC", name)
+    try:
+        with os.scandir(folder) as entries:
+            names = (entry.name for entry in islice(entries, _NAMES_LIMIT))
+            return next(
+                (one for one in names if unicodedata.normalize("NFC", one) == composed), None
+            )
+    except OSError:
+        return None
 
 
 def _refuse_kernel_files(path: str, candidate: Path) -> None:
@@ -473,7 +507,8 @@ async def ask_to_change(
     if not reason and _runs_other(target, edit.before, edit.after):
         reason = "it changes what the package manager runs"
     if n_links > 1:
-        where += f"; the file has {n_links} names, and the others may be elsewhere"
+        other = "the other one keeps" if n_links == 2 else "the others keep"
+        where += f"; the file has {n_links} names (hard links): this one gets the new text, {other} the old"
     if reason:
         where += f"; {reason}"
     if lost:

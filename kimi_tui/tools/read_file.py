@@ -11,6 +11,7 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.images import ImageRefused, check_size, is_image, read_image
+from kimi_tui.text_encoding import UTF8, encoding_name, encoding_of
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
@@ -26,6 +27,7 @@ from kimi_tui.tools.text import (
     PROBE_BYTES,
     WINDOW_BYTES,
     LineWindow,
+    as_utf8_lines,
     binary_kind,
     counted,
     format_size,
@@ -83,13 +85,14 @@ class ReadFile(Tool[ReadFileParams]):
                     blind = f"{facts}, and you do not see images."
                     return failure(blind, brief="this model sees no images")
                 return failure(f"{facts}.", brief="binary")
+            format_facts = await source.as_lines(params.path)
             window, numbered_from = await _read(source, params)
         except OSError as error:
             raise refused(error, params.path) from error
         finally:
             await file.close()
         env.versions.saw(target.real, source.version)
-        return _outcome(target, params, source, window, numbered_from)
+        return _outcome(target, params, source, window, numbered_from, format_facts)
 
 
 async def _image_outcome(target: ResolvedPath, source: _Source, env: ToolEnv) -> ToolOutcome:
@@ -134,6 +137,7 @@ class _Source:
         self._file = file
         self._data = data
         self.size = size
+        """Bytes; of what is read, once `as_lines` was called."""
         self.version = version
 
     @classmethod
@@ -144,6 +148,25 @@ class _Source:
                 version = await asyncio.to_thread(content_version, data)
                 return cls(file, data, len(data), version)
         return cls(file, None, found.st_size, stat_version(found))
+
+    async def as_lines(self, path: str) -> list[str]:
+        """Have `read_at` give UTF-8 with line feeds from now on, and tell the facts of the file's format.
+
+        Raises:
+            ToolProblem: another encoding than UTF-8, in a file that is not read as a whole.
+        """
+        if self._data is not None:
+            self._data, facts = await asyncio.to_thread(as_utf8_lines, self._data)
+            self.size = len(self._data)
+            return facts
+        encoding = encoding_of(await self.read_at(0, PROBE_BYTES), is_whole=False)
+        if encoding != UTF8:
+            raise ToolProblem(
+                f"{path} is {encoding_name(encoding)} text of {format_size(self.size)}, and only "
+                f"{format_size(HASHED_LIMIT_BYTES)} of that are read. Convert it: iconv -f {encoding_name(encoding)} -t UTF-8.",
+                brief="too large",
+            )
+        return []
 
     async def read_at(self, offset: int, size: int) -> bytes:
         if self._data is not None:
@@ -225,6 +248,7 @@ def _outcome(
     source: _Source,
     window: LineWindow,
     numbered_from: int | None,
+    format_facts: list[str],
 ) -> ToolOutcome:
     if source.size == 0:
         return ToolOutcome(message=f"{target.shown} is empty.", brief="empty")
@@ -260,8 +284,10 @@ def _outcome(
         facts.append(f"Lines over {LINE_CHARS} characters are cut (…).")
     if window.invalid:
         facts.append("Bytes that are not UTF-8 are shown as \ufffd.")
-    if window.crlf:
-        facts.append("Lines end with CR LF.")
+    if window.n_crlf:
+        some = "Some lines" if window.n_crlf < window.n_ended else "Lines"
+        facts.append(f"{some} end with CR LF.")
+    facts += format_facts
     return ToolOutcome(
         output=output,
         message=" ".join(fact for fact in facts if fact),

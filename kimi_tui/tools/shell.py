@@ -9,9 +9,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.app_paths import home_of
 from kimi_tui.foreign_text import one_line
@@ -71,6 +71,15 @@ class ShellParams(BaseModel):
         "outside it. The user is asked, so say why.",
     )
     why: str = Field(default="", description="Why it needs that, in one sentence.", max_length=500)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_description(cls, value: Any) -> Any:
+        """Models that were trained with other tools describe their commands, which nobody reads here."""
+        if isinstance(value, dict):
+            given = cast("dict[str, Any]", value)
+            return {name: given[name] for name in given if name != "description"}
+        return value
 
 
 class Shell(Tool[ShellParams]):

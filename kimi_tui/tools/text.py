@@ -1,13 +1,15 @@
 """Text of files for tools: decoding and encoding, windows of numbered lines, sizes, and the nearest match of a name or passage.
 
-Decoding is reversible, so that what an edit does not touch stays byte for byte: invalid UTF-8 travels as lone
-surrogates, line endings and a byte order mark are kept. A `LineWindow` takes memory that does not depend on the size of
-the file. The searches for what the model probably meant are bounded: a huge folder or a hostile text costs a fraction
-of a second.
+Decoding is reversible, so that what an edit does not touch stays byte for byte: a file is decoded by its byte order mark
+(UTF-16, UTF-32) or as UTF-8, whose invalid bytes travel as lone surrogates; line endings and the mark are kept. A
+`LineWindow` takes memory that does not depend on the size of the file. The searches for what the model probably meant are
+bounded: a huge folder or a hostile text costs a fraction of a second.
 """
 
 from __future__ import annotations
 
+import bisect
+import codecs
 import difflib
 import os
 import re
@@ -18,12 +20,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from kimi_tui.text_encoding import UTF8, encoding_name, encoding_of
 from kimi_tui.tools.outcome import ToolProblem
 
 PROBE_BYTES = 8192
 _BOM = "\ufeff"
 _LOST = "\ufffd"
 _ODD_BYTE = re.compile("[\udc80-\udcff]")
+_LINE_END = re.compile("\r?\n")
 _MAGIC = (
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -37,13 +41,15 @@ _MAGIC = (
     (b"\x7fELF", "an ELF program"),
     (b"\xcf\xfa\xed\xfe", "a Mach-O program"),
     (b"SQLite format 3\x00", "an SQLite database"),
-    (b"\xff\xfe", "UTF-16 text"),
-    (b"\xfe\xff", "UTF-16 text"),
+    (codecs.BOM_UTF16_LE, "broken UTF-16 text"),
+    (codecs.BOM_UTF16_BE, "broken UTF-16 text"),
 )
 
 
 def binary_kind(start: bytes) -> str:
     """The kind of binary file that begins like this, for a sentence; empty where it looks like text."""
+    if encoding_of(start, is_whole=len(start) != PROBE_BYTES) != UTF8:
+        return ""
     for magic, kind in _MAGIC:
         if start.startswith(magic):
             return kind
@@ -51,27 +57,49 @@ def binary_kind(start: bytes) -> str:
 
 
 def decode(data: bytes) -> str:
-    """The text of a file, reversible by `encode`."""
-    return data.decode("utf-8", "surrogateescape")
+    """The text of a file, reversible by `encode` with `encoding_of(data)`; a byte order mark stays in it as U+FEFF."""
+    encoding = encoding_of(data)
+    return data.decode(encoding, "surrogateescape" if encoding == UTF8 else "strict")
 
 
-def encode(text: str) -> bytes:
+def encode(text: str, encoding: str = UTF8) -> bytes:
     """The bytes of a text.
+
+    Args:
+        text: with U+FEFF at its start where the file has a byte order mark.
+        encoding: as `encoding_of` names it.
 
     Raises:
         ToolProblem: it holds half a surrogate pair that did not come from a file.
     """
     try:
-        return text.encode("utf-8", "surrogateescape")
+        return text.encode(encoding, "surrogateescape" if encoding == UTF8 else "strict")
     except UnicodeEncodeError as error:
         raise ToolProblem(
             "The text has half of a surrogate pair, which no file can hold."
         ) from error
 
 
+def as_utf8_lines(data: bytes) -> tuple[bytes, list[str]]:
+    """All of a text file as UTF-8 with line feeds, without a byte order mark, and what is to be said of that.
+
+    Ends with CR LF stay as they are, for a reader of lines cuts them off; those of a file that has CR alone become LF.
+    """
+    facts: list[str] = []
+    encoding = encoding_of(data)
+    if encoding != UTF8:
+        data = data.decode(encoding).encode()
+        facts.append(f"The file is {encoding_name(encoding)} text, and stays so when it is edited.")
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if b"\r" in data and b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+        facts.append("Lines end with CR.")
+    return data, facts
+
+
 def for_display(text: str) -> str:
     """The text as diffs show it: line feeds only, undecodable bytes as U+FFFD, no byte order mark."""
-    shown = text.removeprefix(_BOM).replace("\r\n", "\n")
+    shown = with_line_end(text.removeprefix(_BOM), "\n")
     return shown.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -133,26 +161,95 @@ def encodable(text: str) -> bool:
     return True
 
 
-def uses_crlf(text: str) -> bool:
-    """Whether most lines end with CR LF."""
-    crlf = text.count("\r\n")
-    return crlf > 0 and crlf * 2 >= text.count("\n")
+def line_end(text: str) -> str:
+    """How most lines end: CR LF, LF, or CR where there is no LF at all; LF for a text of one line."""
+    n_crlf = text.count("\r\n")
+    if n_crlf and n_crlf * 2 >= text.count("\n"):
+        return "\r\n"
+    return "\r" if "\r" in text and "\n" not in text else "\n"
 
 
-def to_crlf(text: str) -> str:
-    """The text with every line end as CR LF."""
-    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+def with_line_end(text: str, end: str) -> str:
+    """The text with `end` behind every line. A CR alone is the end of a line only where there is no LF at all."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
+    return text if end == "\n" else text.replace("\n", end)
 
 
 def with_format_of(old: str, new: str) -> str:
     """`new` as a replacement of all of `old`: with its line endings, byte order mark and final newline."""
-    if uses_crlf(old):
-        new = to_crlf(new)
+    end = line_end(old)
+    if end != "\n":
+        new = with_line_end(new, end)
     if old.startswith(_BOM) and not new.startswith(_BOM):
         new = _BOM + new
-    if old.endswith("\n") and new and not new.endswith("\n"):
-        new += "\r\n" if uses_crlf(old) else "\n"
+    if old.endswith(end) and new and not new.endswith(end):
+        new += end
     return new
+
+
+class LineEndView:
+    """A text whose lines may end in several ways, seen with LF alone, to replace passages of it.
+
+    Attributes:
+        text: the text as it is seen, where every line ends with LF.
+    """
+
+    def __init__(self, original: str) -> None:
+        self._original = original
+        self._end = line_end(original)
+        self.text = with_line_end(original, "\n")
+        # Each CR LF before a place moves it by one character; a CR alone became one LF and moves nothing.
+        is_shorter = len(self.text) != len(original)
+        crlf = re.finditer("\r\n", original) if is_shorter else ()
+        self._shifts = [found.start() - n for n, found in enumerate(crlf)]
+
+    def replaced(self, old: str, new: str) -> str:
+        """The original text with every `old` as `new`, both written with LF.
+
+        Lines at the beginning and the end of a passage that stay as they are keep their line ends; the others get the
+        one that most lines of the passage have, else that of the next line.
+        """
+        if self._end == "\n" and not self._shifts:
+            return self._original.replace(old, new)
+        pieces: list[str] = []
+        done = 0
+        position = self.text.find(old)
+        while position >= 0:
+            start, stop = self._offset(position), self._offset(position + len(old))
+            pieces += [self._original[done:start], self._in_ends_of(start, stop, new)]
+            done = stop
+            position = self.text.find(old, position + len(old))
+        return "".join([*pieces, self._original[done:]])
+
+    def _offset(self, position: int) -> int:
+        """Where a place of `text` is in the original."""
+        return position + bisect.bisect_left(self._shifts, position)
+
+    def _in_ends_of(self, start: int, stop: int, new: str) -> str:
+        passage = self._original[start:stop]
+        ends = _LINE_END.findall(passage) if self._end != "\r" else ["\r"] * passage.count("\r")
+        olds, news = with_line_end(passage, "\n").split("\n"), new.split("\n")
+        if len(olds) == len(news):
+            made = ends
+        else:
+            # The last line of a passage has its end behind the passage.
+            n_same = _n_equal(olds[:-1], news[:-1])
+            n_behind = _n_equal(olds[n_same:-1][::-1], news[n_same:-1][::-1])
+            common = line_end(passage) if ends else self._next_end(stop)
+            n_between = len(news) - 1 - n_same - n_behind
+            made = [*ends[:n_same], *[common] * n_between, *ends[len(ends) - n_behind :]]
+        return "".join(line + end for line, end in zip(news, [*made, ""], strict=True))
+
+    def _next_end(self, position: int) -> str:
+        found = _LINE_END.search(self._original, position) if self._end != "\r" else None
+        return found[0] if found else self._end
+
+
+def _n_equal(some: list[str], others: list[str]) -> int:
+    """How many lines are equal from the start on."""
+    pairs = enumerate(zip(some, others, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(some), len(others)))
 
 
 def counted(count: int, noun: str) -> str:
@@ -192,14 +289,16 @@ class LineWindow:
     Attributes:
         lines: what was collected.
         full: true once the window's byte limit ended the collecting before `count` lines.
-        crlf: whether a collected line ended with CR LF.
+        n_crlf: how many collected lines ended with CR LF.
+        n_ended: how many collected lines had an end that was looked at: not those that were cut.
         invalid: whether a collected line had bytes that are not UTF-8.
     """
 
     def __init__(self, first: int, count: int) -> None:
         self.lines: list[Line] = []
         self.full = False
-        self.crlf = False
+        self.n_crlf = 0
+        self.n_ended = 0
         self.invalid = False
         self._first = first
         self._last = first + count - 1
@@ -242,7 +341,7 @@ class LineWindow:
     def finish(self) -> None:
         """End the stream; a last line without a line end counts as a line."""
         if self._open and self._first <= self._number and not self.done:
-            self._close()
+            self._close(at_end=True)
 
     def _skip_to_first(self, chunk: bytes) -> int:
         if self._number >= self._first:
@@ -257,12 +356,13 @@ class LineWindow:
             self._number += 1
         return position
 
-    def _close(self) -> None:
+    def _close(self, *, at_end: bool = False) -> None:
         raw = bytes(self._kept)
+        self.n_ended += self._length <= _LINE_BYTES and not at_end
         # The CR of a line that was cut is beyond what was kept.
         if self._length <= _LINE_BYTES and raw.endswith(b"\r"):
             raw = raw[:-1]
-            self.crlf = True
+            self.n_crlf += 1
         text = raw[:_LINE_BYTES].decode("utf-8", "replace")
         cut = self._length > _LINE_BYTES or len(text) > LINE_CHARS
         if "\ufffd" in text and not cut:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
+from kimi_tui.text_encoding import UTF8, as_shown, encoding_of
 from kimi_tui.workspace.restore import FileChange, as_file
 from kimi_tui.workspace.snapshots import FOREIGN, By, Entry, Manifest, SnapshotLog, was_looked_for
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
@@ -76,9 +77,9 @@ def diff_lines(before: str, after: str, max_rows: int | None = None) -> LineDiff
 
 def text_of(content: bytes) -> str | None:
     """The content as text, or None where it is not text."""
-    if b"\0" in content[:_PROBE_BYTES]:
+    if encoding_of(content) == UTF8 and b"\0" in content[:_PROBE_BYTES]:
         return None
-    return content.decode("utf-8", "replace")
+    return as_shown(content)
 
 
 def _rows(

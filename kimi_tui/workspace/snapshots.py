@@ -188,13 +188,13 @@ class SnapshotLog:
         index = self._position.get(snapshot_id)
         return None if index is None else self._snapshots[index]
 
-    def begin(self, root: str) -> None:
-        """Record which folder the snapshots are of, once.
+    def begin(self, root: str, *, moved: bool = False) -> None:
+        """Record which folder the snapshots are of: once, or again where that folder was `moved`.
 
         Raises:
             OSError: the disk refused.
         """
-        if not self.root:
+        if not self.root or (moved and self.root != root):
             self._append({"root": root}, sync=True)
             self.root = root
 
@@ -350,7 +350,8 @@ class SnapshotLog:
         record = cast("dict[str, Any]", value)
         root, uid = record.get("root"), record.get("mark")
         if isinstance(root, str):
-            self.root = self.root or root
+            # The last one counts: the folder was moved.
+            self.root = root
         elif isinstance(uid, str):
             after = str(record.get("after", ""))
             position = self._position.get(after) if after else -1

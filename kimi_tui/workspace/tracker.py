@@ -67,7 +67,8 @@ class SnapshotScope:
 
     `neighbours` are the stores of sessions in the same folder, `others` all stores that share the disk budget, `own` the
     program's own folders, `homes` further home folders. Intents are signed with the key in the file `seal_key`; without one no
-    intent counts as this program's.
+    intent counts as this program's. `is_moved` says that the work folder was renamed or moved: snapshots of one that is gone are
+    those of this one.
     """
 
     neighbours: Sequence[Path] = ()
@@ -75,6 +76,7 @@ class SnapshotScope:
     own: Sequence[str] = ()
     homes: Sequence[str] = ()
     seal_key: Path | None = None
+    is_moved: bool = False
 
 
 def refusal_reason(root: Path, homes: Iterable[str] = ()) -> str:
@@ -183,10 +185,11 @@ class Tracker:
         """
         scope = self._scope
         root = os.path.realpath(self._root)
-        if self._log.root not in ("", root):
+        is_moved = scope.is_moved and not os.path.lexists(self._log.root)
+        if self._log.root not in ("", root) and not is_moved:
             self.refusal = f"The files of this session are those of {self._log.root}."
             return False
-        self._log.begin(root)
+        self._log.begin(root, moved=is_moved)
         self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(scope.others)))
         self._scanner = Scanner(
             str(self._root), self._store, self._limits, own=scope.own, cancelled=self._cancelled

@@ -291,3 +291,14 @@ def test_a_conversation_is_printed_as_markdown(place: Place) -> None:
     hostile = write_session(place.store, place.work, "older \x1b[2Jone", 1_700_000_000)
     assert place.run("sessions", "export", hostile).out == "**You:** older one\n"
     assert "no session" in place.run("sessions", "export", "nope").complaint
+
+
+def test_sessions_of_a_folder_that_was_renamed_are_offered(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = place.hold([say("Hello.")], "hi")
+    new = place.work.rename(place.folder / "renamed")
+    monkeypatch.chdir(new)
+    offer = f"To go on with the newest here: kimi-tui --session {session.id[:8]}\n"
+    assert place.run("sessions").out.endswith(offer)
+    assert offer.strip() in place.run("checkpoints").complaint

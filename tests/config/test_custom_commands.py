@@ -60,6 +60,14 @@ def test_found_in_all_places_the_users_first(tmp_path: Path) -> None:
     assert found["draw"].text == "Draw."
 
 
+def test_a_command_in_utf16_is_read_by_its_mark(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "greet.md").write_bytes("\ufeffSay Grüße.\r\n".encode("utf-16-le"))
+    (found,) = custom_commands(tmp_path / "work", tmp_path / "config", tmp_path / "home")
+    assert found.text == "Say Grüße."
+
+
 def test_what_is_odd_is_passed_over(tmp_path: Path) -> None:
     work, config = tmp_path / "work", tmp_path / "config"
     secret = tmp_path / "secret.md"

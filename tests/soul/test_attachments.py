@@ -81,6 +81,19 @@ async def test_files_folders_and_ranges_go_with_the_message(tmp_path: Path) -> N
         assert "line 10" not in "".join(map(str, on.file()))
 
 
+async def test_a_folder_with_folders_and_a_file_of_windows(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "src" / "deep").mkdir(parents=True)
+        (on.work / "src" / "a.py").write_text("x = 1\n")
+        (on.work / "ps.log").write_bytes("\ufeffGröße\r\n".encode("utf-16-le"))
+        on.server.script(say("seen"))
+        await on.soul.run("look at @src/ and @ps.log")
+        assert said_blocks(on) == [
+            ("look at @src/ and @ps.log", "src/ 2 entries, ps.log 1 line"),
+        ]
+        assert "     1\tGröße" in asked(on)
+
+
 async def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (on.work / "app.py").write_text("x = 1\n")

@@ -9,7 +9,15 @@ from pathlib import Path
 from support.chat_server import call, say
 from support.soul import stage
 
-from kimi_tui.soul.project_notes import MAX_BYTES, Notes, notes_below, notes_for, notes_in, reminder
+from kimi_tui.soul.project_notes import (
+    MAX_BYTES,
+    Notes,
+    notes_below,
+    notes_for,
+    notes_in,
+    reminder,
+    unreadable_words,
+)
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.system_prompt import build_system_prompt
 
@@ -175,3 +183,33 @@ async def test_a_mode_is_told_when_it_changes_and_on_each_world_line(tmp_path: P
             "one",
             "five",
         ]
+
+
+def test_notes_are_decoded_by_their_mark_and_others_are_told(tmp_path: Path) -> None:
+    environ = {"KIMI_TUI_HOME": str(tmp_path / "home")}
+    file = tmp_path / "AGENTS.md"
+    for encoding in ("utf-16", "utf-32", "utf-8-sig"):
+        file.write_bytes("Grüße an alle\n".encode(encoding))
+        (notes,) = notes_for(tmp_path, environ)
+        assert notes.text == "Grüße an alle"
+        assert unreadable_words([notes]) == ""
+    file.write_bytes("Grüße an alle\n".encode("latin-1"))
+    (notes,) = notes_for(tmp_path, environ)
+    assert unreadable_words([notes]) == (
+        "AGENTS.md is not UTF-8, so the model reads \ufffd in place of some characters. "
+        "Save as UTF-8 to fix it."
+    )
+
+
+async def test_notes_of_an_unknown_encoding_are_told_when_they_come(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "AGENTS.md").write_bytes(b"Gr\xfc\xdfe\n")
+    async with stage(tmp_path) as on:
+        assert any("AGENTS.md is not UTF-8" in note for note in on.session.notes)
+        below = put(work / "src" / "AGENTS.md", "")
+        below.write_bytes(b"Gr\xfc\xdfe\n")
+        put(work / "src" / "a.py", "x = 1\n")
+        on.server.script(call("ReadFile", {"path": "src/a.py"}), say("done"))
+        await on.soul.run("look")
+        assert "src/AGENTS.md is not UTF-8" in on.ear.notices()[-1].text

@@ -34,7 +34,7 @@ def test_notes_are_taken_as_they_are_and_cut_at_32_kib(tmp_path: Path) -> None:
     notes = tmp_path / "AGENTS.md"
     notes.write_text("Use ${WORK_DIR} and $HOME.\n")
     assert "Use ${WORK_DIR} and $HOME." in build_system_prompt(tmp_path, {}, TODAY)
-    notes.write_bytes(b"\xff\xfe" + b"n" * (MAX_BYTES + 10))
+    notes.write_bytes(b"\xff\xfd" + b"n" * (MAX_BYTES + 10))
     text = build_system_prompt(tmp_path, {}, TODAY)
     assert text.count("n" * 1_000) == (MAX_BYTES - 2) // 1_000
     assert "cut here" in text

@@ -129,6 +129,93 @@ async def test_line_endings_byte_order_mark_and_final_newline_are_kept(bench: Be
     assert (bench.work_dir / "open").read_bytes() == b"1\n2"
 
 
+async def test_mixed_line_ends_are_found_and_kept(bench: Bench) -> None:
+    """What a model sees of a file shows no line ends, so they may not keep a passage from being found."""
+    mixed = bench.write("mixed", b"one\r\ntwo\r\nthree\nfour\r\n")
+    edit = {"old": "two\nthree\nfour", "new": "two\n3\nmore\nfour"}
+    assert not (await bench.run("StrReplaceFile", path="mixed", edit=edit)).is_error
+    assert mixed.read_bytes() == b"one\r\ntwo\r\n3\r\nmore\r\nfour\r\n"
+    # As many lines as before: each keeps its own end.
+    mixed.write_bytes(b"one\r\ntwo\nthree\r\n")
+    await bench.run("ReadFile", path="mixed")
+    edit = {"old": "one\r\ntwo\r\nthree", "new": "1\r\n2\r\nthree"}
+    await bench.run("StrReplaceFile", path="mixed", edit=edit)
+    assert mixed.read_bytes() == b"1\r\n2\nthree\r\n"
+
+
+async def test_a_file_whose_lines_end_with_cr_alone_has_lines(bench: Bench) -> None:
+    old_mac = bench.write("mac", b"one\rtwo\rthree\r")
+    read = await bench.run("ReadFile", path="mac")
+    assert read.output.splitlines() == ["     1\tone", "     2\ttwo", "     3\tthree"]
+    assert "Lines end with CR." in read.message
+    edit = {"old": "one\ntwo\n", "new": "one\n2\nnew\n"}
+    outcome = await bench.run("StrReplaceFile", path="mac", edit=edit)
+    assert old_mac.read_bytes() == b"one\r2\rnew\rthree\r"
+    (effect,) = outcome.effects
+    assert isinstance(effect, FileEdit)
+    assert (effect.before, effect.after) == ("one\ntwo\nthree\n", "one\n2\nnew\nthree\n")
+    await bench.run("WriteFile", path="mac", content="a\nb")
+    assert old_mac.read_bytes() == b"a\rb\r"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+async def test_utf16_and_utf32_with_a_mark_are_read_and_written_as_they_were(
+    bench: Bench, encoding: str
+) -> None:
+    path = bench.write("windows.txt", "\ufeffGröße 1\r\n😀 two\r\n".encode(encoding))
+    read = await bench.run("ReadFile", path="windows.txt")
+    assert read.output == "     1\tGröße 1\n     2\t😀 two"
+    assert f"The file is {encoding[:6].upper()} text" in read.message
+    edit = {"old": "1\n😀", "new": "2\n漢"}
+    outcome = await bench.run("StrReplaceFile", path="windows.txt", edit=edit)
+    assert path.read_bytes() == "\ufeffGröße 2\r\n漢 two\r\n".encode(encoding)
+    (effect,) = outcome.effects
+    assert isinstance(effect, FileEdit)
+    assert (effect.before, effect.unseen) == ("Größe 1\n😀 two\n", "")
+    await bench.run("WriteFile", path="windows.txt", content="anew")
+    assert path.read_bytes() == "\ufeffanew\r\n".encode(encoding)
+
+
+async def test_broken_utf16_is_binary(bench: Bench) -> None:
+    odd = b"\xff\xfea\0\n\0\x00\xd8"
+    bench.write("broken", odd)
+    read = await bench.run("ReadFile", path="broken")
+    assert (read.is_error, read.brief) == (True, "binary")
+    outcome = await bench.run("StrReplaceFile", path="broken", edit={"old": "a", "new": "b"})
+    assert outcome.is_error
+    assert (bench.work_dir / "broken").read_bytes() == odd
+
+
+async def test_an_edit_of_a_file_with_several_names_says_what_becomes_of_the_others(
+    bench: Bench,
+) -> None:
+    bench.write("one", "old\n")
+    os.link(bench.work_dir / "one", bench.work_dir / "two")
+    await bench.run("WriteFile", path="one", content="new\n")
+    (ask,) = bench.approver.asks
+    assert "2 names (hard links): this one gets the new text, the other one keeps the old" in (
+        ask.where
+    )
+    assert (bench.work_dir / "two").read_text() == "old\n"
+
+
+async def test_a_composed_name_finds_a_file_whose_letters_are_in_parts(bench: Bench) -> None:
+    bench.write("cafe\u0301/re\u0301sume\u0301.txt", "one\n")
+    typed = "caf\xe9/r\xe9sum\xe9.txt"
+    assert (await bench.run("ReadFile", path=typed)).output == "     1\tone"
+    await bench.run("WriteFile", path=typed, content="two\n")
+    # What is there in both forms is what was written.
+    bench.write("re\u0301.txt", "parts\n")
+    bench.write("r\xe9.txt", "composed\n")
+    assert "composed" in (await bench.run("ReadFile", path="r\xe9.txt")).output
+    assert sorted(path.name for path in bench.work_dir.glob("**/*.txt")) == [
+        *("re\u0301.txt", "re\u0301sume\u0301.txt", "r\xe9.txt")
+    ]
+    # A new name is written as it was asked for, in a folder that is there.
+    await bench.run("WriteFile", path="caf\xe9/n\xe9e", content="x")
+    assert (bench.work_dir / "cafe\u0301" / "n\xe9e").read_text() == "x"
+
+
 async def test_bytes_that_are_no_utf8_survive_an_edit(bench: Bench) -> None:
     bench.write("latin", b"caf\xe9\nprice 1\n\xff\xfe end\n")
     outcome = await bench.run("StrReplaceFile", path="latin", edit={"old": "1", "new": "2 €"})
@@ -766,6 +853,28 @@ def test_a_replacement_is_what_str_replace_gives(
     expected = text.replace(old, new)
     assert count == 1
     assert result == (expected.replace("\n", "\r\n") if "\r\n" in stored else expected)
+
+
+ends = st.sampled_from(["\n", "\r\n"])
+
+
+@given(lines=st.lists(st.tuples(st.sampled_from("abcd"), ends), min_size=1), data=st.data())
+def test_a_replacement_in_mixed_line_ends_touches_no_other_line(
+    lines: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(lines) - 1))
+    last = data.draw(st.integers(first, len(lines) - 1))
+    new = data.draw(st.lists(st.sampled_from("abcdxy"), max_size=5))
+    old = "\n".join(line for line, _ in lines[first : last + 1])
+    before, after = lines[:first], lines[last + 1 :]
+    text = "".join(line + end for line, end in lines)
+    if "\n".join(new) == old or text.replace("\r\n", "\n").count(old) > 1:
+        return
+    result, _ = replaced(text, Edit(old=old, new="\n".join(new)))
+    assert result.startswith("".join(line + end for line, end in before))
+    assert result.endswith(lines[last][1] + "".join(line + end for line, end in after))
+    inside = result.replace("\r\n", "\n").split("\n")[first:]
+    assert inside[: len(new) or 1] == (new or [""])
 
 
 @given(text=st.text(max_size=300), wanted=st.text(max_size=100))

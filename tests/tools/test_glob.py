@@ -251,3 +251,21 @@ async def test_hostile_rules_and_patterns_do_not_hold_it_up(bench: Bench) -> Non
     (bench.work_dir / ".gitignore").unlink()
     os.mkfifo(bench.work_dir / ".gitignore")
     assert await found(bench, "b*") == ["b.py"]
+
+
+async def test_a_name_with_the_signs_of_a_pattern_is_found_by_itself(bench: Bench) -> None:
+    """Frameworks call folders `[id]` and `[...slug]`; a model takes these for names, as a shell does where nothing else matches."""
+    for path in ("app/[id]/page.tsx", "app/[...slug]/page.tsx", "app/i/page.tsx", "{a,b}.txt"):
+        bench.write(path, "x")
+    outcome = await bench.run("Glob", pattern="app/[id]/page.tsx")
+    assert outcome.output.splitlines() == ["app/[id]/page.tsx", "app/i/page.tsx"]
+    outcome = await bench.run("Glob", pattern="app/[...slug]/*")
+    assert outcome.output.splitlines() == ["app/[...slug]/page.tsx"]
+    outcome = await bench.run("Glob", pattern="{a,b}.txt")
+    assert outcome.output == "{a,b}.txt"
+
+
+async def test_a_composed_pattern_finds_a_name_in_parts(bench: Bench) -> None:
+    bench.write("cafe\u0301.txt", "x")
+    for pattern in ("caf\xe9.txt", "caf?.txt", "*.txt"):
+        assert (await bench.run("Glob", pattern=pattern)).output == "cafe\u0301.txt"

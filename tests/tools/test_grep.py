@@ -482,3 +482,21 @@ async def test_what_no_program_can_be_given_is_refused(
     outcome = await bench.run("Grep", **{"pattern": "x", argument: f"a{odd}"})
     assert outcome.is_error
     assert "The search has" in outcome.message or "should be a valid string" in outcome.message
+
+
+async def test_the_end_of_a_line_is_found_before_cr_lf(bench: Bench) -> None:
+    bench.write("crlf.txt", b"alpha\r\nbeta\r\n")
+    bench.write("lf.txt", b"alpha\nbeta\n")
+    outcome = await bench.run("Grep", pattern="^alpha$", output_mode="content")
+    assert outcome.output == "crlf.txt\n1:alpha\n\nlf.txt\n1:alpha"
+    outcome = await bench.run("Grep", pattern="alpha$", output_mode="count")
+    assert outcome.output == "crlf.txt:1\nlf.txt:1"
+    outcome = await bench.run("Grep", pattern="alpha$\\s+^beta", multiline=True)
+    assert outcome.output == "crlf.txt\nlf.txt"
+
+
+async def test_a_glob_with_a_folder_whose_name_has_brackets(bench: Bench) -> None:
+    bench.write("app/[id]/page.tsx", "needle")
+    for glob in ("app/[id]/*.tsx", "app/[id]/page.tsx", "**/[id]/**"):
+        outcome = await bench.run("Grep", pattern="needle", glob=glob)
+        assert outcome.output == "app/[id]/page.tsx", glob

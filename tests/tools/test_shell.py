@@ -70,6 +70,12 @@ async def test_the_question_shows_exactly_what_runs(bench: Bench) -> None:
     assert ask.session_key == ask.session_offer == ""
 
 
+async def test_a_description_which_other_tools_ask_for_is_no_mistake(bench: Bench) -> None:
+    outcome = await bench.run("Shell", command="echo hi", description="Says hi")
+    assert (outcome.output, outcome.is_error) == ("hi\n", False)
+    assert (await bench.run("Shell", command="echo hi", shell="zsh")).is_error
+
+
 async def test_after_a_no_nothing_runs(bench: Bench) -> None:
     bench.approver.refuse = "not now"
     with pytest.raises(ToolRejected, match="not now"):

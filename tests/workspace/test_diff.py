@@ -38,6 +38,7 @@ def test_a_hopeless_comparison_is_given_up() -> None:
 def test_what_is_no_text_is_said_so() -> None:
     assert text_of(b"\x7fELF\0\0") is None
     assert text_of(b"caf\xe9") == "caf\ufffd"
+    assert text_of("\ufeffcafé\n".encode("utf-16-le")) == "café\n"
 
 
 class Lines:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,6 +25,7 @@ from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
+from kimi_tui.session.lock import holder_of
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.errors import UnknownCompaction
@@ -336,14 +338,65 @@ async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], b
         return store.create(stage.work_dir), [], False
     if launch.resume == NEWEST:
         found = await asyncio.to_thread(store.newest, stage.work_dir)
+        notices = list[str]()
         if found is None:
-            return (
-                store.create(stage.work_dir),
-                ["This folder has no session yet; this is a new one."],
-                False,
-            )
+            found, notices = await asyncio.to_thread(_newest_of_moved, store, stage.work_dir)
+        if found is None:
+            return store.create(stage.work_dir), notices, False
     else:
-        found = await asyncio.to_thread(store.find, launch.resume, stage.work_dir)
+        found, notices = await asyncio.to_thread(_named, store, launch, stage.work_dir)
     if launch.fork:
-        return await found.fork(), [], True
-    return found, [], True
+        return await found.fork(), notices, True
+    return found, notices, True
+
+
+def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | None, list[str]]:
+    """The newest session of a folder that has had no session under this name, and what to say. Reads files.
+
+    The sessions of the same folder under its former name come along; those of another that may be it are only named.
+    """
+    from kimi_tui.session.moved_folder import former_folders, take_along
+
+    former = former_folders(store, work_dir)
+    if former and former[0].is_same and (moved := take_along(store, former[0], work_dir)):
+        return moved[0], [_moved_words(former[0].path, len(moved))]
+    words = "This folder has no session yet; this is a new one."
+    if former:
+        newest = former[0].sessions[0].name[:8]
+        words += (
+            f" If it was {short(Path(former[0].path))} before, which does not exist any more, "
+            f"kimi-tui --session {newest} goes on with the newest session of that."
+        )
+    return None, [words]
+
+
+def _named(store: SessionStore, launch: Launch, work_dir: Path) -> tuple[Session, list[str]]:
+    """The session of the id that was asked for; where its folder has another name now, it goes on in this one. Reads files.
+
+    Raises:
+        SessionNotFound: there is none, or its folder is gone and nothing says that it is this one.
+    """
+    from kimi_tui.session.moved_folder import FormerFolder, former_folders, take_along
+
+    found = store.find(launch.resume or "", work_dir)
+    if launch.demo or os.path.lexists(found.work_dir):
+        return found, []
+    path = str(found.work_dir)
+    former = next((one for one in former_folders(store, work_dir) if one.path == path), None)
+    if former is None and launch.work_dir_given:
+        former = FormerFolder(path, (found.dir,), is_same=False)
+    if former is None:
+        raise SessionNotFound(
+            f"{short(found.work_dir)}, the folder of session {found.id[:8]}, does not exist any more. "
+            f"Name the one it is now: kimi-tui --session {found.id[:8]} --work-dir FOLDER."
+        )
+    moved = take_along(store, former, work_dir)
+    chosen = next((one for one in moved if one.id == found.id), None)
+    if chosen is None:
+        raise SessionLocked(holder_of(found.dir) or "another process")
+    return chosen, [_moved_words(path, len(moved))]
+
+
+def _moved_words(path: str, n_sessions: int) -> str:
+    count = "1 session goes" if n_sessions == 1 else f"{n_sessions:,} sessions go"
+    return f"This folder was {short(Path(path))} before: {count} on here."

@@ -5,6 +5,7 @@ It imports the `session` package, and so is imported after the first paint.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session.listing import PreviewMessage, describe, last_said, searched_words
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.moved_folder import former_folders
 from kimi_tui.session.store import TRASH_DAYS, SessionStore
 from kimi_tui.tui.formatting import age, counted, size_words, tokens
 
@@ -74,8 +76,17 @@ class SessionCatalog:
         self._own_id = own_id
 
     def folders(self, *, everywhere: bool) -> list[Path]:
-        """The folders of the sessions, the newest first: of all of them, or of those of the work folder."""
-        return self._store.newest_first(None if everywhere else self._work_dir)
+        """The folders of the sessions, the newest first: of all of them, or of those of the work folder.
+
+        Behind the latter come those of a folder that is gone and may be the work folder under a former name.
+        """
+        if everywhere:
+            return self._store.newest_first()
+        former = former_folders(self._store, self._work_dir)
+        return [
+            *self._store.newest_first(self._work_dir),
+            *(folder for one in former for folder in one.sessions),
+        ]
 
     def described(self, folders: Sequence[Path]) -> list[SessionRow]:
         """A row for each session in these folders that is not empty."""
@@ -88,7 +99,9 @@ class SessionCatalog:
         now = datetime.now(UTC)
         is_its_own = self._store.is_of(folder, info.work_dir)
         work_dir = info.work_dir if is_its_own else str(self._work_dir)
+        is_gone = not os.path.lexists(work_dir)
         facts = [
+            *(["its folder does not exist any more"] if is_gone else []),
             *([counted(info.messages, "message")] if info.messages is not None else []),
             *([f"{tokens(info.tokens)} tokens"] if info.tokens is not None else []),
             # How many have something of their own only the timeline tells.
