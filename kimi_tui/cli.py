@@ -97,6 +97,13 @@ def start(launch: Launch) -> int:
     """Run the app; returns its exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _say("needs a terminal; input and output must not be redirected", FAILED)
+    kind = os.environ.get("TERM", "")
+    if kind.lower() in NO_TERMINALS:
+        words = (
+            f'TERM is "{kind}": on such a terminal no screen can be drawn. Start it in another terminal, or set TERM to the '
+            "kind of this one, for example xterm-256color"
+        )
+        return _say(words, USAGE)
     if not sys.stderr.isatty():
         # Textual draws on standard error as it was at the start.
         name = "__stderr__"
@@ -130,6 +137,8 @@ def start(launch: Launch) -> int:
     return app.return_code or 0
 
 
+NO_TERMINALS = ("dumb", "unknown")
+"""What TERM is where there is no terminal that can draw, as in Emacs and in CI."""
 _MOST_CELLS = 2000
 
 

@@ -114,6 +114,23 @@ def test_without_a_terminal_it_is_one_line(capsys: pytest.CaptureFixture[str]) -
         assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("kind", ["dumb", "unknown", "Dumb"])
+@pytest.mark.parametrize("arguments", [[], ["replay"], ["--demo"]])
+def test_a_terminal_that_draws_nothing_is_said_before_anything_is_drawn(
+    kind: str,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f'TERM is "{kind}"' in err
+
+
 def test_our_file_comes_before_kimi_clis(tmp_path: Path) -> None:
     theirs = tmp_path / "kimi" / "config.toml"
     theirs.parent.mkdir()

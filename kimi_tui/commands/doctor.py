@@ -50,7 +50,9 @@ _INDENT = 21
 _LEAST_FREE = 100 << 20
 _LITTLE_FREE = 1 << 30
 # Does it know the keyboard protocol of kitty, its pictures, reports of the focus; and last what every terminal answers.
-_QUESTIONS = b"\x1b[?u\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[?1004$p\x1b[c"
+_QUESTIONS = (
+    b"\x1b[?u\x1b[>4;1m\x1b[?4m\x1b[>4m\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[?1004$p\x1b[c"
+)
 _LAST_ANSWER = re.compile(rb"\x1b\[\?([0-9;]*)c")
 
 
@@ -165,10 +167,13 @@ def _answered(answer: bytes) -> Iterator[CheckResult]:
     last = _LAST_ANSWER.search(answer)
     if last is None:
         yield CheckResult(
-            "keyboard", "warn", "the terminal answers no questions", "Shift+Enter may be Enter."
+            "keyboard",
+            "warn",
+            "the terminal answers no questions",
+            "Ctrl+J begins a line where Shift+Enter sends.",
         )
         return
-    keys = b"\x1b[?" in answer and re.search(rb"\x1b\[\?[0-9]+u", answer)
+    keys = re.search(rb"\x1b\[\?[0-9]+u|\x1b\[>4;[12]m", answer)
     yield CheckResult(
         "keyboard",
         "ok",

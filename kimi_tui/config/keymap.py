@@ -94,6 +94,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "preview.page_up": "pageup",
     "preview.up": "k,up",
     "quit": "ctrl+q",
+    "redraw": "ctrl+l",
     "replay.back": "left",
     "replay.beginning": "home",
     "replay.continue": "c",
@@ -157,7 +158,10 @@ _FORMER = {"letter.cancel": "dmail.cancel", "letter.draft": "dmail.draft"}
 """Names that actions had before: files hold them still."""
 
 _OUTSIDE_PROMPT = frozenset(
-    {"background", "commands", "compact", "escape", "help", "mode", "timeline", "window"}
+    {
+        *("background", "commands", "compact", "escape", "help"),
+        *("mode", "redraw", "timeline", "window"),
+    }
 )
 """Actions that hold everywhere and get only the keys that the prompt leaves."""
 _YIELDING = frozenset({"window"})

@@ -47,6 +47,8 @@ _KINDS: Mapping[str, RequestKind] = {
     "ask the user": "question",
     "pause the turn": "pause",
 }
+_GOES_ON = ("send keys", "restore files")
+"""Actions behind whose refusal the turn goes on without them; so it does behind one that no tool call asks for."""
 
 
 class QuestionNotShown(SoulError):
@@ -296,6 +298,7 @@ class Approval:
                     words_offer=ask.words_offer,
                     no_offer=ask.no_offer,
                     checkpoint_id=ask.checkpoint_id,
+                    stops=bool(waiting.key) and ask.action not in _GOES_ON,
                 )
             )
             return await waiting.decision

@@ -39,8 +39,9 @@ READ_BYTES = 64 * 1024
 """The largest file that is attached whole."""
 ALL_BYTES = 256 * 1024
 _PATIENCE_S = 5.0
-_MENTION = re.compile(r'(?<![^\s(\[{])@(?:"((?:[^"\\\n]|\\.)+)"(#\d+(?:-\d+)?)?|([^\s"]+))')
-_LINES = re.compile(r"#(\d{1,9})(?:-(\d{1,9}))?$")
+_MENTION = re.compile(r'(?<![^\s(\[{])@(?:"((?:[^"\\\n]|\\.)+)"([#:]\d+(?:-\d+)?)?|([^\s"]+))')
+_LINES = re.compile(r"(?:#|:)(\d{1,9})(?:-(\d{1,9}))?(?::\d{1,9})?$")
+"""`#10-40`, and as compilers and editors name a place: `:10-40`, `:10`, `:10:4` (the line, and a column that is left out)."""
 _FILE_ENDING = re.compile(
     r"\.(?:adoc|ba[st]h?|cc|cfg|clj|conf|cpp|cs|csproj|cxx|dart|env|erl|exs?|fish|gd|go|gradle|graphql|hp?p?|hs|ini"
     r"|ipynb|java|jl|jsx|kts?|less|lock|log|lua|mdx?|mjs|ml|nix|patch|php|pl|proto|ps1|pyi?|r|rb|rs|rst|s[ac]ss|scala"

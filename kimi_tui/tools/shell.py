@@ -116,7 +116,7 @@ class Shell(Tool[ShellParams]):
                     action="leave sandbox" if start.beyond else "run command",
                     question="Run this command?",
                     detail=command,
-                    where=f"in {where}, {how_long}; {start.beyond or 'may change files'}{start.warning}",
+                    where=f"in {where}, {how_long}; {start.beyond or _asked_for(params)}{start.warning}",
                     session_key=start.group,
                     session_offer=start.offer,
                     sandboxed=start.confined is not None and not start.beyond,
@@ -292,6 +292,18 @@ class _Start(NamedTuple):
     warning: str = ""
 
 
+def _asked_for(params: ShellParams) -> str:
+    """What a command may do where no sandbox runs it, with what the model says of it if it asked to be let out of one."""
+    why = one_line(params.why)
+    match params.sandbox:
+        case "off":
+            return f"OUTSIDE THE SANDBOX, may do whatever you may. Its reason: {why}"
+        case "network":
+            return f"may change files and use the network. Its reason: {why}"
+        case _:
+            return "may change files"
+
+
 async def _prepared(
     command: str, params: ShellParams, env: ToolEnv, *, is_judged: bool = False
 ) -> _Start:
@@ -302,7 +314,7 @@ async def _prepared(
         if params.sandbox == "off":
             if env.reads_only:
                 raise ToolProblem(prompt("plan_refused"), brief="plan mode")
-            beyond = f"OUTSIDE THE SANDBOX, may do whatever you may. Its reason: {why}"
+            beyond = _asked_for(params)
         else:
             network = params.sandbox == "network"
             try:

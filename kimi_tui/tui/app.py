@@ -60,7 +60,7 @@ from kimi_tui.tui.faults import (
 )
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
-from kimi_tui.tui.keyboard import TypeAhead
+from kimi_tui.tui.keyboard import TypeAhead, key_named
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -89,6 +89,7 @@ from kimi_tui.tui.shutdown import (
 from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.terminal_input import (
     BackgroundTold,
+    ExtendedKeysTold,
     Graphics,
     InputResumed,
     TerminalGone,
@@ -97,6 +98,7 @@ from kimi_tui.tui.terminal_input import (
 )
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
+from kimi_tui.tui.typed_bursts import TypedPaste
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
 
 
 MOUSE_OFF = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
+LEFT_BUTTON = 1
 COPIED_NAME = "copied.txt"
 """A file in a session's folder: the last copied text that was too long for the terminal's clipboard."""
 KEEPING_S = 0.5
@@ -159,6 +162,7 @@ class KimiApp(App[None], inherit_bindings=False):
         ),
         # Before the fields and lists of what stands over the main screen, which has the same key.
         Binding("f1", "help", "Help", id="help", show=False, priority=True),
+        Binding("ctrl+l", "draw_anew", "Draw the screen anew", id="redraw", show=False),
     ]
 
     def __init__(self, launch: Launch, *, colours: int = TRUE_COLOUR) -> None:
@@ -709,6 +713,28 @@ class KimiApp(App[None], inherit_bindings=False):
         for screen in self.screen_stack:
             draw_all(screen, event.size)
 
+    def action_draw_anew(self) -> None:
+        """Draw all of it, on a terminal that is told anew what to do: it may be another one, or show what others wrote."""
+        if (terminal := self._terminal) is not None:
+            terminal.renew_modes(is_asked=True)
+        for screen in self.screen_stack:
+            draw_all(screen, self.size)
+        self.refresh(layout=True)
+
+    @on(Footer.HintClicked)
+    def _hint_clicked(self, event: Footer.HintClicked) -> None:
+        """Press the key of the hint that was clicked. A question has its own rows for that, which say whether it can be seen."""
+        asks = any(one.bench.question is not None for one in self._open_screens)
+        key = key_named(event.key, self.launch.config.keys)
+        if key and not asks:
+            self.post_message(events.Key(key, key if len(key) == 1 else None))
+
+    @on(ExtendedKeysTold)
+    def _extended_keys_told(self) -> None:
+        """Name the keys that this terminal has."""
+        for screen in self._open_screens:
+            screen.bench.update_footer()
+
     @on(TerminalGone)
     def _terminal_gone(self) -> None:
         self._ended_by_the_system(128 + signal.SIGHUP)
@@ -814,11 +840,21 @@ class KimiApp(App[None], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed, for approvals, and drop clicks on a widget that appeared after the press."""
+        if isinstance(event, TypedPaste):
+            # In a list, or a field of one line, each key does what it does.
+            told = [events.Paste(event.text)] if self._takes_lines() else event.keys
+            for one in told:
+                one.time = event.time
+                one.set_sender(self)
+                await self.on_event(one)
+            return
         if isinstance(event, events.MouseEvent) and not event.is_forwarded:
             pointed = self._pointed_at(event)
             if pointed is not None and pointed.parent is None:
                 return  # taken away since the last frame: Textual asks what it lies in
             is_up = isinstance(event, events.MouseUp)
+            if is_up and event.button not in (0, LEFT_BUTTON):
+                self._mouse_down_widget = None  # a click with another button does nothing
             if is_up and isinstance(pointed, RefusesEarlyClicks) and pointed.refuses_click(event):
                 self._mouse_down_widget = None  # so that no click comes of it
         if isinstance(event, events.Key | events.Paste):
@@ -840,6 +876,13 @@ class KimiApp(App[None], inherit_bindings=False):
             await super().on_event(event)
         if isinstance(event, events.Key) and event.key in QUIT_KEYS:
             self._quit_keys.handled()
+
+    def _takes_lines(self) -> bool:
+        """Whether what is pasted now becomes text of several lines."""
+        screen, focused = self.screen, self.focused
+        if isinstance(screen, MainScreen) and not isinstance(focused, Input):
+            return not screen.bench.timeline_pane.has_keys or screen.bench.timeline_pane.acts
+        return isinstance(focused, TextArea)
 
     async def _comes_ahead(self, event: events.Key | events.Paste) -> bool:
         """Whether what was typed waits, or was taken, before it is handed on."""

@@ -23,6 +23,54 @@ StyledText = tuple[str, str]
 """Text and the name of its style; a widget's `Painter` turns the name into colours."""
 
 
+# --- characters as people see them
+
+
+_LONGEST_GRAPHEME = 64
+"""Code points: a character that is made of more is passed in pieces."""
+_FLAG_LETTERS = range(0x1F1E6, 0x1F200)
+"""Two of them are a flag."""
+
+
+def grapheme_before(text: str, at: int) -> int:
+    """Where the character begins that ends at a place: one that is seen as one, of any number of code points.
+
+    Args:
+        text: one line.
+        at: an index of it.
+    """
+    if at <= 1 or text[at - 2 : at].isascii():
+        return max(0, at - 1)
+    n_flags = 0
+    while n_flags < at and ord(text[at - 1 - n_flags]) in _FLAG_LETTERS:
+        n_flags += 1
+    if n_flags:
+        return at - 2 + n_flags % 2
+    from rich.cells import split_graphemes
+
+    start = max(0, at - _LONGEST_GRAPHEME)
+    spans, _ = split_graphemes(text[start:at])
+    return start + spans[-1][0]
+
+
+def grapheme_after(text: str, at: int) -> int:
+    """Where the character ends that begins at a place, as `grapheme_before`.
+
+    Args:
+        text: one line.
+        at: an index of it.
+    """
+    if at + 1 >= len(text) or text[at : at + 2].isascii():
+        return min(len(text), at + 1)
+    flags = text[at : at + 2]
+    if all(ord(one) in _FLAG_LETTERS for one in flags):
+        return at + 2
+    from rich.cells import split_graphemes
+
+    spans, _ = split_graphemes(text[at : at + _LONGEST_GRAPHEME])
+    return at + spans[0][1]
+
+
 # --- figures
 
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.cells import cell_len
+from textual import events
 from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
@@ -171,6 +173,13 @@ class Header(Widget):
 
     heading: reactive[Heading] = reactive(Heading())
 
+    class PartClicked(Message):
+        """The model or the mode was clicked."""
+
+        def __init__(self, part: Literal["model", "mode"]) -> None:
+            super().__init__()
+            self.part: Literal["model", "mode"] = part
+
     def __init__(self, heading: Heading) -> None:
         super().__init__()
         self.set_reactive(Header.heading, heading)
@@ -201,6 +210,18 @@ class Header(Widget):
         )
         room = width - left.cell_length - right.cell_length
         return Content.assemble(left, " " * max(0, room), right)
+
+    def on_click(self, event: events.Click) -> None:
+        """Tell which part was clicked."""
+        width = self.content_size.width
+        shown = fit_heading(self.heading, width, glyphs_of(self).cut, glyphs_of(self).caution)
+        at = event.x - self.content_region.x + self.region.x
+        mode_at = width - cell_len(shown.mode)
+        model_at = mode_at - GAP - cell_len(shown.model)
+        if at >= mode_at:
+            self.post_message(self.PartClicked("mode"))
+        elif shown.model and model_at <= at < mode_at - GAP:
+            self.post_message(self.PartClicked("model"))
 
 
 LIMIT_BYTES = 4096
@@ -292,6 +313,21 @@ class Footer(Widget):
     hints: reactive[tuple[Hint, ...]] = reactive(())
     urgent: reactive[str] = reactive("")
     """A short message shown in place of the hints; empty for none."""
+
+    class HintClicked(Message):
+        """A hint was clicked; `key` is what it shows of its key."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def on_click(self, event: events.Click) -> None:
+        """Tell which hint was clicked."""
+        at = event.x - self.content_region.x + self.region.x
+        for hint in () if self.urgent else fit_hints(self.hints, self.content_size.width):
+            if 0 <= at < _cells(hint):
+                self.post_message(self.HintClicked(hint[0]))
+            at -= _cells(hint) + GAP
 
     def on_mount(self) -> None:
         """Watch the screen stack, to know when another screen covers this one."""
@@ -386,6 +422,16 @@ class TimelinePane(NoticingPane):
         """Whether letters are keys of the timeline; while a filter is typed, or the list of keys is shown, they are not."""
         timeline = self._timeline
         return timeline is not None and timeline.has_focus and not timeline.takes_any_letter
+
+    @property
+    def needle(self) -> str:
+        """The text of the filter that is typed; empty for none."""
+        return self._timeline.needle if self._timeline is not None else ""
+
+    def end_filter(self) -> None:
+        """Show all rows of the timeline again."""
+        if self._timeline is not None:
+            self._timeline.end_filter()
 
     @property
     def floats(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.geometry import Region
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
@@ -95,6 +96,9 @@ class Gauge(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"gauge--{name}" for name in _STYLES}
 
+    class Clicked(Message):
+        """The row was clicked."""
+
     timeline_width: reactive[int] = reactive(0)
     """The width in cells of the timeline beside the chat, under which the figures stand; 0 where there is none."""
     viewed: reactive[int | None] = reactive[int | None](None)
@@ -107,6 +111,10 @@ class Gauge(Widget):
     """Tokens of the text in the prompt, which count in the forecast."""
     shown: reactive[float] = reactive(0.0, init=False, repaint=False)
     """Tokens drawn as used: animated towards the model's figure."""
+
+    def on_click(self) -> None:
+        """Tell of it."""
+        self.post_message(self.Clicked())
 
     def __init__(self) -> None:
         super().__init__()

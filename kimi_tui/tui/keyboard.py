@@ -34,9 +34,12 @@ from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
+from textual.widgets.input import Selection
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.api_key_mask import ApiKeyMask, address_and_key
+from kimi_tui.tui.formatting import grapheme_after, grapheme_before
+from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
 
@@ -47,8 +50,6 @@ if TYPE_CHECKING:
 
 QUIET_S = 0.5
 """Seconds without a key after which one may answer a question."""
-CHORDS = ("alt+", "ctrl+", "super+", "hyper+", "meta+")
-"""Prefixes of keys that insert no text, whatever character Textual gives them."""
 OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
@@ -127,6 +128,18 @@ def key_name(key: str) -> str:
     return "+".join(_KEY_NAMES.get(part) or _plain_name(part) for part in parts)
 
 
+def key_named(name: str, keys: Mapping[str, str]) -> str:
+    """The key that people read so, as events name it; empty for what is no single key.
+
+    Args:
+        name: as `key_name` makes it.
+        keys: those of the configuration.
+    """
+    bound = (key for action in DEFAULT_KEYS for key in keys_of(action, keys))
+    fixed = ("escape", "enter", "tab", "space", "ctrl+u")
+    return next((key for key in (*fixed, *bound) if key_name(key) == name), "")
+
+
 def _plain_name(part: str) -> str:
     """A letter, a sign or a function key, or the word on a key that needs no other name."""
     sign = key_to_character(part) or ""
@@ -151,15 +164,54 @@ def key_of(name: str, keys: Mapping[str, str]) -> str:
     return key_name(keys.get(name, DEFAULT_KEYS.get(name, "")))
 
 
-def line_break_key(keys: Mapping[str, str]) -> str:
-    """The key that begins a new line in the prompt: Enter itself where it does nothing else."""
+def sent_key_of(name: str, keys: Mapping[str, str], *, extended: bool) -> str:
+    """The first key of an action that the terminal can send, for people; empty where there is none.
+
+    Args:
+        name: as it stands in `[keys]`.
+        keys: those of the configuration.
+        extended: as in `newline_keys`.
+    """
+    found = (key for key in keys_of(name, keys) if extended or not _is_enter_of_its_own(key))
+    return key_name(next(found, ""))
+
+
+def _is_enter_of_its_own(key: str) -> bool:
+    """Whether it is Enter with modifiers that a terminal of the old kind sends as Enter alone."""
+    return key.endswith("+enter") and key != "alt+enter"
+
+
+def newline_keys(keys: Mapping[str, str], *, extended: bool) -> tuple[str, ...]:
+    """The keys that begin a new line and that the terminal can send, for people, the one to show first.
+
+    Args:
+        keys: those of the configuration.
+        extended: whether it sends Shift+Enter as a key of its own. Else it sends Enter for it, and no Alt+Enter where that
+            makes its window full.
+    """
+    bound = keys_of("newline", keys)
+    if not extended:
+        plain = [key for key in bound if not _is_enter_of_its_own(key)]
+        bound = tuple(sorted(plain, key=lambda key: key == "alt+enter"))
+    return tuple(map(key_name, bound))
+
+
+def line_break_key(keys: Mapping[str, str], *, extended: bool) -> str:
+    """The key that begins a new line in the prompt: Enter itself where it does nothing else; empty for none.
+
+    Args:
+        keys: those of the configuration.
+        extended: as in `newline_keys`.
+    """
     bound = {
         key
         for name, default in DEFAULT_KEYS.items()
         if "." not in name
         for key in keys.get(name, default).split(",")
     }
-    return key_of("newline", keys) if "enter" in bound else key_name("enter")
+    if "enter" not in bound:
+        return key_name("enter")
+    return next(iter(newline_keys(keys, extended=extended)), "")
 
 
 # --- what was typed before a question was there to be seen
@@ -799,6 +851,42 @@ class LineField(Input):
             self.replace(address, *self.selection)
         if key:
             self.post_message(self.KeyEntered(self, key))
+
+    # A character is one as it is seen, however many code points it has.
+
+    def action_cursor_left(self, select: bool = False) -> None:
+        """Move or select a character to the left."""
+        start, end = self.selection
+        if select or self.selection.is_empty:
+            end = grapheme_before(self.value, end)
+            self.selection = Selection(start if select else end, end)
+        else:
+            super().action_cursor_left(select)
+
+    def action_cursor_right(self, select: bool = False) -> None:
+        """Move or select a character to the right."""
+        start, end = self.selection
+        if select or self.selection.is_empty:
+            end = grapheme_after(self.value, end)
+            self.selection = Selection(start if select else end, end)
+        else:
+            super().action_cursor_right(select)
+
+    def action_delete_left(self) -> None:
+        """Delete the character to the left, or the selection."""
+        at = self.cursor_position
+        if self.selection.is_empty:
+            self.delete(grapheme_before(self.value, at), at)
+        else:
+            super().action_delete_left()
+
+    def action_delete_right(self) -> None:
+        """Delete the character to the right, or the selection."""
+        at = self.cursor_position
+        if self.selection.is_empty:
+            self.delete(at, grapheme_after(self.value, at))
+        else:
+            super().action_delete_right()
 
     async def _on_key(self, event: events.Key) -> None:
         self.key_at = event.time

@@ -473,6 +473,8 @@ def _chopped(text: str, width: int) -> list[Line]:
 
 PICTURE_ROWS = 12
 PICTURE_COLUMNS = 60
+HOW_TO_SEE = "  click to show it"
+"""Behind the name of an image that is not drawn in the chat."""
 LEAST_NAME = 16
 """Cells that the name of a file gets at least, however narrow the pane is."""
 
@@ -495,9 +497,13 @@ def image_rows(
         size = f"{image.width}x{image.height}  {size_words(image.n_bytes)}" if image.width else ""
         name = path(image.name or "image", max(LEAST_NAME, free - cells(size) - 2), room.glyphs.cut)
         spans = (*lead, Span(name, "ink"), Span(f"  {size}", "quiet"))
-        yield Line(spans, fill=fill, hit=hit, margin=margin)
         n_rows = picture_rows(room) if image.sha256 else 0
+        drawn: Sequence[tuple[Span, ...]] = ()
         if room.picture is not None and n_rows:
-            for row in room.picture(image, min(free, PICTURE_COLUMNS), n_rows):
-                # Nothing of it is text that can be copied.
-                yield Line((*lead, *row), fill=fill, hit=hit, margin=room.width)
+            drawn = room.picture(image, min(free, PICTURE_COLUMNS), n_rows)
+        if hit and not drawn and spans_width(spans) + len(HOW_TO_SEE) <= room.width - RIGHT:
+            spans = (*spans, Span(HOW_TO_SEE, "quiet"))
+        yield Line(spans, fill=fill, hit=hit, margin=margin)
+        for row in drawn:
+            # Nothing of it is text that can be copied.
+            yield Line((*lead, *row), fill=fill, hit=hit, margin=room.width)

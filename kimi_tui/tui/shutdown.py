@@ -27,8 +27,9 @@ _PASSED_BY = frozenset(
         *("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH", "SIGINFO"),
         # The interpreter has these ignored: what was written tells of it.
         *("SIGPIPE", "SIGXFSZ"),
-        # Whoever returns from a fault has it again at once, for ever.
-        *("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS", "SIGEMT"),
+        # A program that returns from a fault has it again at once, for ever; behind an abort it ends all the same, and what
+        # writes the place of it to the log must not be replaced.
+        *("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGEMT"),
     )
     if hasattr(signal, name)
 )

@@ -23,21 +23,23 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
-from textual.keys import Keys
 from textual.message import Message
+from textual.messages import TerminalSupportsSynchronizedOutput
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import Callbacks, report_of
+from kimi_tui.tui.key_sequences import ESC, PASTE_END, PASTE_START, SequenceReader, sequence_keys
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
+from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -68,6 +70,10 @@ _LIGHT = "2"
 
 class InputResumed(Message):
     """The program was stopped, or could not read: keys that come now may have been pressed at any time since."""
+
+
+class ExtendedKeysTold(Message):
+    """The terminal has said, or shown, that it sends Shift+Enter as a key of its own."""
 
 
 class BackgroundTold(Message):
@@ -153,8 +159,6 @@ class BackgroundAnswers:
         return "" if is_answer else held
 
 
-PASTE_START = "\x1b[200~"
-PASTE_END = "\x1b[201~"
 _READ_BYTES = 4096
 _LOOK_S = 0.1
 _WRITTEN_S = 0.02
@@ -187,43 +191,64 @@ answers with them."""
 MOST_LOST = 8
 """Of so many answers at most it is minded that they may be lost, or come late."""
 
-_OTHER_ANSWER = re.compile(
-    r"\x1b(?:\](?:\d{1,4};|[lL])[^\x07\x1b]{0,8192}+(?:\x07|\x1b\\)|[P_^X][^\x1b]{0,8192}+\x1b\\)"
-)
-"""An answer to what this program never asked: a clipboard, a title, a setting. Written back it would be typed, Enter too."""
 _ALT_ENTER = frozenset({"\x1b\r", "\x1b\n"})
 """Enter with Alt as most terminals send it: with an escape before what the key alone sends."""
-_ALT_ARROWS = {
-    f"\x1b\x1b{start}{letter}": f"\x1b[1;3{letter}" for start in "[O" for letter in "ABCD"
-}
-"""Arrows with Alt as some send them, and as xterm does."""
-_ALT_LETTERS = frozenset(ascii_lowercase)
-"""What is a key with Alt behind an escape, and cannot begin a longer sequence."""
-_BEGINNINGS = frozenset("[O]P^_X\x1b")
-"""What may go on behind an escape."""
-_OTHER_KEY = "\x1b[27;"
-"""How a sequence of xterm's modifyOtherKeys begins: then its modifiers, `;`, the character's number and `~`."""
-_SHIFT = 1
-_LONGEST_KEY = 16
+_OWN_KEY = "shift+enter"
+"""A key that a terminal of the old kind cannot send."""
+_REPORT = re.compile(
+    r"\x1b\[(?:200~|201~|[IO]|<[-\d;]{1,24}[mM]|\?\d{1,5};\d\$y|48;[\d:;]{1,24}t)\Z"
+)
+"""What Textual reads besides keys: marks of pastes, focus, the mouse, modes and sizes."""
+_KITTY_ANSWER = re.compile(r"\x1b\[\?(\d{1,4})u\Z")
+_OTHER_KEYS_ANSWER = re.compile(r"\x1b\[>4;(\d)m\Z")
+_KITTY_KEYS = "\x1b[=4;2u"
+"""Asks kitty's protocol for the key in the same place of a Latin keyboard, too, which Textual does not."""
+_OTHER_KEYS = "\x1b[>4;1m"
+"""Asks xterm's modifyOtherKeys for keys that are else sent as others, such as Shift+Enter; what is usual is sent as usual."""
+_KITTY_KEYS_QUESTION, _OTHER_KEYS_QUESTION = "\x1b[?u", "\x1b[?4m"
+_OTHER_KEYS_GIVEN_BACK = "\x1b[>4m"
+_ANY_KITTY_KEYS = "\x1b[=29;1u"
+"""Kitty's protocol as Textual and this program ask for it, set anew and not once more: it is taken back once."""
+_MODES = "\x1b[?25l\x1b[?1004h\x1b[?2004h\x1b[?7l"
+"""What the terminal is to do: hide its cursor, tell of its focus, mark pastes, break no lines."""
+_MOUSE = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
+_SCREEN_QUESTION = "\x1b[?1049$p"
+_SCREEN_LOST = "\x1b[?1049;2$y"
+_OTHER_SCREEN = "\x1b[?1049h"
+_OTHER_SCREEN_AS_IT_IS = "\x1b[?1047h"
+"""As the one before for a terminal that cannot be asked: it leaves the cursor that is kept for the end as it is."""
+_OLD_MOUSE = re.compile(r"\x1b\[M(...)\Z", re.DOTALL)
+_RXVT_MOUSE = re.compile(r"\x1b\[(\d{1,3});(\d{1,4});(\d{1,4})M\Z")
 
 
-def _as_kitty(sequence: str) -> str:
-    """A sequence of modifyOtherKeys as kitty sends the same key; a shifted letter, which is typed, as it is.
+def _as_sgr_mouse(sequence: str, pressed: int) -> tuple[str, int]:
+    """A report of the mouse as first xterms and rxvt send it, in the form that Textual reads; empty for any other sequence.
 
-    Textual reads the other form as text, so that Alt+D would write a letter.
+    Args:
+        sequence: a whole sequence.
+        pressed: the code of the button that was pressed last, for one that is let go is not named.
+
+    Returns:
+        the report, and the code of the button that is pressed now or was.
     """
-    is_other = sequence.startswith(_OTHER_KEY) and sequence.endswith("~")
-    if not is_other or len(sequence) > _LONGEST_KEY:
-        return sequence
-    modifiers, _, code = sequence[len(_OTHER_KEY) : -1].partition(";")
-    if not (modifiers.isdecimal() and code.isdecimal() and modifiers.isascii() and code.isascii()):
-        return sequence
-    is_typed = int(modifiers) - 1 in (0, _SHIFT) and int(code) > ord(" ") and int(code) != 0x7F
-    return sequence if is_typed else f"\x1b[{code};{modifiers}u"
+    if (found := _RXVT_MOUSE.match(sequence)) is not None:
+        code, column, row = (int(one) for one in found.groups())
+    elif (old := _OLD_MOUSE.match(sequence)) is not None:
+        code, column, row = (ord(one) for one in old[1])
+        column, row = column - 32, row - 32
+    else:
+        return "", pressed
+    code = max(0, code - 32)
+    is_up = code & 3 == 3 and not code & 96
+    if is_up:
+        code = code & ~3 | pressed
+    elif not code & 96:
+        pressed = code & 3
+    return f"\x1b[<{code};{column};{row}{'m' if is_up else 'M'}", pressed
 
 
 class KeyParser(XTermParser):
-    """Textual's key parser, extended by keys that it does not know.
+    """Textual's parser, given only what it knows, with the keys that it does not know or takes for others.
 
     Attributes:
         splits_alt: whether a letter behind an escape is Esc and that letter, and not the letter with Alt.
@@ -231,40 +256,94 @@ class KeyParser(XTermParser):
     Args:
         debug: whether Textual logs what it reads.
         arrived: called when the terminal answers that it has drawn what was written before its question.
+        extended: called when it is known that the terminal sends Shift+Enter as a key of its own.
+        screen_lost: called when the terminal says that it shows its usual screen.
     """
 
     splits_alt = False
 
-    def __init__(self, debug: bool = False, arrived: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        debug: bool = False,
+        arrived: Callable[[], object] = lambda: None,
+        extended: Callable[[], object] = lambda: None,
+        screen_lost: Callable[[], object] = lambda: None,
+    ) -> None:
         super().__init__(debug)
         self._arrived = arrived
+        self._extended = extended
+        self._screen_lost = screen_lost
+        self._sequences = SequenceReader()
+        self._pressed = 0
 
     def feed(self, data: str) -> Iterable[Message]:
         """The keys, pastes and other messages in what can be handed on (see `Incoming.text`)."""
-        # Within a paste there is no escape.
-        if "\x1b" in data and not (data := _OTHER_ANSWER.sub("", data)):
-            return ()  # an empty text is the end, to Textual
-        if "\x1b\x1b" in data:
-            for sent, meant in _ALT_ARROWS.items():
-                data = data.replace(sent, meant)
-        return super().feed(data)
+        if not data:
+            yield from super().feed(data)  # the end, to Textual
+            return
+        for piece in self._sequences.feed(data, time.monotonic()):
+            yield from self._read(piece)
 
-    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        if sequence in _ALT_ENTER:
+    def tick(self) -> Iterable[Message]:
+        """The keys whose sequence could have been the beginning of another one."""
+        for piece in self._sequences.let_go(time.monotonic()):
+            yield from self._read(piece)
+
+    def _read(self, piece: str) -> Iterable[Message]:
+        if piece[0] != ESC:
+            return super().feed(piece)
+        if piece == ESC:
+            return (events.Key("escape", ESC),)
+        if piece in _ALT_ENTER:
             return (events.Key("alt+enter", None),)
-        if sequence in _STATUS_ANSWERS:
+        if len(piece) == len("\x1bd") or (self.splits_alt and piece.startswith("\x1bO")):
+            return self._behind_escape(piece)
+        if piece in _STATUS_ANSWERS:
             self._arrived()
-            return (events.Key(Keys.Ignore, None),)
-        if self.splits_alt and len(sequence) == len("\x1bd") and sequence[1] not in _BEGINNINGS:
-            key = super()._sequence_to_key_events(sequence[1])
-            return (events.Key("escape", "\x1b"), *key)
-        try:
-            found = list(super()._sequence_to_key_events(_as_kitty(sequence), alt))
-        except (ValueError, OverflowError):
-            return ()  # the number of a character that there is not
-        if not found and len(sequence) == len("\x1bd") and sequence[1] in _ALT_LETTERS:
-            # Textual waits whether more comes, and writes `^d` if the next key begins with an escape, too.
-            return super()._sequence_to_key_events(sequence[1], alt=True)
+        elif piece == _SCREEN_LOST:
+            self._screen_lost()
+        elif (found := _KITTY_ANSWER.match(piece) or _OTHER_KEYS_ANSWER.match(piece)) is not None:
+            if int(found[1]):
+                self._extended()
+        elif piece.startswith(ESC + ESC):
+            return sequence_keys(f"\x1b[1;3{piece[-1]}") or ()
+        elif _REPORT.match(piece):
+            return super().feed(piece)
+        else:
+            mouse, self._pressed = _as_sgr_mouse(piece, self._pressed)
+            return super().feed(mouse) if mouse else self._keys_of(piece)
+        return ()
+
+    def _behind_escape(self, piece: str) -> Iterable[Message]:
+        """What one character behind an escape is: a key with Alt, or Esc and that character."""
+        if self.splits_alt and (known := self._keys_of(piece)) and len(piece) > len("\x1bd"):
+            return known
+        if self.splits_alt:
+            typed = [key for one in piece[1:] for key in self._sequence_to_key_events(one)]
+            return (events.Key("escape", ESC), *typed)
+        if known := self._keys_of(piece):
+            return known
+        # Signs, too, which Textual would write.
+        plain = self._sequence_to_key_events(piece[1], alt=True)
+        return [
+            key if key.key.startswith("alt+") else events.Key(f"alt+{key.key}", None)
+            for key in plain
+        ]
+
+    def _keys_of(self, sequence: str) -> tuple[events.Key, ...]:
+        """The keys of a whole sequence; none for one that is not known."""
+        found = sequence_keys(sequence)
+        if found is None:
+            known = ANSI_SEQUENCES_KEYS.get(sequence)
+            if isinstance(known, str):
+                return tuple(self._sequence_to_key_events(known))
+            found = (
+                tuple(events.Key(key.value, None) for key in known)
+                if isinstance(known, tuple)
+                else ()
+            )
+        if any(key.key == _OWN_KEY for key in found):
+            self._extended()
         return found
 
 
@@ -509,6 +588,9 @@ class TerminalInput(LinuxDriver):
         asks_background: whether the terminal is asked if it is light, and to tell when that changes.
         splits_alt: whether Esc is a key with which other keys are typed close behind one another, as with vim's.
         settings: what Textual sets.
+
+    Attributes:
+        has_extended_keys: whether the terminal sends Shift+Enter as a key of its own, as far as it has said or shown so.
     """
 
     def __init__(
@@ -528,13 +610,20 @@ class TerminalInput(LinuxDriver):
         self._arrivals: Arrivals | None = None
         self._n_drawn = 0
         self._graphics: GraphicsAnswerFilter | None = None
+        self.has_extended_keys = False
+        self._tells_modes = False
+        """Whether the terminal says which of its modes are on."""
+        self._has_terminal = False
 
     def process_message(self, message: Message) -> None:
         """Hand on what was read."""
-        if isinstance(message, events.Key):
-            self._key_read(message.key)
-            if self._arrivals is not None and message.key != Keys.Ignore:
-                self._arrivals.key_read(time.monotonic())
+        keys = message.keys if isinstance(message, TypedPaste) else [message]
+        for key in keys:
+            if isinstance(key, events.Key):
+                self._key_read(key.key)
+                if self._arrivals is not None:
+                    self._arrivals.key_read(time.monotonic())
+        self._tells_modes |= isinstance(message, TerminalSupportsSynchronizedOutput)
         super().process_message(message)
 
     def start_application_mode(self) -> None:
@@ -545,6 +634,10 @@ class TerminalInput(LinuxDriver):
         self._file = cast("TextIO", self._outgoing)
         self._answers = BackgroundAnswers()
         super().start_application_mode()
+        self._has_terminal = True
+        self.write(_KITTY_KEYS + _KITTY_KEYS_QUESTION)
+        if _has_other_keys(os.environ):
+            self.write(_OTHER_KEYS + _OTHER_KEYS_QUESTION)
         if self._arrivals is None:
             # Looked up each time: while another program has the terminal, nothing is written.
             self._arrivals = Arrivals(lambda: self.write(_STATUS_QUESTION), time.monotonic())
@@ -561,14 +654,53 @@ class TerminalInput(LinuxDriver):
         self._app.call_later(report_of(self._app), error)
 
     def _tell_size(self) -> None:
-        if not self._in_band_window_resize:
-            size = Size(*self._get_terminal_size())
+        self.renew_modes()
+        size = Size(*self._get_terminal_size())
+        # Told among the keys it comes by itself, but not from another terminal that was attached in place of the first.
+        if not self._in_band_window_resize or size != self._app.size:
             self._app.post_message(events.Resize(size, size))
+
+    def renew_modes(self, *, is_asked: bool = False) -> None:
+        """Have the terminal do what it was told at the start: it may be another one, attached in place of the first.
+
+        Args:
+            is_asked: the user wants the screen drawn anew.
+        """
+        if not self._has_terminal:
+            return
+        self.write(_MODES + (_MOUSE if self._mouse else ""))
+        self.write(_ANY_KITTY_KEYS)
+        if _has_other_keys(os.environ):
+            self.write(_OTHER_KEYS)
+        if self._tells_modes:
+            self.write(_SCREEN_QUESTION)
+        elif is_asked:
+            self.write(_OTHER_SCREEN_AS_IT_IS)
+
+    def _screen_lost(self) -> None:
+        """Take the other screen again, in the thread that reads: the terminal says that it shows its usual one."""
+        self._app.call_later(self._take_screen)
+
+    def _take_screen(self) -> None:
+        if not self._has_terminal:
+            return
+        self.write(_OTHER_SCREEN)
+        self.renew_modes()
+        self._app.refresh(layout=True)
+
+    def _knows_extended(self) -> None:
+        """Note, in the thread that reads, that Shift+Enter is a key of its own here."""
+        if not self.has_extended_keys:
+            self.has_extended_keys = True
+            self.process_message(ExtendedKeysTold())
 
     def stop_application_mode(self) -> None:
         """Restore the terminal."""
+        self._has_terminal = False
         if self._asks_background:
             self.write(NO_MORE)
+        if _has_other_keys(os.environ):
+            self.write(_OTHER_KEYS_GIVEN_BACK)
         super().stop_application_mode()
 
     def _sigcont_application(self, *_: object) -> None:
@@ -637,7 +769,8 @@ class TerminalInput(LinuxDriver):
         incoming = Incoming(
             answers, lambda light: self.process_message(BackgroundTold(light=light))
         )
-        parser = KeyParser(self._debug, self._has_answered)
+        parser = KeyParser(self._debug, self._has_answered, self._knows_extended, self._screen_lost)
+        bursts = Bursts()
         graphics = self._graphics = GraphicsAnswerFilter()
         # Textual begins another such thread when the program goes on after a stop: its first look comes late too.
         looked_at = 0.0
@@ -645,7 +778,11 @@ class TerminalInput(LinuxDriver):
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                is_ready = bool(selector.select(_LOOK_S))
+                is_ready = bool(selector.select(BURST_S if bursts.waits else _LOOK_S))
+                if not is_ready and bursts.waits:
+                    for message in bursts.end():
+                        self.process_message(message)
+                    continue
                 before, looked_at = looked_at, time.monotonic()
                 if looked_at - before > _STALLED_S:
                     self.process_message(InputResumed())
@@ -659,7 +796,7 @@ class TerminalInput(LinuxDriver):
                             self.process_message(TerminalGone())
                         self.exit_event.wait(_LOOK_S)
                     elif text := graphics.rest(incoming.text(data)):
-                        for message in parser.feed(text):
+                        for message in bursts.take(parser.feed(text), looked_at):
                             self.process_message(message)
                 elif text := graphics.rest(
                     answers.let_go(looked_at) if answers.is_holding else "", more=False
@@ -672,9 +809,23 @@ class TerminalInput(LinuxDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+            for message in bursts.end():
+                self.process_message(message)
         with suppress(EOFError, ParseError):
             for _ in parser.feed(""):
                 pass
+
+
+def _has_other_keys(environ: Mapping[str, str]) -> bool:
+    """Whether modifyOtherKeys may be asked for: two terminals would draw with it, and kitty logs that it has its own."""
+    has_own = environ.get("TERM") in ("linux", "xterm-kitty")
+    return not has_own and environ.get("TERM_PROGRAM") != "Apple_Terminal"
+
+
+def has_extended_keys(node: MessagePump) -> bool:
+    """Whether the terminal is known to send Shift+Enter as a key of its own, by kitty's protocol or modifyOtherKeys."""
+    driver = _driver_of(node)
+    return driver is not None and driver.has_extended_keys
 
 
 def _driver_of(node: MessagePump) -> TerminalInput | None:

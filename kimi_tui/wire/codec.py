@@ -239,6 +239,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         payload["words_offer"] = event.words_offer
     if event.no_offer:
         payload["no_offer"] = event.no_offer
+    if not event.stops:
+        payload["stops"] = False
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
     return payload
@@ -449,6 +451,7 @@ def _decode_approval(data: Json) -> Event | None:
         multi_select=data.get("multi_select") is True,
         words_offer=_text(data, "words_offer"),
         no_offer=_text(data, "no_offer"),
+        stops=data.get("stops") is not False,
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
     )
 

@@ -422,6 +422,7 @@ class ApprovalRequest:
         multi_select: a yes may have several of them as its feedback, joined by semicolons, with other words or without.
         words_offer: of a pause, the label of the yes with the user's own words; empty where none is offered.
         no_offer: of a pause, the label of the no.
+        stops: whether a no without a feedback ends the turn.
     """
 
     id: str
@@ -438,6 +439,7 @@ class ApprovalRequest:
     multi_select: bool = False
     words_offer: str = ""
     no_offer: str = ""
+    stops: bool = True
 
 
 @dataclass(frozen=True, slots=True)

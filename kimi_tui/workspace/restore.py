@@ -260,7 +260,7 @@ def _lost(path: str, before: Entry | None, after: Entry | None) -> str:
     """Why something is gone, or another one, whose contents no snapshot ever held; empty where that is not so."""
     if after is None or after.is_known or path.rpartition("/")[2] == REST:
         return ""
-    if folded(path.rpartition("/")[2]) in ALWAYS:
+    if is_of_version_control(path.rpartition("/")[2]):
         return ""
     if before is None:
         return f"gone, and {why_not(after.kind)}"
@@ -269,8 +269,8 @@ def _lost(path: str, before: Entry | None, after: Entry | None) -> str:
 
 def _was_empty_folder(path: str, then: Manifest) -> bool:
     entry = then.get(path)
-    names = map(folded, path.split("/"))
-    return entry is not None and entry.kind == "folder" and ALWAYS.isdisjoint(names)
+    is_of_git = any(map(is_of_version_control, path.split("/")))
+    return entry is not None and entry.kind == "folder" and not is_of_git
 
 
 def stands(entry: Entry | None, then: Entry | None) -> bool:

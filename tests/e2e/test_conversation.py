@@ -87,18 +87,22 @@ def test_type_approve_click_a_row_rewind_and_ask_again(
 
 
 def test_keys_in_one_go_keep_their_order(configured: Program, server: ChatServerThread) -> None:
-    server.script(gate(2, say("First answer.")), say("Second answer."))
+    server.script(say("First answer."), say("Second answer."))
     terminal = configured.start()
     terminal.wait_for(READY)
-    # As a fast terminal, a slow line or a test delivers them: Enter belongs where it stands.
-    terminal.type("draft\x15One\rTwo\r")
-    server.wait_at_gate()
-    server.release()
-    terminal.wait_for("Second answer." if len(server.requests) > 1 else "First answer.")
+    # As a slow line delivers them, or a program that types: Enter belongs where it stands.
+    terminal.type("draft\x15One\r")
+    terminal.wait_for("First answer.")
     terminal.wait_for(_idle)
+    # Enter with more behind it was pasted: nobody saw what it would send.
+    terminal.type("Two\r!touch ran\rThree")
+    terminal.wait_for("  Three")
+    terminal.key("enter")
+    terminal.wait_for("Second answer.")
     said = [m["content"] for m in server.requests[-1].messages if m["role"] == "user"]
     words = [word for text in said for word in text.split("\n") if word and "<system>" not in word]
-    assert words == ["One", "Two"]
+    assert words == ["One", "Two", "!touch ran", "Three"]
+    assert not (configured.work / "ran").exists()
 
 
 def test_dmail_compaction_quit_and_continue(configured: Program, server: ChatServerThread) -> None:

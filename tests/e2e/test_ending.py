@@ -78,6 +78,8 @@ def _restored(written: bytes) -> None:
     for mode, last in {b"1049": b"l", b"25": b"h", b"1000": b"l", b"1003": b"l", b"1006": b"l", b"2004": b"l", b"1004": b"l"}.items():  # fmt: skip
         switches = re.findall(rb"\x1b\[\?" + mode + rb"([hl])", written)
         assert switches[-1] == last, mode
+    assert re.findall(rb"\x1b\[>4(;1)?m", written)[-1] == b""
+    assert written.count(b"\x1b[>25u") == written.count(b"\x1b[<u")
 
 
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGINT, signal.SIGPROF])
@@ -144,13 +146,14 @@ def test_no_signal_that_ends_a_program_is_forgotten() -> None:
     for number in (
         *(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT, signal.SIGUSR1),
         *(signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU),
+        *(signal.SIGTRAP, signal.SIGSYS),
     ):
         assert number in SIGNALS
     for number in (signal.SIGSEGV, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCHLD, signal.SIGPIPE):
         assert number not in SIGNALS
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGTRAP])
 def test_a_signal_ends_it_in_order(
     configured: Program, server: ChatServerThread, number: signal.Signals
 ) -> None:

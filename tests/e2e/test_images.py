@@ -100,6 +100,9 @@ def test_a_terminal_that_says_it_has_graphics_is_sent_the_picture(
             seen = picture.getpixel((x, y))
             assert isinstance(seen, tuple)
             assert all(abs(a - b) < 8 for a, b in zip(seen, colour, strict=True)), (x, y, seen)
+    # Nothing is written over it.
+    terminal.wait_quiet()
+    assert terminal.raw[end:] == b"\x1b8"
     terminal.key("escape")
     terminal.wait_raw(gone, start=end)
     # The answer was no text, and the question is asked once.

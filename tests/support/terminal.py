@@ -34,7 +34,7 @@ _NOT_FOR_PYTE = re.compile(
     rb"\x1b\[[<=>][0-9;:]*[ -/]*[@-~]"
     rb"|\x1b\[\??[0-9;]*[ -/]+[@-~]"
     rb"|\x1b\[[0-9;]*:[0-9;:]*m"
-    rb"|\x1b\[\?u"
+    rb"|\x1b\[\?[0-9;]*[mu]"
     rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
 )
 # An escape sequence that this chunk did not finish.

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
 from kimi_tui.soul.usage import CompactionTokens, Statistics
-from kimi_tui.tui.formatting import age, sides, spans_width, statistics_pairs
+from kimi_tui.tui.formatting import (
+    age,
+    grapheme_after,
+    grapheme_before,
+    sides,
+    spans_width,
+    statistics_pairs,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +63,30 @@ def test_what_stands_at_the_right_ends_at_the_edge() -> None:
     assert spans_width(sides(left, (), 10)) == 10
     # Without room nothing is cut, and nothing is between them.
     assert "".join(text for text, _ in sides(left, right, 5)) == "日本12k"
+
+
+def test_a_character_is_one_as_it_is_seen() -> None:
+    seen = [
+        "a",
+        "👍🏽",
+        "b",
+        "🇩🇪",
+        "🇫🇷",
+        "e\u0301",
+        "👨\u200d👩\u200d👧",
+        "한",
+        "❤\ufe0f",
+        "\u0928\u093f",
+        "z",
+        "🇩🇪",
+    ]
+    text, ends = "".join(seen), [0]
+    for one in seen:
+        ends.append(ends[-1] + len(one))
+    for start, end in pairwise(ends):
+        assert grapheme_after(text, start) == end
+        assert grapheme_before(text, end) == start
+    # At the ends, and in half a flag.
+    assert (grapheme_before(text, 0), grapheme_after(text, len(text))) == (0, len(text))
+    assert grapheme_before("🇩🇪🇫", 3) == 2
+    assert grapheme_after("🇩", 0) == 1

@@ -132,7 +132,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     return (
         Choice("y", "Yes, once", "once"),
         *session,
-        Choice("n", "No", "no"),
+        Choice("n", "No, and stop" if request.stops else "No", "no"),
         Choice("e", "No, and say why", "why"),
     )
 
@@ -197,6 +197,28 @@ def offered_texts(request: ApprovalRequest) -> tuple[list[str], list[str]]:
             lines.remove(line)
         texts.append(f"{number}  {visible(line or label)}")
     return texts, [visible(line) for line in lines]
+
+
+_WORDS = {"yes": "y", "ok": "y", "no": "n"}
+"""Words that are typed for an answer, and the key of that."""
+
+
+def answer_of_word(offered: Sequence[Choice], word: str) -> Choice | None:
+    """The answer that a typed word gives; None where it is none: `yes`, `ok`, `no`, or an option's own words.
+
+    Args:
+        offered: the answers of the request.
+        word: what was typed.
+    """
+    said = word.strip().casefold()
+    key = _WORDS.get(said, "")
+    for one in offered:
+        if one.then in ("once", "no") and (
+            (one.says and one.says.casefold() == said)
+            or (one.key == key and one.words.casefold().startswith(("yes", "no")))
+        ):
+            return one
+    return None
 
 
 SEVERAL = "; "

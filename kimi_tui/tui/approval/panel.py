@@ -21,7 +21,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from kimi_tui.foreign_text import clean
+from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.approval.model import (
     AROUND,
     CHANGE_KEY,
@@ -30,6 +30,7 @@ from kimi_tui.tui.approval.model import (
     Detail,
     DetailRow,
     Writing,
+    answer_of_word,
     choices,
     counts,
     field_of,
@@ -41,18 +42,19 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.formatting import StyledText, cut
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.keyboard import (
-    CHORDS,
     LetterRun,
     QuietKeyboard,
     key_of,
     keys_of,
+    newline_keys,
     row_of_digit,
 )
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.rows import ranges
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.terminal_input import PaintWatch
+from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
 
 EDGE = 1
@@ -398,6 +400,7 @@ ENTER_ANSWERS = "Enter gives the chosen answer."
 NO_ANSWER = "{} is no answer here."
 NONE_CHECKED = "Nothing is checked: Space checks a row, and Enter sends what is checked."
 NONE_CHECKED_SHORT = "Space checks a row, Enter sends."
+WAITS_BEHIND = "What you wrote waits in the prompt until this is answered."
 AWAY = "The keys are elsewhere; Esc brings them back here."
 """Stands over the answers while they cannot be given."""
 AWAY_SHORT = "Esc brings the keys back here."
@@ -412,6 +415,7 @@ class ApprovalPanel(Widget, can_focus=True):
         keys: those of the configuration, by command.
         takes_keys: whether it has the keys from the beginning; else whoever reads elsewhere keeps them.
         write: given what is prose.
+        prompt: the field behind the question, into which that is written.
         typed_at: when something was written last that this may go on with; 0 for never.
     """
 
@@ -445,10 +449,18 @@ class ApprovalPanel(Widget, can_focus=True):
         *,
         takes_keys: bool = True,
         write: Callable[[str], None] | None = None,
+        prompt: PromptArea | None = None,
         typed_at: float = 0.0,
     ) -> None:
         super().__init__()
         self._write_behind = write
+        self._prompt = prompt
+        self._is_behind = False
+        """Whether what is typed goes into the prompt, until Enter or Esc: letters of it must not answer."""
+        self._word_counts = False
+        """Whether the first letter of that came when an answer would have counted."""
+        self._starts_well = False
+        """The same of the newest letter that may begin something."""
         self._letters = LetterRun(self, self._prose, typed_at)
         self.request = request
         self._keys = keys
@@ -558,9 +570,18 @@ class ApprovalPanel(Widget, can_focus=True):
     def hints(self) -> tuple[tuple[str, str], ...]:
         """The keys that the footer lists for the panel."""
         glyphs = glyphs_of(self)
+        if self._is_behind:
+            word = answer_of_word(self._choices, self._typed_word)
+            return (
+                ("Enter", "answer so" if word is not None else "back to the answers"),
+                ("Esc", "back to the answers"),
+            )
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
-            return (("Enter", does), ("Shift+Enter", "new line"), ("Esc", "back"))
+            extended = has_extended_keys(self)
+            breaks = next(iter(newline_keys(self._keys, extended=extended)), "")
+            line_break = ((breaks, "new line"),) if breaks else ()
+            return (("Enter", does), *line_break, ("Esc", "back"))
         return _key_hints(
             self._choices,
             glyphs,
@@ -582,6 +603,11 @@ class ApprovalPanel(Widget, can_focus=True):
             await letters.flush()
         if self._writing is not None:
             return False
+        if self._is_behind and event.is_printable and not event.key.startswith(CHORDS):
+            self.restart_wait()
+            if self._write_behind is not None:
+                self._write_behind(event.character or "")
+            return True
         if not event.is_printable or event.key.startswith(CHORDS) or event.key in self._passed:
             # Enter ends an answer; whatever else follows at once says that it was none.
             if event.key == "enter":
@@ -595,7 +621,9 @@ class ApprovalPanel(Widget, can_focus=True):
         choice = next((one for one in self._choices if one.key == letter), None)
         checks = choice is not None and choice.then == "check"
         # One that comes early begins the wait anew at once: held down, it would settle when that is over.
-        self._accepts(event.time)
+        counts = self._accepts(event.time)
+        if not is_prose:
+            self._starts_well = counts
         row = row_of_digit(letter, len(self._choices)) if choice is None else None
         if row is None:
             act = partial(self._settled, choice, letter, event.time)
@@ -636,8 +664,43 @@ class ApprovalPanel(Widget, can_focus=True):
 
     def _prose(self, text: str) -> None:
         self.restart_wait()
+        self._word_counts = self._starts_well and self._prompt is not None and not self._prompt.text
         if self._write_behind is not None:
             self._write_behind(text)
+
+    def note_behind(self) -> None:
+        """Show what was typed or pasted for the prompt behind the question, and have what follows go there too."""
+        self._is_behind, self._chosen, self.hint = True, None, ""
+        self.refresh(layout=True)
+        self.post_message(self.KeysChanged())
+
+    @property
+    def _typed_word(self) -> str:
+        """The word that is all that was typed, if it came when an answer would have counted; else empty."""
+        return self._prompt.text if self._word_counts and self._prompt is not None else ""
+
+    def _end_behind(self) -> None:
+        """Give the keys back to the answers; what was written stays in the prompt."""
+        self._is_behind, self.hint = False, WAITS_BEHIND
+        self.restart_wait()
+        self.post_message(self.KeysChanged())
+
+    def _takes_behind(self, key: str) -> bool:
+        """Whether a key is about what is written behind the question."""
+        if key == "backspace" and self._prompt is not None:
+            self._prompt.action_delete_left()
+            self.refresh()
+            return True
+        if key not in ("enter", "escape"):
+            self._is_behind = False
+            return False
+        chosen = answer_of_word(self._choices, self._typed_word) if key == "enter" else None
+        self._end_behind()
+        if chosen is not None and self._prompt is not None and not self._paint.waits:
+            self.hint = ""
+            self._prompt.put("")
+            self._decide(chosen)
+        return True
 
     def on_key(self, event: events.Key) -> None:
         """Choose, answer with Enter, or scroll; Esc is left to the screen, which stops the turn. See `intercept` for letters."""
@@ -645,6 +708,10 @@ class ApprovalPanel(Widget, can_focus=True):
             if event.key == "escape":
                 event.stop()
                 self._leave_field()
+            return
+        if self._is_behind and self._takes_behind(event.key):
+            event.stop()
+            event.prevent_default()
             return
         if event.key in ("escape", "ctrl+c"):
             return
@@ -917,6 +984,12 @@ class ApprovalPanel(Widget, can_focus=True):
         away = AWAY if len(AWAY) <= room else AWAY_SHORT
         if not self.has_focus:
             lines.append(Content.styled(f"   {away}", "bold $accent"))
+        elif self._is_behind and self._prompt is not None:
+            said = "In the prompt: "
+            written = one_line(self._prompt.text)
+            tail = written[-max(0, room - len(said) - 1) :]
+            shown = tail if tail == written else f"{glyphs.cut}{tail[1:]}"
+            lines.append(Content.assemble("   ", (said, "bold $accent"), (visible(shown), "$ink")))
         elif self.hint:
             lines.append(Content.styled(f"   {cut(self.hint, room, glyphs.cut)}", "$ink-quiet"))
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -15,9 +15,10 @@ from kimi_tui.tui.approval.model import CHANGE_KEY
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
-from kimi_tui.tui.keyboard import key_name, key_of, line_break_key
+from kimi_tui.tui.keyboard import key_name, key_of, keys_of, line_break_key, newline_keys
 from kimi_tui.tui.pick_list import LIST_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
+from kimi_tui.tui.terminal_input import has_extended_keys
 
 Pair = tuple[str, str]
 COLUMN = 26
@@ -187,20 +188,27 @@ _ALSO: Mapping[str, tuple[Pair, ...]] = {
 
 
 def sections(
-    commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs
+    commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs, *, extended: bool = True
 ) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
-    """The sections of the help, each with a title and pairs of keys and meaning."""
+    """The sections of the help, each with a title and pairs of keys and meaning.
+
+    Args:
+        commands: all commands.
+        keys: the configured keys, by action.
+        glyphs: the set of signs in use.
+        extended: whether the terminal sends Shift+Enter as a key of its own.
+    """
     return tuple(
         (title, tuple((drawn(key, glyphs), drawn(meaning, glyphs)) for key, meaning in pairs))
-        for title, pairs in _sections(commands, keys, glyphs)
+        for title, pairs in _sections(commands, keys, glyphs, extended=extended)
     )
 
 
 def _sections(
-    commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs
+    commands: CommandTable, keys: Mapping[str, str], glyphs: Glyphs, *, extended: bool
 ) -> tuple[tuple[str, tuple[Pair, ...]], ...]:
     return (
-        ("Prompt", _prompt(keys)),
+        ("Prompt", _prompt(keys, extended=extended)),
         *(
             (title, (*_ALSO.get(area, ()), *_place(area, rows, keys)))
             for title, area, rows in PLACES
@@ -217,16 +225,17 @@ def _sections(
     )
 
 
-def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
+def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
     send = key_of("send", keys)
-    newline, shown_newline = line_break_key(keys), _keys(("newline",), keys)
+    newline = line_break_key(keys, extended=extended)
+    shown_newline = _fitting(newline_keys(keys, extended=extended))
     escape, complete = key_of("escape", keys), key_of("complete", keys)
     rows = (
         (send, "send; while the agent works: steer it before its next step"),
         (f"{send}, prompt empty", "go on after a stop, an error or a rewind; try again now"),
         (
             shown_newline if newline != "Enter" else f"Enter, {shown_newline}",
-            "new line; Ctrl+J where the terminal sends the same for others and Enter",
+            "begin a new line" if extended else "begin a new line; Shift+Enter is Enter here",
         ),
         (complete, "complete; else queue it for after the turn; in an empty prompt: to the chat"),
         (
@@ -244,13 +253,17 @@ def _prompt(keys: Mapping[str, str]) -> tuple[Pair, ...]:
         *_editing(),
         (_keys(("page-up", "page-down"), keys), "read the chat"),
         ("/ and a blank before it", "a command, and a message that begins like one"),
-        ("@", "a file or folder that goes with the message; behind it #10-40: these lines"),
+        (
+            "@",
+            "a file or folder that goes with the message; behind it #10-40 or :10-40: these lines",
+        ),
         (
             key_of("paste", keys),
             "an image from the clipboard, or text; a dragged file comes as its path",
         ),
         ("! and !!", "run a command of your own; of one with !! the agent is not told"),
         ("#", "add a line to AGENTS.md"),
+        (key_of("redraw", keys), "draw the screen anew, also on a terminal attached later"),
         (key_of("history", keys), "search what was sent; again: the one before"),
         ("Ctrl+X Ctrl+E", "write in the editor"),
         ("Esc, i", "where /settings has prompt.vim on: vim's commands, and back to writing"),
@@ -269,7 +282,7 @@ def _fixed(bindings: Sequence[BindingType]) -> Iterator[Pair]:
     """The keys that cannot be changed."""
     for binding in bindings:
         if isinstance(binding, Binding) and not binding.id:
-            yield _fitting(binding.key), _small(binding.description)
+            yield _fitting(map(key_name, binding.key.split(","))), _small(binding.description)
 
 
 def _screens() -> Iterator[tuple[str, tuple[Pair, ...]]]:
@@ -313,6 +326,7 @@ _PROMPT_WORDS: Mapping[str, str] = {
     "newline": "begin a new line",
     "page-down": "read the chat downwards",
     "page-up": "read the chat upwards",
+    "redraw": "draw the screen anew",
     "send": "send the message",
     "undo-typing": "undo typing",
 }
@@ -345,13 +359,13 @@ def _small(words: str) -> str:
 def _keys(names: Sequence[str], keys: Mapping[str, str]) -> str:
     """The keys of one action, as many as fit; of several the first of each."""
     if len(names) == 1:
-        return _fitting(keys.get(names[0], DEFAULT_KEYS[names[0]]))
+        return _fitting(map(key_name, keys_of(names[0], keys)))
     return ", ".join(filter(None, (key_of(name, keys) for name in names)))
 
 
-def _fitting(keys: str) -> str:
+def _fitting(keys: Iterable[str]) -> str:
     shown = ""
-    for key in filter(None, map(key_name, keys.split(",") if keys else ())):
+    for key in filter(None, keys):
         longer = f"{shown}, {key}" if shown else key
         if shown and cell_len(longer) > COLUMN - 2:
             break
@@ -421,7 +435,9 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         """The sections, each under its title."""
         lines: list[Content] = []
         column = COLUMN if width >= NARROW_BELOW else COLUMN * 2 // 3
-        for title, pairs in sections(self._commands, self._keys, glyphs_of(self)):
+        for title, pairs in sections(
+            self._commands, self._keys, glyphs_of(self), extended=has_extended_keys(self)
+        ):
             lines.append(Content.styled(title, "bold $ink-strong"))
             for key, meaning in pairs:
                 gap = " " * (column - cell_len(key))

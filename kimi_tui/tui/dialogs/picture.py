@@ -12,14 +12,14 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
 from kimi_tui.images import image_tokens
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.formatting import cut, size_words, tokens
+from kimi_tui.tui.formatting import cut, size_words, tokens, wrap_words
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.pictures import (
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _numbers = count(4_711)
 """The ids of drawings, under which the terminal (kitty) keeps them."""
 
+NO_GRAPHICS = "This terminal draws no pictures. With TERM=xterm-256color, or in a terminal with sixel or kitty graphics, they are shown."
 _MARGIN = 2
 _LEAST_NAME = 12
 
@@ -112,6 +113,7 @@ class PictureView(Widget):
         self._terminal = terminal
         self._words = ""
         self._drawing = Drawing()
+        self._is_shown = self._is_due = False
 
     def on_resize(self) -> None:
         """Draw the image for the new size."""
@@ -124,7 +126,7 @@ class PictureView(Widget):
         if data is None:
             self._words = "The image is not here any more."
         elif not graphics and not draws_cells(self):
-            self._words = "This terminal shows no pictures."
+            self._words = NO_GRAPHICS
         else:
             try:
                 self._drawing = await asyncio.to_thread(
@@ -133,15 +135,24 @@ class PictureView(Widget):
             except ValueError:
                 self._words = "The image is broken: it cannot be shown."
         self.refresh()
-        self.call_after_refresh(self.show)
 
-    def show(self) -> None:
-        """Have the terminal draw over the cells what it draws by itself."""
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of a region; what the terminal draws by itself comes behind the frame with them."""
+        is_over_cells = bool(self._drawing.takes_away)
+        if self._drawing.sequence and not self._is_due and not (self._is_shown and is_over_cells):
+            # A picture of sixels takes the place of cells, and is gone when these are written.
+            self._is_due = True
+            self.call_next(self._show)
+        return super().render_lines(crop)
+
+    def _show(self) -> None:
+        self._is_due, self._is_shown = False, True
         if self._drawing.sequence and self.screen.is_current:
             self._terminal.draw_at(*self.region.offset, self._drawing.sequence)
 
     def take_away(self) -> None:
         """Have the terminal draw nothing over the cells any more."""
+        self._is_shown = False
         if self._drawing.takes_away:
             self._terminal.draw_at(0, 0, self._drawing.takes_away)
 
@@ -153,8 +164,9 @@ class PictureView(Widget):
             if y < len(rows)
             else []
         )
-        if self._words and not y:
-            found = [Segment(cut(self._words, self.size.width), style)]
+        if self._words:
+            said = wrap_words(self._words, self.size.width)
+            found = [Segment(said[y], style)] if y < len(said) else []
         return Strip(found).adjust_cell_length(self.size.width, style)
 
 
@@ -206,8 +218,8 @@ class PictureScreen(AnswersOnce[None]):
         self._view.take_away()
 
     def on_screen_resume(self) -> None:
-        """Draw the image again."""
-        self._view.show()
+        """Draw the image, at first or again."""
+        self._view.refresh()
 
     def on_unmount(self) -> None:
         """Delete the image in the terminal."""

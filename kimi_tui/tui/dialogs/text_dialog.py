@@ -19,10 +19,10 @@ from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import SHORT_BELOW, Hint, hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY
+from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY, newline_keys
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
-from kimi_tui.tui.terminal_input import PaintWatch
+from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 
 Kind = Literal["", "dmail", "compaction"]
 AROUND = 8
@@ -70,13 +70,15 @@ def can_send(question: TextQuestion, text: str) -> bool:
     return question.may_be_empty or bool(text.strip())
 
 
-def dialog_keys(question: TextQuestion, *, can_draft: bool, drafting: bool) -> tuple[Hint, ...]:
-    """The last row: keys with their meanings, most used first."""
+def dialog_keys(
+    question: TextQuestion, *, can_draft: bool, drafting: bool, line_break: str = "Ctrl+J"
+) -> tuple[Hint, ...]:
+    """The last row: keys with their meanings, most used first; `line_break` is the key that begins a new line."""
     if drafting:
         return (("Esc", "stop the draft"),)
     # Short, and before what every editor has: in a narrow terminal nothing else would tell of it.
     draft = (("Ctrl+L", "model drafts it"),) if can_draft else ()
-    more = () if question.low else (("Shift+Enter", "new line"),)
+    more = () if question.low or not line_break else ((line_break, "new line"),)
     return (("Enter", question.verb), *draft, *more, ("Esc", "cancel"))
 
 
@@ -191,8 +193,12 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._show_keys()
 
     def _show_keys(self) -> None:
+        bound = app_of(self)._keymap  # pyright: ignore[reportPrivateUsage]
         keys = dialog_keys(
-            self._question, can_draft=self._drafting is not None, drafting=self._is_drafting
+            self._question,
+            can_draft=self._drafting is not None,
+            drafting=self._is_drafting,
+            line_break=next(iter(newline_keys(bound, extended=has_extended_keys(self))), ""),
         )
         width = min(88, app_of(self).size.width * 96 // 100) - AROUND
         self._keys.update(hint_row(keys, width))

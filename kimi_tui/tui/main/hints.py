@@ -10,7 +10,7 @@ from textual.binding import Binding
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
-from kimi_tui.tui.keyboard import key_of, line_break_key
+from kimi_tui.tui.keyboard import key_of, line_break_key, sent_key_of
 from kimi_tui.tui.prompt.completion import Offered
 from kimi_tui.tui.state import MainState
 
@@ -56,9 +56,24 @@ HELP_TITLES: Mapping[Place, str] = {
 
 
 def hints(
-    place: Place, state: MainState, keys: Mapping[str, str], glyphs: Glyphs, now: float
+    place: Place,
+    state: MainState,
+    keys: Mapping[str, str],
+    glyphs: Glyphs,
+    now: float,
+    *,
+    extended: bool = False,
 ) -> tuple[Hint, ...]:
-    """The keys of the focused area, most used first."""
+    """The keys of the focused area, most used first.
+
+    Args:
+        place: the area.
+        state: of the session.
+        keys: those of the configuration.
+        glyphs: the set of signs in use.
+        now: seconds since 1970.
+        extended: whether the terminal sends Shift+Enter as a key of its own.
+    """
     if place == "chat":
         return _in_chat(keys)
 
@@ -108,7 +123,7 @@ def hints(
     if place == "search":
         return known(
             ("Enter", "next"),
-            (key("search.up"), "before"),
+            (sent_key_of("search.up", keys, extended=extended), "before"),
             (key("search.end"), "end"),
             (
                 key("search.text"),
@@ -133,7 +148,7 @@ def hints(
             ("Esc", "end"),
         )
     if place == "prompt":
-        return _in_prompt(state, keys, now)
+        return _in_prompt(state, keys, now, extended=extended)
     # What the completion menu offers.
     send = key("send")
     choose, close = (arrows, "choose"), ("Esc", "close")
@@ -145,18 +160,20 @@ def hints(
     if place == "commands":
         return known(choose, write_out, close, helps)
     if place == "usage":
-        return known((send, "run"), (line_break_key(keys), "new line"), helps)
+        return known((send, "run"), (line_break_key(keys, extended=extended), "new line"), helps)
     if place == "file":
         return known((send, "take it"), choose, close, helps)
     if place == "written":
-        usual = _in_prompt(state, keys, now)
+        usual = _in_prompt(state, keys, now, extended=extended)
         return known(usual[0], choose, close, helps)
     if place == "sent":
         return known((send, "take it"), choose, (key("history"), "before"), ("Esc", "back"), helps)
     return known(("Esc", "back"), helps)
 
 
-def _in_prompt(state: MainState, keys: Mapping[str, str], now: float) -> tuple[Hint, ...]:
+def _in_prompt(
+    state: MainState, keys: Mapping[str, str], now: float, *, extended: bool
+) -> tuple[Hint, ...]:
     """The keys of the prompt, where nothing is offered."""
     send = key_of("send", keys)
     timeline = (key_of("timeline", keys), "timeline")
@@ -181,7 +198,7 @@ def _in_prompt(state: MainState, keys: Mapping[str, str], now: float) -> tuple[H
         return known(*first, *jobs, timeline, compact, *more)
     if state.compacting:
         return known(stop, *jobs, timeline, *more)
-    line_break = (line_break_key(keys), "new line")
+    line_break = (line_break_key(keys, extended=extended), "new line")
     first = ((send, "send, or go on" if state.can_resume else "send"), line_break)
     if not state.has_messages:
         return known(*first, timeline, *more)

@@ -17,7 +17,8 @@ from functools import partial
 
 from textual import events
 
-from kimi_tui.tui.keyboard import CHORDS, LetterGate, LetterRun, key_of, keys_of
+from kimi_tui.tui.key_sequences import CHORDS
+from kimi_tui.tui.keyboard import LetterGate, LetterRun, key_of, keys_of
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.prompt.area import PromptArea, may_be_path
@@ -212,7 +213,9 @@ class Keystrokes:
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True
         self._letters.run.continue_prose(bench.last_key_at)
-        if bench.screen.focused is None or panel.has_focus_within:
-            bench.screen.set_focus(bench.on_view)
+        if bench.screen.focused is None or panel.has_focus:
+            bench.screen.set_focus(panel.key_target)
+            panel.note_behind()
+            return
         words = "Nothing was done: what you write waits behind the question."
         bench.tell(words, topic=BEHIND)

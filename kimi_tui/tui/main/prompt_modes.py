@@ -34,8 +34,15 @@ T = TypeVar("T")
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is a shell command of the user's own (`!`); a blank before it makes any text a message."""
-    return text.startswith("!")
+    """Whether a text is a shell command of the user's own, maybe still empty; a space before it makes any text a message.
+
+    That is one line of `!` or `!!` with what begins a command. Several lines, `!!! note` and `![picture](a.png)` are messages:
+    such text is pasted, and nobody meant to run it.
+    """
+    if not text.startswith("!") or "\n" in text.rstrip():
+        return False
+    first = text[2 if text.startswith("!!") else 1 :].lstrip()[:1]
+    return not first or first.isalpha() or first in "./~"
 
 
 def is_note(text: str) -> bool:
@@ -91,6 +98,9 @@ class PromptModes:
             told = "the agent is not told" if area.text.startswith("!!") else "the agent is told"
             later = " after the turn" if self._conversation.state.running else ""
             return f"Your own command{later}, in no sandbox; {told}. It runs in {where}"
+        if area.text.startswith("!"):
+            why = "it has several lines" if "\n" in area.text.rstrip() else "no command begins so"
+            return f"A message to the agent and no command of your own: {why}"
         if is_note(area.text):
             return f"Adds a line to {short(work_dir / NOTES)}"
         state = self._conversation.state
@@ -174,7 +184,12 @@ class PromptModes:
         except ValueError:
             argv = []
         if not argv:
-            bench.tell("No editor is set.", advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.")
+            argv = await asyncio.to_thread(usual_editor, Path(bench.transcript.work_dir))
+        if not argv:
+            bench.tell(
+                "No editor is set, and there is neither vi nor nano.",
+                advice="Set $VISUAL or $EDITOR, such as EDITOR=vim.",
+            )
             return
         self._edits = True
         try:
@@ -258,6 +273,18 @@ def _editor(name: str, work_dir: Path) -> str | None:
     from kimi_tui.tools.programs import find_program
 
     return find_program(name, os.environ, work_dir)
+
+
+def usual_editor(work_dir: Path) -> list[str]:
+    """The command of the editor where none is set: vi, else nano; empty where there is neither.
+
+    Args:
+        work_dir: programs below it are not run.
+    """
+    from kimi_tui.tools.programs import find_program
+
+    found = (find_program(name, os.environ, work_dir) for name in ("vi", "nano"))
+    return [program for program in found if program is not None][:1]
 
 
 def edited(argv: Sequence[str], text: str) -> str | None:

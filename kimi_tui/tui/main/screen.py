@@ -19,7 +19,7 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import Launch
-from kimi_tui.tui.frame import branch_of
+from kimi_tui.tui.frame import Header, branch_of
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -27,13 +27,21 @@ from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
 from kimi_tui.tui.main.hints import first_hints
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
-from kimi_tui.tui.main.prompt_modes import PromptModes
+from kimi_tui.tui.main.prompt_modes import PromptModes, is_command, is_note
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
 from kimi_tui.tui.main.workbench import READING, Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
-from kimi_tui.tui.prompt.command import Command, CommandTable, ParsedLine, Values, sent_text
+from kimi_tui.tui.prompt.command import (
+    MESSAGE,
+    SIGNS,
+    Command,
+    CommandTable,
+    ParsedLine,
+    Values,
+    sent_text,
+)
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
@@ -65,6 +73,8 @@ OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
 """Seconds from the first frame until a stored session is opened; a new one is opened later, since nobody waits for it."""
 NOT_OPEN = "The session is not open"
+COMMAND_HERE = "command on the timeline"
+"""Topic of the notice that a filter that finds nothing is the name of a command."""
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
 TWICE_S = 1.0
@@ -398,12 +408,29 @@ class MainScreen(Screen[None]):
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
         self.bench.chat_pane.dismiss()
+        if event.pasted == "now" and (event.chosen or self._is_run(event.text)):
+            self.bench.keep(event.text)
+            send = key_of("send", self.bench.keys)
+            self.bench.tell("The pasted line was not run.", advice=f"{send} runs it.")
+            return
         if event.chosen:
             self._run_entry(event.chosen)
-        elif self._image_input is not None and self._image_input.reads_for(event.text):
-            self.bench.start(self._send_when_read(event.text))
+            return
+        # With a space before it no text is a command, also when it is sent again.
+        is_text = event.pasted == "lines" and event.text.startswith(SIGNS)
+        text = f" {event.text}" if is_text else event.text
+        if self._image_input is not None and self._image_input.reads_for(text):
+            self.bench.start(self._send_when_read(text))
         else:
-            self.send(event.text)
+            self.send(text)
+
+    def _is_run(self, written: str) -> bool:
+        """Whether a text that is sent does something by itself, and is no message."""
+        return (
+            is_command(written)
+            or is_note(written)
+            or self.commands.parse(written.rstrip()) != MESSAGE
+        )
 
     def send(self, written: str) -> None:
         """Carry out a text that was sent from the prompt.
@@ -768,8 +795,42 @@ class MainScreen(Screen[None]):
 
     def on_timeline_filter_changed(self) -> None:
         """The keys of the timeline mean other things while it is filtered."""
-        self.bench.timeline_pane.name_keys()
+        pane = self.bench.timeline_pane
+        pane.name_keys()
         self.bench.update_footer()
+        command = self._command_of(pane.needle) if pane.place == "missed" else None
+        if command is not None:
+            words = f"No step has this, but /{command.name} is a command."
+            self.bench.tell(words, advice="Enter runs it.", topic=COMMAND_HERE)
+        else:
+            self.bench.chat_pane.dismiss(COMMAND_HERE)
+
+    def on_timeline_missed_chosen(self, event: Timeline.MissedChosen) -> None:
+        """Run the command that was typed on the timeline, whose filter the slash before it has opened."""
+        if self._command_of(event.needle) is None:
+            return
+        self.bench.chat_pane.dismiss(COMMAND_HERE)
+        self.bench.timeline_pane.end_filter()
+        self.bench.leave_timeline()
+        self.send(f"/{event.needle.strip()}")
+
+    def _command_of(self, needle: str) -> Command | None:
+        return self.commands.parse(f"/{needle.strip()}").command if needle.strip() else None
+
+    # --- header, gauge and footer
+
+    @on(Header.PartClicked)
+    def _part_clicked(self, event: Header.PartClicked) -> None:
+        """Open what changes the part of the header that was clicked; a mode is chosen and not just switched."""
+        if event.part == "mode" and not self.bench.question:
+            self.bench.focus_prompt()
+            self.bench.keep("/mode ")
+        elif event.part == "model":
+            self.action_command("model")
+
+    def on_gauge_clicked(self) -> None:
+        """Show what the context holds."""
+        self.action_command("context")
 
     # --- where the keys go
 
@@ -883,6 +944,7 @@ class MainScreen(Screen[None]):
                 bench.keys,
                 takes_keys=takes_keys,
                 write=self.keystrokes.write_to_prompt,
+                prompt=prompt.area,
                 typed_at=self.keystrokes.written_at,
             )
             panel.waiting = len(requests)

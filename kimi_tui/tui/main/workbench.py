@@ -31,6 +31,7 @@ from kimi_tui.tui.notices import Notice, NoticeDetails
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text
 from kimi_tui.tui.screens import AnswersOnce, SessionChosen, app_of
+from kimi_tui.tui.terminal_input import has_extended_keys
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -466,7 +467,8 @@ class Workbench:
             return
         place = self._place()
         glyphs = glyphs_of(app_of(self.screen))
-        found = hints(place, self.prompt.state, self.keys, glyphs, time.time())
+        extended = has_extended_keys(self.screen)
+        found = hints(place, self.prompt.state, self.keys, glyphs, time.time(), extended=extended)
         mode = area.mode if place in ("prompt", area.offered) else None
         if mode is not None:
             name, meaning = MODES[mode]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.text import Text
 from textual import events, on
@@ -23,8 +23,8 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from kimi_tui.tui.api_key_mask import ApiKeyMask
-from kimi_tui.tui.formatting import counted
-from kimi_tui.tui.keyboard import CHORDS
+from kimi_tui.tui.formatting import counted, grapheme_after, grapheme_before
+from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.transcript.transcript import copy_selection
 
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 HELD_S = 0.7
 LONG_PASTE = 20
 """A paste of more lines than this is shown in the field as a chip."""
+_BEHIND_PATH = ("#", ":")
+"""What names the lines of a file, right behind its path."""
+WITH_PASTE_S = 0.05
+"""An Enter so close behind a paste came with it."""
 MOST_SENT = 50
 """The most sent messages with chips whose full texts are remembered."""
 LONGEST = 50_000
@@ -147,13 +151,17 @@ class PromptArea(TextArea):
         """Enter was pressed, and the field has been emptied.
 
         `text` is what was in the field, maybe empty. `chosen` is the name of the command that was chosen in the menu; empty
-        for none.
+        for none. `pasted` is `lines` where it begins with a paste of several, `now` where it begins with one line that was
+        pasted so short a time before that the Enter came with it and was pressed by nobody.
         """
 
-        def __init__(self, text: str, chosen: str = "") -> None:
+        def __init__(
+            self, text: str, chosen: str = "", pasted: Literal["", "lines", "now"] = ""
+        ) -> None:
             super().__init__()
             self.text = text
             self.chosen = chosen
+            self.pasted = pasted
 
     class Paged(Message):
         """A page of the chat was asked for: -1 up, 1 down."""
@@ -244,6 +252,12 @@ class PromptArea(TextArea):
         """The state that `ModeChanged` was posted for last: mode, recorded macro, and what is offered."""
         self._pastes: dict[str, str] = {}
         """The texts of pastes, by chip."""
+        self._offered_end: Location | None = None
+        """Behind the space of a path that was chosen, until the next key."""
+        self._pasted_head = ""
+        """The paste with which the text may begin; empty where nothing was pasted at its beginning."""
+        self._pasted_at = 0.0
+        """When the newest paste was read, in monotonic time."""
         self._sent: dict[str, Draft] = {}
         """The drafts of sent messages with long pastes, by message."""
         self._clippings: set[str] = set()
@@ -495,6 +509,7 @@ class PromptArea(TextArea):
             while len(self._sent) > MOST_SENT:
                 del self._sent[next(iter(self._sent))]
         self._pastes.clear()
+        self._pasted_head = ""
         if self._vim is not None:
             self._vim.write(self.chips)
         self.load_text("")
@@ -521,6 +536,10 @@ class PromptArea(TextArea):
             event.prevent_default()
             return
         is_taken = self._takes_vim(event)
+        if writes and event.character in _BEHIND_PATH and self.selection.end == self._offered_end:
+            row, column = self.selection.end
+            self.replace("", (row, column - 1), (row, column))
+        self._offered_end = None
         if writes:
             self._key_mask.typed(event.character or "", event.time)
         else:
@@ -572,6 +591,8 @@ class PromptArea(TextArea):
         self._key_mask.pasted(text)
         if not self._is_answer and may_be_path(event.text):
             self.post_message(self.PathPasted(text, event.text))
+        if min(self.selection) == (0, 0):
+            self._pasted_head, self._pasted_at = text, event.time
         self._put_pasted(text)
 
     def _put_pasted(self, text: str) -> None:
@@ -656,6 +677,21 @@ class PromptArea(TextArea):
             self.move_cursor((row, end))
         return False
 
+    def get_cursor_left_location(self) -> Location:
+        """Where the cursor is after a character to the left: one as it is seen, as an emoji with the colour of its skin."""
+        row, column = self.cursor_location
+        if column == 0:
+            return super().get_cursor_left_location()
+        return row, grapheme_before(self.document.get_line(row), column)
+
+    def get_cursor_right_location(self) -> Location:
+        """Where the cursor is after a character to the right, as it is seen."""
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if column >= len(line):
+            return super().get_cursor_right_location()
+        return row, grapheme_after(line, column)
+
     def action_send(self) -> None:
         """Send the text, or take what is chosen in the menu."""
         if self._is_answer:
@@ -663,11 +699,22 @@ class PromptArea(TextArea):
             return
         if self._take_offer() or self.is_searching:
             return
+        pasted = self._pasted
         # Emptied here and not by who takes it: what is typed until then must not go with it, or be lost. Emptying it
         # closes the menu, so what that offered is asked before.
         command = self.completion.command if self.completion is not None else None
         chosen = command.name if command is not None else ""
-        self.post_message(self.Sent(self.take(), chosen))
+        self.post_message(self.Sent(self.take(), chosen, pasted))
+
+    @property
+    def _pasted(self) -> Literal["", "lines", "now"]:
+        """Whether the text begins with what was pasted: see `Sent`."""
+        head, _, rest = self._pasted_head.partition("\n")
+        if not head or not self.message.startswith(head):
+            return ""
+        if rest.strip():
+            return "lines"
+        return "now" if self.key_at - self._pasted_at < WITH_PASTE_S else ""
 
     def action_newline(self) -> None:
         """Begin a new line."""
@@ -876,6 +923,7 @@ class PromptArea(TextArea):
         if offer.is_path and found is not None:
             self.replace(offer.text, (row, found[0]), (row, column))
             self.move_cursor((row, found[0] + len(offer.text)))
+            self._offered_end = self.selection.end if offer.text.endswith(" ") else None
             if may_be_path(offer.shown):
                 self.post_message(self.PathPasted(offer.text.rstrip(), offer.shown))
         elif self.is_searching:

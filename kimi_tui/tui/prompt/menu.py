@@ -16,7 +16,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.glyphs import drawn, glyphs_of
@@ -207,6 +207,7 @@ def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
 
     Where there is none, those whose titles hold the letters in their order.
     """
+    words = words.lstrip().removeprefix("/")
     parts = words.lower().split()
     rest = commands.by_use(command for command in commands if command.name != "commands")
     in_title = [c for c in rest if all(word in f"{c.name} {c.title}".lower() for word in parts)]
@@ -218,6 +219,9 @@ def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
     score = Matcher(words).match
     scored = sorted(((score(c.name) + score(c.title), c) for c in rest), key=lambda one: -one[0])
     return tuple(command for points, command in scored if points > 0)
+
+
+NO_COMMAND = "No command matches."
 
 
 class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
@@ -236,10 +240,12 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         self._commands = commands
         self._input = LineField(placeholder="Find a command")
         self._menu = CommandMenu(keys, rows=14, found=found(commands, ""))
+        self._nothing = Static(NO_COMMAND)
+        self._nothing.display = False
 
     def compose(self) -> ComposeResult:
         """A field over a list, in one frame."""
-        frame = Vertical(self._input, self._menu)
+        frame = Vertical(self._input, self._menu, self._nothing)
         glyphs = glyphs_of(self)
         frame.border_title = "Commands"
         frame.border_subtitle = f"Enter choose  {glyphs.up}{glyphs.down} move  Esc close"
@@ -251,7 +257,9 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self._menu.show(found(self._commands, event.value))
+        shown = found(self._commands, event.value)
+        self._menu.show(shown)
+        self._nothing.display = not shown
 
     @on(Input.Submitted)
     def _submitted(self) -> None:

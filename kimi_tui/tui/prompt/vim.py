@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.widgets.text_area import Selection
 
-from kimi_tui.tui.keyboard import CHORDS
+from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.prompt.vim_text import WHOLES, Kind, TextRange, VimText
 
 if TYPE_CHECKING:

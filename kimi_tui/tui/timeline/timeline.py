@@ -169,6 +169,13 @@ class Timeline(ScrollView, can_focus=True):
     class FilterChanged(Message):
         """The filter was opened, changed or closed; the keys have another meaning now."""
 
+    class MissedChosen(Message):
+        """Enter was pressed on a filter that finds nothing; `needle` is its text."""
+
+        def __init__(self, needle: str) -> None:
+            super().__init__()
+            self.needle = needle
+
     class Left(Message):
         """The user left the timeline."""
 
@@ -584,6 +591,15 @@ class Timeline(ScrollView, can_focus=True):
 
     # --- filtering
 
+    def end_filter(self) -> None:
+        """Show all rows again."""
+        self._end_filter("")
+
+    @property
+    def needle(self) -> str:
+        """The text of the filter that is typed."""
+        return self.model.rows.typed
+
     @property
     def filter_state(self) -> FilterState:
         """The state of the filter: none, begun and still empty, typed with matches, without a match (missed), or kept."""
@@ -664,8 +680,11 @@ class Timeline(ScrollView, can_focus=True):
         if event.key == "escape":
             self._end_filter("")
         elif event.key in ("enter", "up", "down"):
-            if self.filter_state != "missed":  # nothing to go to: the text is what can be changed
+            if self.filter_state != "missed":
                 self._end_filter(needle)
+            elif event.key == "enter":
+                # Nothing to go to: behind its slash it may be a command; else the text is what can be changed.
+                self.post_message(self.MissedChosen(needle))
         elif event.key == "backspace":
             self._set_filter(needle[:-1])
         elif event.key == "ctrl+u":

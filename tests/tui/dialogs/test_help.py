@@ -225,7 +225,7 @@ def test_help_and_footer_follow_the_configuration() -> None:
     assert "z, U" in said["Timeline"]
     # Where it does something else, it breaks no line.
     taken = dict(hints("prompt", MainState(), {"send": "f4", "help": "enter"}, UNICODE, 0.0))
-    assert taken["Shift+Enter"] == "new line"
+    assert taken["Ctrl+J"] == "new line"
     assert dict(hints("prompt", MainState(), {}, UNICODE, 0.0))["Enter"] == "send"
 
 

@@ -72,12 +72,12 @@ async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(hom
         await one.say("Hello")
         await one.idle()
         usual = foot(one)
-        assert usual.startswith("Enter send   Shift+Enter new line")
+        assert usual.startswith("Enter send   Ctrl+J new line")
         for keys, shown in (
             (("/",), "↑↓ choose   Tab write out   Esc close"),
             (("/", "down"), "Enter run   ↑↓ choose   Tab write out   Esc close"),
             ((*"/dmail",), "Enter write out   ↑↓ choose   Esc close"),
-            ((*"/rename x",), "Enter run   Shift+Enter new line   F1 help"),
+            ((*"/rename x",), "Enter run   Ctrl+J new line   F1 help"),
             (("ctrl+r",), "Enter take it   ↑↓ choose   Ctrl+R before   Esc back"),
             (("ctrl+r", *"zz"), "Esc back   F1 help"),
         ):

@@ -397,7 +397,8 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         typed(one, "yes, do")
         await one.until(lambda: area.text == "yes, do")
         await one.until(lambda: one.app.screen is one.screen)
-        assert "The keys are elsewhere" in await one.sees("waits behind the question")
+        await one.sees("In the prompt: yes, do")
+        await one.pilot.pause()
         # What comes after a while is another word.
         one.screen.keystrokes.written_at -= 1.0
         typed(one, "yay")
@@ -406,18 +407,23 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: area.text == "yes, do yay \ny")
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
-        # The same where the question has the keys; Enter behind it sends and opens nothing.
+        # The question keeps the keys; Enter behind it sends and opens nothing, and gives them back to the answers.
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
-        for words in ("yes", "a better way", "no", "easy", "y "):
+        await one.pilot.press("enter")
+        await one.sees("waits in the prompt until this is answered")
+        for words in ("yes but", "a better way", "nope", "easy", "y "):
             area.put("")
-            one.screen.bench.focus_prompt()
             await one.until(lambda: panel.accepts_keys)
             typed(one, words)
-            await one.pilot.press("enter")
             await one.until(lambda words=words: area.text == words)
-            assert one.screen.transcript.has_focus
+            # However slowly it goes on, no letter of it answers.
+            await one.until(lambda: panel.accepts_keys)
+            await one.pilot.press("a", "backspace", "enter")
+            assert area.text == words
+            assert panel.has_focus
             assert one.app.screen is one.screen
+            assert one.screen.conversation.state.approvals
         # However late it comes, though a block of the chat is chosen that it would open.
         one.screen.bench.focus_chat()
         one.app.post_message(events.Paste("late"))
@@ -435,17 +441,47 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         await one.until(lambda: area.text == "y yes")
         assert one.screen.conversation.state.approvals
         assert facts(one, server) == before
-        one.screen.bench.focus_prompt()
+        # A word that was not all that is there answers nothing.
+        await one.pilot.press("enter")
         await one.until(lambda: panel.accepts_keys)
-        assert "waits behind the question" in one.text()
         await one.pilot.press("y")
         await one.sees("Written.")
         assert area.text == "y yes"
-        # It waits no more.
-        await one.until(lambda: "waits behind the question" not in one.text())
-        notices = one.screen.bench.chat_pane.notices
-        assert notices is not None
-        assert not notices.board
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"), [("yes", "Written."), ("OK", "Written."), ("no", "Enter send")]
+)
+async def test_a_whole_word_and_enter_answer(home: Path, word: str, shown: str) -> None:
+    async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
+        server.script(call("WriteFile", {"path": "b.txt", "content": "b\n"}), say("Written."))
+        await one.say("Write it")
+        await one.until(lambda: one.screen.bench.question is not None)
+        panel, area = one.screen.bench.question, one.screen.prompt.area
+        assert panel is not None
+        await one.until(lambda: panel.accepts_keys)
+        typed(one, word, before_s=-1.0)
+        await one.sees(f"In the prompt: {word}")
+        await one.sees("Enter answer so")
+        await one.pilot.press("enter")
+        await one.sees(shown)
+        assert area.text == ""
+        assert (home / "app" / "b.txt").exists() is (word != "no")
+
+
+async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_nothing(
+    home: Path,
+) -> None:
+    async with talk(home, a_conversation, quiet_s=FOR_EVER_S) as (one, server):
+        server.script(call("WriteFile", {"path": "b.txt", "content": "b\n"}))
+        await one.say("Write it")
+        await one.until(lambda: one.screen.bench.question is not None)
+        typed(one, "yes")
+        await one.sees("In the prompt: yes")
+        await one.pilot.press("enter")
+        await one.sees("waits in the prompt until this is answered")
+        assert one.screen.prompt.area.text == "yes"
+        assert one.screen.conversation.state.approvals
 
 
 async def test_an_enter_that_ends_prose_sends_no_dmail(

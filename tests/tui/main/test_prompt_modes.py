@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -13,7 +14,8 @@ from textual import events
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tui.main.drafts import FOLLOW_UPS
-from kimi_tui.tui.main.prompt_modes import append_note, edited, is_note
+from kimi_tui.tui.main.prompt_modes import append_note, edited, is_command, is_note, usual_editor
+from kimi_tui.tui.typed_bursts import TypedPaste
 
 
 @pytest.fixture
@@ -236,3 +238,105 @@ async def test_long_pastes_come_back_as_the_chips_that_they_were(home: Path) -> 
             assert area.text == "[Pasted 31 lines]"
             await one.pilot.press("left", "enter")
             assert area.text == said
+
+
+def test_what_is_pasted_is_no_command() -> None:
+    for text in (
+        "!ls",
+        "!!ls",
+        "! ls",
+        "!./run",
+        "!/bin/ls",
+        "!~/bin/x",
+        "!",
+        "!!",
+        "!ls\n",
+        "!échos",
+    ):
+        assert is_command(text), text
+    for text in (
+        *(
+            "!!! danger\n    touch pwned\n    ls",
+            "!!! danger",
+            "![diagram](a.png)",
+            "![a](b)\nExplain",
+        ),
+        *("!important note\nsecond line", "!=", "!?", "!1", "!\x1b[", " !ls", "x", ""),
+    ):
+        assert not is_command(text), text
+
+
+async def test_several_pasted_lines_are_a_message_whatever_they_begin_with(home: Path) -> None:
+    pasted = [
+        "!!! danger\n    touch pwned\n    ls",
+        "!touch pwned\n!touch pwned",
+        "#x\ny",
+        "/quit 1\n2",
+    ]
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(*(say("Read.") for _ in pasted))
+        await one.ready()
+        for n, text in enumerate(pasted, 1):
+            keys = [events.Key("x", sign) for sign in text]
+            for key in keys:
+                if key.character == "\n":
+                    key.key = "enter"
+            paste = events.Paste(text) if n % 2 else TypedPaste(keys)
+            paste.set_sender(one.app)
+            one.app.post_message(paste)
+            await one.until(lambda text=text: one.screen.prompt.area.text == text)
+            await one.pilot.press("enter")
+            await one.idle()
+            await one.until(lambda n=n: len(server.requests) >= n)
+            assert text in json.dumps(server.requests[-1].body, ensure_ascii=False).replace(
+                "\\n", "\n"
+            )
+        assert not await asyncio.to_thread(lambda: [*home.rglob("pwned")])
+        # The row over the prompt says so.
+        one.screen.prompt.area.put("!!! note")
+        await one.sees("A message to the agent")
+
+
+async def test_a_pasted_line_is_run_by_no_enter_that_came_with_it(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Read."))
+        await one.ready()
+        area = one.screen.prompt.area
+
+        async def send(text: str, apart_s: float) -> None:
+            paste, key = events.Paste(text), events.Key("enter", "\r")
+            key.time = paste.time + apart_s
+            for event in (paste, key):
+                event.set_sender(one.app)
+                one.app.post_message(event)
+                await one.pilot.pause()
+
+        for text in ("!touch ran", "/quit", "#note"):
+            await send(text, 0.001)
+            await one.sees("was not run")
+            assert area.text == text
+            await one.pilot.press("ctrl+u")
+        # A path is no command; a line that the user's own Enter sends is one.
+        await send(f"{home}/a b", 0.001)
+        await one.until(lambda: len(server.requests) == 1)
+        await one.idle()
+        await send("!touch ran", 1.0)
+        await one.until((home / "app" / "ran").exists)
+
+
+def test_where_no_editor_is_set_it_is_vi_or_nano(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, work = tmp_path / "bin", tmp_path / "app"
+    for folder, name in ((programs, "nano"), (work, "vi")):
+        folder.mkdir()
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{work}:{programs}")
+    # One of the work folder is not run.
+    assert usual_editor(work) == [str(programs / "nano")]
+    (programs / "vi").write_text("#!/bin/sh\n")
+    (programs / "vi").chmod(0o755)
+    assert usual_editor(work) == [str(programs / "vi")]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert usual_editor(work) == []

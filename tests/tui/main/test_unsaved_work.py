@@ -221,7 +221,14 @@ async def test_rename(home: Path, disk: Disk) -> None:
         disk.error = 0
         (info,) = SessionStore(home).list(home / "app")
         assert info.title == "The [b]parser"
+        # Alone it keeps what was chosen, and asks; an empty title is the first message.
         await one.say("/rename")
+        await one.sees("What is this session called?")
+        await one.pilot.press("escape")
+        assert "The [b]parser" in one.text().split("\n")[0]
+        await one.say("/rename")
+        await one.sees("What is this session called?")
+        await one.pilot.press("ctrl+u", "enter")
         await one.until(lambda: "First" in one.text().split("\n")[0])
 
 

@@ -132,6 +132,16 @@ async def test_a_file_that_is_named_before_the_session_is_open_is_offered_then(h
         assert one.screen.conversation.soul is None
         await one.ready()
         await one.until(lambda: offered(one) == "@named.py ")
+        # The space behind it goes where lines of it are named.
+        for sign, lines in (("number_sign", "#1-3"), ("colon", ":1-3")):
+            one.screen.prompt.area.put("see @nam")
+            await one.until(lambda: offered(one) == "@named.py ")
+            await one.pilot.press("tab", sign, *"1-3")
+            assert one.screen.prompt.area.text == f"see @named.py{lines}"
+        one.screen.prompt.area.put("see @nam")
+        await one.until(lambda: offered(one) == "@named.py ")
+        await one.pilot.press("tab", "x", "space", "number_sign")
+        assert one.screen.prompt.area.text == "see @named.py x #"
 
 
 async def test_the_past_is_searched_here_and_elsewhere(home: Path) -> None:

@@ -185,7 +185,7 @@ async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await one.sees("/jump K[:N]: Go on with line K")
         assert one.screen.prompt.area.text == "/jump ", "it waits for what it needs"
         await one.pilot.press(*"x", "enter")
-        await one.sees("x is no number.")
+        await one.sees('"x" is not a world line.')
         commands = ran(one, monkeypatch)
         await one.pilot.press(*"/new folder please", "enter")
         await one.sees("/new takes nothing behind it.")
@@ -362,3 +362,19 @@ async def test_that_there_are_more_commands_is_said(home: Path) -> None:
         await one.until(lambda: f"of {every}" not in one.text())
         await one.pilot.press("ctrl+u", "ctrl+p")
         await one.sees("1 to 14 of")
+
+
+async def test_the_palette_finds_a_command_with_its_slash_and_says_where_there_is_none(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        await one.pilot.press("ctrl+p", *"/settings")
+        await one.until(lambda: one.app.screen.query_one(CommandMenu).chosen is not None)
+        chosen = one.app.screen.query_one(CommandMenu).chosen
+        assert chosen is not None
+        assert chosen.name == "settings"
+        await one.pilot.press("ctrl+u", *"zzzq")
+        await one.sees("No command matches.")
+        await one.pilot.press("ctrl+u")
+        await one.until(lambda: "No command matches." not in one.text())

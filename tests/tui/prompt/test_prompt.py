@@ -469,3 +469,18 @@ async def test_a_text_that_breaks_elsewhere_in_as_many_rows_is_drawn_anew() -> N
         strips = desk.screen._compositor.render_strips(desk.size)  # pyright: ignore[reportPrivateUsage]
         shown = " ".join("".join(segment.text for segment in strip) for strip in strips)
         assert "Find out why and mend it, with a test." in " ".join(shown.split())
+
+
+async def test_keys_take_a_character_as_it_is_seen() -> None:
+    app = Desk()
+    async with app.run_test() as pilot:
+        area = app.area
+        for one in ("👍🏽", "🇩🇪", "e\u0301"):
+            area.put(f"x{one}")
+            await pilot.press("backspace")
+            assert area.text == "x"
+            area.put(f"{one}x")
+            await pilot.press("home", "right", "y", "left", "left", "z")
+            assert area.text == f"z{one}yx"
+            await pilot.press("delete")
+            assert area.text == "zyx"

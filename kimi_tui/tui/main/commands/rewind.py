@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import run_detached
 from kimi_tui.tui.formatting import line_words
-from kimi_tui.tui.main.commands.session import WAY_BACK, files_said, fork_at, tell_no_number
+from kimi_tui.tui.main.commands.session import WAY_BACK, files_said, fork_at, tell_no_checkpoint
 from kimi_tui.tui.prompt.command import line_and_number, number
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.state import Prospect
@@ -31,7 +31,7 @@ async def rewind(main: MainParts, argument: str) -> None:
         return
     found = number(argument)
     if found is None:
-        tell_no_number(main, argument)
+        tell_no_checkpoint(main, argument, "/rewind 5")
         return
     from kimi_tui.soul.rewind_values import Target
 
@@ -42,7 +42,7 @@ async def fork(main: MainParts, argument: str) -> None:
     """Copy the conversation, or what precedes a checkpoint, into a session of its own."""
     found = number(argument) if argument else None
     if argument and found is None:
-        tell_no_number(main, argument)
+        tell_no_checkpoint(main, argument, "/fork 5")
         return
     soul = await main.conversation.opened()
     from kimi_tui.soul.rewind_values import END, Target
@@ -59,7 +59,7 @@ async def dmail(main: MainParts, argument: str) -> None:
     where, _, text = argument.partition(" ")
     found = line_and_number(where)
     if found is None:
-        tell_no_number(main, where)
+        tell_no_checkpoint(main, where, "/dmail 5")
         return
     soul = await main.conversation.opened()
     if not soul.has_dmail:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
+from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
 from kimi_tui.tui.state import MODE_WORDS
 
@@ -466,7 +467,24 @@ async def redo(main: MainParts, argument: str) -> None:
 
 
 async def rename(main: MainParts, argument: str) -> None:
-    """Set the session's title; without one, use the beginning of its first message."""
+    """Set the session's title; without one, ask for it. An empty one is the beginning of the first message."""
+    if not argument:
+        from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
+
+        question = TextQuestion(
+            title="Rename the session",
+            question="What is this session called?",
+            consequence="The list of sessions and the window show the title.",
+            text=main.conversation.state.title,
+            placeholder="An empty title takes the first message",
+            verb="rename",
+            may_be_empty=True,
+            low=True,
+        )
+        answer = await main.bench.ask(TextDialog(question))
+        if answer is None:
+            return
+        argument = answer.strip()
     title = await main.conversation.rename(argument)
     main.bench.tell(f"This session is now called {title}." if title else "It has no title yet.")
 
@@ -574,7 +592,29 @@ def files_said(files: Sequence[FileOutcome]) -> str:
     return f"{files_words(back, deleted, alone)}."
 
 
-def tell_no_number(main: MainParts, text: str) -> None:
-    """Show a notice that a number is needed in place of this text."""
-    said = f"{text[:20]} is no number" if text else "A number is needed"
-    main.bench.tell(f"{said}.", level="warning", advice="The timeline shows them.")
+def tell_no_checkpoint(main: MainParts, text: str, command: str) -> None:
+    """Show a notice that a text names no checkpoint.
+
+    Args:
+        main: where.
+        text: what stands in the place of a number; empty for nothing.
+        command: how the command is written, such as `/rewind 5`.
+    """
+    _tell_no_number(main, text, "checkpoint", command)
+
+
+def tell_no_line(main: MainParts, text: str, command: str) -> None:
+    """Show a notice that a text names no world line, or that there is none yet; the arguments are those of a checkpoint."""
+    if not text and not main.bench.views.timeline.model.tree.lines:
+        words = "There is no other world line (a branch of the conversation) yet."
+        main.bench.tell(words, advice="A rewind or a D-Mail leaves one behind.")
+    else:
+        _tell_no_number(main, text, "world line", command)
+
+
+def _tell_no_number(main: MainParts, text: str, what: str, command: str) -> None:
+    said = f'"{text[:20]}" is not a {what}.' if text else f"Which {what}?"
+    key = key_of("timeline", main.bench.keys)
+    where = f"the timeline ({key})" if key else "the timeline"
+    advice = f"Use a number from {where}, for example {command}."
+    main.bench.tell(said, level="warning", advice=advice)

@@ -362,7 +362,7 @@ COMMANDS = CommandTable(
     Command(
         "rename",
         "Rename the session",
-        "Call it TITLE; without one, what was said first.",
+        "Call it TITLE; without one, asks for it.",
         session.rename,
         argument="[TITLE]",
     ),

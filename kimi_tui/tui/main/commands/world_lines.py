@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.keyboard import key_of
 from kimi_tui.tui.main.commands.rewind import name_of, preview
-from kimi_tui.tui.main.commands.session import tell_no_number
+from kimi_tui.tui.main.commands.session import tell_no_checkpoint, tell_no_line
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ async def jump(main: MainParts, argument: str) -> None:
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
     if k is None or (checkpoint and n is None):
-        tell_no_number(main, argument)
+        tell_no_line(main, argument, "/jump 1")
     else:
         await _preview_jump(main, k, n)
 
@@ -37,7 +37,7 @@ async def read(main: MainParts, argument: str) -> None:
     if k is not None:
         await open_line(main, k)
     elif argument or not main.bench.reading:
-        tell_no_number(main, argument)
+        tell_no_line(main, argument, "/worldline 1")
     else:
         main.viewer.leave()
 
@@ -46,7 +46,7 @@ async def compare(main: MainParts, argument: str) -> None:
     """`K`, or nothing for the line on view: show it beside the live line."""
     k = number(argument) if argument else main.bench.reading or None
     if k is None:
-        tell_no_number(main, argument)
+        tell_no_line(main, argument, "/compare 1")
     else:
         await compare_with_live(main, k)
 
@@ -194,7 +194,7 @@ async def _send_to_now(
 async def bookmark(main: MainParts, argument: str) -> None:
     """`N NAME`: name a checkpoint of the live line; `N`: ask for its name."""
     where, _, name = argument.partition(" ")
-    found = _live_checkpoint(main, where)
+    found = _live_checkpoint(main, where, "bookmark")
     if found is None:
         return
     checkpoint_id, uid = found
@@ -253,15 +253,15 @@ async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
 
 async def pin(main: MainParts, argument: str) -> None:
     """`N`: pin what stands at a checkpoint of the live line, or no longer."""
-    if found := _live_checkpoint(main, argument):
+    if found := _live_checkpoint(main, argument, "pin"):
         await pin_message(main, found[1])
 
 
-def _live_checkpoint(main: MainParts, text: str) -> tuple[int, str] | None:
+def _live_checkpoint(main: MainParts, text: str, command: str) -> tuple[int, str] | None:
     """The checkpoint of the live line that a text names, with its uid; where there is none, that is said."""
     checkpoint_id = number(text)
     if checkpoint_id is None:
-        tell_no_number(main, text)
+        tell_no_checkpoint(main, text, f"/{command} 5")
         return None
     point = main.bench.views.live_point(checkpoint_id)
     if point is None or point.uid.startswith("~"):

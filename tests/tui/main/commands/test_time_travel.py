@@ -173,7 +173,7 @@ async def test_a_letter_by_command(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "/dmail 2 think of plums")
         one.screen.prompt.area.put("")
         await one.say("/dmail nowhere")
-        await one.sees("nowhere is no number.")
+        await one.sees('"nowhere" is not a checkpoint.')
 
 
 async def test_a_part_is_compacted_with_words_on_what_to_keep(
@@ -317,7 +317,7 @@ async def test_a_world_line_and_the_chat_are_searched(home: Path) -> None:
         await one.pilot.press("ctrl+f", *"pear")
         await one.sees("1 of 2")
         await one.pilot.press("enter")
-        assert "Shift+Enter before" in await one.sees("2 of 2")
+        assert "↑ before" in await one.sees("2 of 2")
         # The first Escape ends the search, the second one goes back to now.
         await one.pilot.press("tab")
         await one.sees("n next   N before")
@@ -373,8 +373,12 @@ async def test_what_is_no_number_is_refused_in_the_same_words(home: Path) -> Non
         await one.ready()
         for command in ("rewind", "fork", "dmail", "jump", "pin"):
             await one.say(f"/{command} {command[0]}")
-            await one.sees(f"{command[0]} is no number.")
-            await one.sees("The timeline shows them.")
+            what = "world line" if command == "jump" else "checkpoint"
+            await one.sees(f'"{command[0]}" is not a {what}.')
+            await one.sees(f"Use a number from the timeline (Ctrl+T), for example /{command} ")
+        for command in ("worldline", "compare"):
+            await one.say(f"/{command}")
+            await one.sees("There is no other world line")
 
 
 async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
@@ -444,7 +448,7 @@ async def test_a_jump_by_command(home: Path) -> None:
         copied = "**You:** Tell me of apples\n\n**Agent:** The apple is red.\n"
         await one.until(lambda: one.app.screen is one.screen and one.app.clipboard == copied)
         await one.say("/jump 1:x")
-        await one.sees("1:x is no number.")
+        await one.sees('"1:x" is not a world line.')
         assert Target(2, 1) != Target(2)
 
 

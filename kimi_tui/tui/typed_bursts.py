@@ -1,0 +1,102 @@
+"""Enter in a burst of keys: text that came at once was pasted, or typed on a line that stood still; nobody saw what it did.
+
+A terminal that does not mark pastes (bracketed paste is off, `tmux paste-buffer` without -p) sends them as keys, each end of a
+line as Enter. So an Enter with more text behind it in the same burst is a line break. One that ends a burst without any other
+sends, as `tmux send-keys 'x' Enter` and slow lines have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual import events
+from textual.message import Message
+
+from kimi_tui.tui.key_sequences import CHORDS
+
+BURST_S = 0.01
+"""Keys closer behind one another than this are of one burst: nobody types so fast."""
+_WRITES = {"enter": "\n", "ctrl+j": "\n", "tab": "\t"}
+
+
+class TypedPaste(events.Paste):
+    """A burst of keys with an Enter that has text behind it: a paste where text of several lines can be written.
+
+    Attributes:
+        keys: what was sent, for a field of one line and for lists, where Enter means what it does.
+    """
+
+    def __init__(self, keys: list[events.Key]) -> None:
+        super().__init__("".join(_written(key) for key in keys))
+        self.keys = keys
+        self.time = keys[-1].time
+
+
+def _written(message: Message) -> str:
+    """What a key writes; empty for one that writes nothing, and for what is no key."""
+    if not isinstance(message, events.Key):
+        return ""
+    if (text := _WRITES.get(message.key)) is not None:
+        return text
+    is_text = message.is_printable and not message.key.startswith(CHORDS)
+    return (message.character or "") if is_text else ""
+
+
+def _is_enter(key: events.Key) -> bool:
+    return key.key == "enter"
+
+
+class Bursts:
+    """Holds keys of a burst with an Enter back until nothing follows.
+
+    Attributes:
+        waits: whether something is held back, for `BURST_S` behind the newest input.
+    """
+
+    def __init__(self) -> None:
+        self._run: list[events.Key] = []
+        """The keys that write, up to the newest one, of which one is Enter."""
+        self._written_at = float("-inf")
+
+    @property
+    def waits(self) -> bool:
+        """See above."""
+        return bool(self._run)
+
+    def take(self, messages: Iterable[Message], now: float) -> list[Message]:
+        """What can be handed on after these messages, which came at once.
+
+        Args:
+            messages: keys and others.
+            now: in monotonic time.
+        """
+        out: list[Message] = []
+        run, self._run = self._run, []
+        follows = now - self._written_at < BURST_S
+        for message in messages:
+            if isinstance(message, events.Key) and _written(message):
+                run.append(message)
+                continue
+            out += _settled(run)
+            out.append(message)
+            run, follows = [], False
+        if not run:
+            return out
+        self._written_at = now
+        if any(map(_is_enter, run)) and (follows or not all(map(_is_enter, run))):
+            self._run = run
+        else:
+            out += run
+        return out
+
+    def end(self) -> list[Message]:
+        """What was held back: the burst is over."""
+        run, self._run = self._run, []
+        return _settled(run)
+
+
+def _settled(run: list[events.Key]) -> list[Message]:
+    last_text = max((at for at, key in enumerate(run) if not _is_enter(key)), default=-1)
+    if any(map(_is_enter, run[: last_text + 1])):
+        return [TypedPaste(run)]
+    return [*run]

@@ -1,0 +1,68 @@
+"""An Enter within a burst of keys breaks a line; one that is pressed sends."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+
+from kimi_tui.tui.terminal_input import KeyParser
+from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste
+
+NEAR, FAR = BURST_S / 4, BURST_S * 4
+
+
+def told(*reads: tuple[float, str]) -> list[str]:
+    """What is handed on of texts that are read so many seconds behind one another: pastes in angle brackets, else keys."""
+    bursts, parser, now = Bursts(), KeyParser(), 0.0
+    found: list[object] = []
+    for after_s, text in reads:
+        if after_s >= BURST_S and bursts.waits:
+            found += bursts.end()
+        now += after_s
+        found += bursts.take(parser.feed(text), now)
+    found += bursts.end()
+    return [
+        one.key
+        if isinstance(one, events.Key)
+        else f"<{one.text}>"
+        if isinstance(one, TypedPaste)
+        else one.text
+        for one in found
+        if isinstance(one, events.Key | events.Paste)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reads", "found"),
+    [
+        # Pasted without marks, however it is cut and ended.
+        ([(0, "u1\ru2\ru3")], ["<u1\nu2\nu3>"]),
+        ([(0, "u1\ru2\r")], ["<u1\nu2\n>"]),
+        ([(0, "u1\r"), (NEAR, "u2\r"), (NEAR, "u3")], ["<u1\nu2\nu3>"]),
+        ([(0, "u1"), (NEAR, "\r"), (NEAR, "u2")], ["u", "1", "<\nu2>"]),
+        ([(0, "!a\n\tb\r!c")], ["<!a\n\tb\n!c>"]),
+        ([(0, "\x1b[13u"), (FAR, "a\x1b[13ub")], ["enter", "<a\nb>"]),
+        # A slow line, and programs that type.
+        ([(0, "x\r")], ["x", "enter"]),
+        ([(0, "x"), (NEAR, "\r")], ["x", "enter"]),
+        ([(0, "x\r"), (FAR, "y\r")], ["x", "enter", "y", "enter"]),
+        ([(0, "\r")], ["enter"]),
+        ([(0, "\r\r")], ["enter", "enter"]),
+        ([(0, "a\nb")], ["a", "ctrl+j", "b"]),
+        # Other keys are no text: in a list these move, and Enter takes.
+        ([(0, "\x1b[B\r\x1b[Bz")], ["down", "enter", "down", "z"]),
+        ([(0, "a\r\x1b[A")], ["a", "enter", "up"]),
+        ([(0, "\x1b[200~p\nq\x1b[201~\r")], ["p\nq", "enter"]),
+    ],
+)
+def test_enter_in_a_burst(reads: list[tuple[float, str]], found: list[str]) -> None:
+    assert told(*reads) == found
+
+
+def test_nothing_waits_where_no_enter_is_doubtful() -> None:
+    bursts, parser = Bursts(), KeyParser()
+    for now, text in enumerate(("a", "long text", "\r", "\x1b[A", "\x1b[200~x\x1b[201~")):
+        bursts.take(parser.feed(text), float(now))
+        assert not bursts.waits, text
+    bursts.take(parser.feed("x\r"), 9.0)
+    assert bursts.waits
