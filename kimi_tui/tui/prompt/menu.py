@@ -240,7 +240,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         self._commands = commands
         self._input = LineField(placeholder="Find a command")
         self._menu = CommandMenu(keys, rows=14, found=found(commands, ""))
-        self._nothing = Static(NO_COMMAND)
+        self._nothing = Static(NO_COMMAND, markup=False)
         self._nothing.display = False
 
     def compose(self) -> ComposeResult:
