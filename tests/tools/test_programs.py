@@ -94,6 +94,22 @@ def test_no_program_is_taken_from_where_commands_can_write(
             assert trusted_path(environ, *works) == str(theirs)
 
 
+def test_no_link_that_commands_can_turn_leads_to_a_program(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work = tmp_path / "home/work"
+    (work / "sh").symlink_to("/bin/sh")
+    (tmp_path / "home/bin/sh").symlink_to(work / "sh")
+    environ["PATH"] = f"{tmp_path}/home/bin"
+    assert os.path.realpath(f"{tmp_path}/home/bin/sh") == os.path.realpath("/bin/sh")
+    assert find_program("sh", environ, work) is None
+    # The same, turned into a folder on the path.
+    (work / "bin").symlink_to("/usr/bin")
+    environ["PATH"] = f"{work}/bin"
+    assert find_program("sh", environ, work) is None
+    assert trusted_path(environ, work) == ""
+
+
 def test_the_programs_of_the_user_and_the_system_are_taken(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
