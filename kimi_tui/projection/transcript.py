@@ -483,9 +483,8 @@ def _rearrange(
                 # What it undid stays as far away as it was.
                 copy.from_checkpoint += event.id - (block.checkpoint or 0)
                 copy.is_moved = True
-            is_dmail = isinstance(copy, ToolBlock) and copy.tool == "SendDMail"
-            if is_dmail and copy.target and event.id != block.checkpoint:
-                copy.target = TO_EARLIER
+            if isinstance(copy, ToolBlock) and copy.tool == "SendDMail" and copy.target:
+                copy.target = copy.target if event.id == block.checkpoint else TO_EARLIER
             kept.append(copy)
         else:
             gone.append(block)
