@@ -484,7 +484,7 @@ def _rearrange(
                 copy.from_checkpoint += event.id - (block.checkpoint or 0)
                 copy.is_moved = True
             if isinstance(copy, ToolBlock) and copy.tool == "SendDMail" and copy.target:
-                copy.target = copy.target if event.id == block.checkpoint else TO_EARLIER
+                copy.target = TO_EARLIER if event.id != block.checkpoint else copy.target
             kept.append(copy)
         else:
             gone.append(block)
@@ -594,6 +594,8 @@ class TranscriptModel:
         """Whether the last event was an undo, redo or jump."""
         self._spare: CheckpointCreated | None = None
         """The checkpoint of a turn whose message was not published yet."""
+        self._pause: ApprovalRequest | None = None
+        """What the program asks now, the turn being paused."""
         self.work_dir = work_dir
 
     @property
@@ -673,6 +675,11 @@ class TranscriptModel:
                 return both(self._speech.end_retry(), self._reverts.compacted(event, at))
             case ApprovalRequest(kind="dmail"):
                 return self._calls.dmails_wait()
+            case ApprovalRequest(kind="pause"):
+                self._pause = event
+                return NOTHING
+            case ApprovalResolved(id=name) if self._pause is not None and self._pause.id == name:
+                return self._paused(event, at)
             case ApprovalRequest(key=key):
                 return self._calls.waits(key)
             case ApprovalResolved():
@@ -829,6 +836,14 @@ class TranscriptModel:
         notice.text = one_line(event.text)
         notice.advice = one_line(event.advice)
         return both(self._speech.close(at), self._list.append(notice))
+
+    def _paused(self, event: ApprovalResolved, at: float) -> Change:
+        """Add what the program asked, and what the user answered; nothing where the question was withdrawn."""
+        request, self._pause = self._pause, None
+        if request is None or (event.answer == "no" and event.feedback == "stopped"):
+            return NOTHING
+        said = event.feedback if event.answer != "no" else request.no_offer
+        return self._notice(Notice("warning", request.question, f"Your answer: {said}"), at)
 
     def _restored(self, event: FilesRestored, at: float) -> Change:
         change = self._reverts.files_back({*event.restored, *event.deleted})
