@@ -6,7 +6,7 @@ The player stops for good when the user presses a key.
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -33,8 +33,10 @@ PLAYED_QUESTION = "This is a demo."
 
 def demo_end() -> str:
     """How to begin one's own work after the demo, with a command that works on this machine."""
+    from kimi_tui.tools.programs import find_program
+
     command = NAME
-    if shutil.which(NAME) is None:
+    if find_program(NAME, os.environ) is None:
         # Started by `make run`, or from an environment that is not active.
         program = Path(sys.executable).with_name(NAME)
         command = (
