@@ -65,7 +65,6 @@ class Session:
         """Further sentences for the user, found by those who read more of the session than is read here."""
         self._world_lines: WorldLines | None = None
         self._made = False
-        self._notes_inode = False
 
     @cached_property
     def images(self) -> ImageStore:
@@ -141,7 +140,7 @@ class Session:
     def _read_state(self) -> SessionState:
         state = read_state(self.dir)
         if state.work_dir in ("", str(self.work_dir)) and (inode := folder_inode(self.work_dir)):
-            self._notes_inode = inode != state.folder_inode
+            # It is written with the next thing that changes: who only reads a session leaves its files alone.
             return replace(state, folder_inode=inode)
         return state
 
@@ -277,7 +276,7 @@ class Session:
                 tokens=self.context.token_count,
                 title=self._beginning,
             )
-            if summary != self.state.summary or self._notes_inode:
+            if summary != self.state.summary:
                 with contextlib.suppress(StorageTrouble):
                     self._write_state(replace(self.state, summary=summary))
 

@@ -856,7 +856,7 @@ async def test_a_work_folder_that_is_gone_is_told_once(tmp_path: Path, seen: boo
 async def test_a_first_look_that_fails_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(log: SnapshotLog, root: str) -> None:
+    def refuse(log: SnapshotLog, root: str, *, moved: bool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(SnapshotLog, "begin", refuse)

@@ -77,6 +77,8 @@ def test_every_prompt_can_be_filled_in() -> None:
             "SOURCE",
             "NAMES",
             "WHY",
+            "BEFORE",
+            "NOW",
         ],
         "$x",
     )
