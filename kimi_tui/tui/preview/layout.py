@@ -594,7 +594,7 @@ def preview_rows(state: PreviewState, width: int, max_height: int, glyphs: Glyph
     if state.asked and state.files is not None:
         key = next((one.key for one in state.actions if one.name == state.asked), "")
         top.append(_confirmation_row(state.files.unasked, key, inner, glyphs))
-    elif state.pending is not None and state.files is not None:
+    elif state.pending is not None and state.files is not None and state.files.n_restorable:
         top.append(_files_question_row(state.files.n_restorable, inner, glyphs))
     if len(top) > n_fixed:
         height -= 1

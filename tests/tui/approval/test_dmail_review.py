@@ -169,6 +169,7 @@ async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> N
         await one.sees("‡ #1")
         server.script(say("On it."))
         await one.say("/dmail 1 go on")
+        await one.confirm("enter", "Enter send")
         await one.sees("On it.")
         await one.idle()
         assert "Worth keeping." in told(server)
@@ -202,6 +203,7 @@ async def test_the_persons_own_letter_is_called_so(home: Path) -> None:
         await one.sees("The apple is red.")
         await one.idle()
         await one.say("/dmail 1 plums")
+        await one.confirm("enter", "Enter send")
         await one.sees("Plums, then.")
         shown = await one.sees("Your D-Mail  to #1")
         assert "from #1 to #1" not in shown

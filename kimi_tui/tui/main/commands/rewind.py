@@ -201,16 +201,21 @@ async def choose(
             for action, start, until in parts
             if not target.world_line and soul.can_compact(start=start, until=until)
         ]
+        actions = actions_at(
+            target.id,
+            target.world_line,
+            has_dmail=soul.has_dmail,
+            is_there=found.is_there,
+            compacts=compacts,
+        )
+        if dmail_text:
+            # It is written already.
+            sending = replace(DMAIL, verb="send")
+            actions = tuple(sending if one.name == DMAIL.name else one for one in actions)
         question = RewindScreen(
             found,
             running=soul.running,
-            actions=actions_at(
-                target.id,
-                target.world_line,
-                has_dmail=soul.has_dmail,
-                is_there=found.is_there,
-                compacts=compacts,
-            ),
+            actions=actions,
             line_name=main.bench.views.timeline.model.line_name(target.world_line),
             pending=pending,
             write=main.keystrokes.write_to_prompt,
