@@ -33,7 +33,7 @@ def entry(piece: Piece) -> dict[str, Any]:
 
 
 def stream_of(pieces: list[Piece]) -> bytes:
-    chunks = [{"choices": [{"delta": {"tool_calls": [entry(one)]}}]} for one in pieces]
+    chunks: list[Any] = [{"choices": [{"delta": {"tool_calls": [entry(one)]}}]} for one in pieces]
     chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in chunks)
 
