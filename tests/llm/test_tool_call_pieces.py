@@ -33,7 +33,7 @@ def entry(piece: Piece) -> dict[str, Any]:
 
 
 def stream_of(pieces: list[Piece]) -> bytes:
-    chunks = [{"choices": [{"delta": {"tool_calls": [entry(one)]}}]} for one in pieces]
+    chunks: list[Any] = [{"choices": [{"delta": {"tool_calls": [entry(one)]}}]} for one in pieces]
     chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in chunks)
 
@@ -91,6 +91,16 @@ A, B = '{"path": "a"}', '{"path": "b"}'
             [("c_a", 0, "Write", '{"pa'), ("c_a", 1, "", 'th": "a"}')],
             [("c_a", "Write", A)],
             id="a known id under another index",
+        ),
+        pytest.param(
+            [
+                ("c_a", 0, "Write", '{"pa'),
+                ("c_b", 1, "Read", '{"pa'),
+                ("c_a", 1, "", 'th": "a"}'),
+                ("c_b", 0, "", 'th": "b"}'),
+            ],
+            [("c_a", "Write", A), ("c_b", "Read", B)],
+            id="known ids under each other's index",
         ),
         pytest.param(
             [("c_a", 0, "Read", "{}"), ("", 0, "", A)],
@@ -421,3 +431,22 @@ def test_the_true_calls_come_back_in_order_and_once(
     assert [(name, value) for _, name, value in found] == calls
     if gateway.ids in ("head", "every", "late"):
         assert [call_id for call_id, _, _ in found] == [f"call_{n}" for n in range(len(calls))]
+
+
+FIXED: list[tuple[str, dict[str, Any]]] = [
+    ("Read", {"path": "a 😀", "n": 1}),
+    ("Write", {"edit": [{"old": "}{", "new": '"'}], "path": "b"}),
+    ("Read", {"path": "c"}),
+]
+
+
+def test_every_thirteenth_gateway_with_the_same_calls() -> None:
+    wrong: list[Gateway] = []
+    for number, gateway in enumerate(READABLE[::13]):
+        if gateway.form != "object" and gateway.ids != "changed":
+            gateway = replace(gateway, doubled=number % 3 == 0)
+        places, order = [3, 11, 12, 25, 40 + number % 5], [0, 2, 2, 1]
+        found = read(stream_of(list(sent_by(gateway, FIXED, places, order))), [number * 31])
+        if [(name, value) for _, name, value in found] != FIXED:
+            wrong.append(gateway)
+    assert not wrong
