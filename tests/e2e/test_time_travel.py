@@ -180,7 +180,7 @@ def test_rewind_with_files_undo_and_jump(
 
     # What is folded opens by a click, and closes.
     assert "103" not in terminal.screen_text()
-    person.clicks("+7 lines")
+    person.clicks("+5 lines")
     person.reads("103")
     person.clicks("exit 0", dx=-20)
     person.sees_no("103")
