@@ -104,9 +104,7 @@ async def test_what_is_typed_after_any_click_lands_in_the_prompt(
         ]
         places = chance.sample(marks, min(len(marks), 6))
         # The first and the last row have words that are keys to click on.
-            places += [
-                (chance.randrange(size[0]), 1 + chance.randrange(size[1] - 2)) for _ in range(4)
-            ]
+        places += [(chance.randrange(size[0]), 1 + chance.randrange(size[1] - 2)) for _ in range(4)]
         for place in places:
             await one.pilot.click(offset=place)
             await one.pilot.pause()
