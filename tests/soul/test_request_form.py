@@ -142,7 +142,8 @@ async def test_a_small_window_works_from_hello_to_an_edit(tmp_path: Path) -> Non
 async def test_many_calls_at_once_share_the_room(tmp_path: Path) -> None:
     async with stage(tmp_path, window=4_096) as on:
         (on.work / "a.txt").write_text("some words in a line\n" * 3_000)
-        on.server.script(calls([("ReadFile", {"path": "a.txt"})] * 4), say("done"))
+        reads = [("ReadFile", {"path": "a.txt", "line_offset": n}) for n in range(1, 5)]
+        on.server.script(calls(reads), say("done"))
         await on.soul.run("read")
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
         assert not on.ear.of(ev.CompactionBegin)
