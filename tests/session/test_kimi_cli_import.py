@@ -218,6 +218,18 @@ def one_info(store: SessionStore) -> Any:
     return info
 
 
+def test_one_that_goes_on_with_a_summary_is_called_as_it_began(share: Path) -> None:
+    write(share / "sessions" / bucket(WORK) / "0f0f", [LINES[0], LINES[2]])
+    assert one(find_sessions(share)).title == "go"
+
+
+def test_what_was_left_is_no_younger_than_the_record(share: Path, store: SessionStore) -> None:
+    """A copy of the share folder makes all files new."""
+    write(share / "sessions" / bucket(WORK) / "0f0f", LINES[:2])
+    (future,) = import_session(store, one(find_sessions(share))).futures
+    assert future.at == "1970-01-01T00:00:01.500Z"
+
+
 def test_only_this_folder_or_all(share: Path) -> None:
     other = Path("/home/someone/unknown")
     write(share / "sessions" / bucket(WORK) / "a", [LINES[0]])
