@@ -390,7 +390,7 @@ def _gif(data: bytes) -> bytes:
                 if data[at + 1] == _GIF_DRAWING:
                     drawing = data[at:end]
                 elif data[at + 1] == _GIF_TEXT:
-                    # What stands before it says how the text is drawn.
+                    # The block before it only says how the text is drawn.
                     drawing = b""
             case _:
                 return b""

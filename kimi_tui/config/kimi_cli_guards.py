@@ -46,7 +46,7 @@ def _in_config(path: Path) -> Iterator[str]:
             read_regular(path, _MAX_BYTES, links=True).decode()
         )
     except (OSError, ValueError, RecursionError):
-        # Whoever reads it as the configuration says what is wrong with it.
+        # The reader of the configuration says what is wrong with the file.
         return
     if hooks := table.get("hooks"):
         yield _hooks(hooks)

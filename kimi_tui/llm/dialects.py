@@ -297,7 +297,7 @@ DIALECTS: Mapping[str, Dialect] = {
             "llamacpp",
             reasoning="reasoning_content",
             thinking=Thinking("template"),
-            # Else nothing is heard of it while it reads a prompt, which takes minutes without a graphics card.
+            # llama.cpp says nothing else while it reads a prompt, which takes minutes without a graphics card.
             extra={"return_progress": True},
         ),
         Dialect("lmstudio", reasoning="reasoning_content"),

@@ -652,7 +652,7 @@ async def _llamacpp(
         props = lenient_json.mapping(await client.request_or_none(url, timeout_s=_LOCAL_TIMEOUT_S))
         window = _n_ctx(props)
     can: set[Capability] = {"tools"}
-    # Where the template drops tools, the model would never hear of them.
+    # A template that does not support tools drops them: the model would never hear of them.
     if lenient_json.mapping(props.get("chat_template_caps")).get("supports_tools") is False:
         can.clear()
     if lenient_json.mapping(props.get("modalities")).get("vision"):

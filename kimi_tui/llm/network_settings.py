@@ -229,7 +229,7 @@ def trusted_certificates(environ: Mapping[str, str] | None = None) -> ssl.SSLCon
     file = environ.get("SSL_CERT_FILE", "").strip()
     folders = environ.get("SSL_CERT_DIR", "").strip()
     if not file and not folders:
-        # What the library itself would read of the environment raises errors that name no variable.
+        # The library's own reading of the environment raises errors that name no variable.
         return httpx2.create_ssl_context(trust_env=False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if file:

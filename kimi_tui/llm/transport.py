@@ -121,7 +121,7 @@ class RestrictedClient(httpx2.AsyncClient):
             if self.proxy is None
             else httpx2.Proxy(self.proxy.url, ssl_context=trusted if by_https else None),
             follow_redirects=False,
-            # What it would take from there is settled above.
+            # The proxy and the certificates of the environment are settled above.
             trust_env=False,
             timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
             limits=httpx2.Limits(

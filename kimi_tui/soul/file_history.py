@@ -129,7 +129,7 @@ class FileHistory:
         # What was shown of a restore, with its checkpoint, and why each file of the last plan is as it is.
         self._shown: tuple[str, bool, RestorePlan] | None = None
         self._reasons: dict[str, str] = {}
-        # What the restore that was prepared last cannot bring back.
+        # The files that the restore prepared last cannot bring back.
         self._lost: tuple[FileOutcome, ...] = ()
 
     @property

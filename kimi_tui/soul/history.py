@@ -154,7 +154,7 @@ def _missing_end(
         none where no few of them do.
     """
     if not stored or any(record.foreign for record in stored):
-        # What kimi-cli recorded has no checkpoint there: nothing says where it meets what the context tells.
+        # kimi-cli records no checkpoints: nothing says where its record meets the context.
         return []
     seq, at = stored[-1].seq, stored[-1].at
     try:

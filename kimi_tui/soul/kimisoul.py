@@ -491,7 +491,7 @@ class KimiSoul:
                 advice = "It did so again and again, so the sandboxed commands were ended."
             self.wire.publish(Notice("warning", text, advice))
         if news.made and self._jobs.running:
-            # Of one that the agent waits for, its card tells.
+            # The card of a command that the agent waits for tells of this itself.
             self.wire.publish(
                 Notice(
                     "warning",

@@ -405,7 +405,7 @@ class AgentLoop:
         elif not await self._take_steers(begin=True):
             self._user_messages = self._last_user_message()
         self._published_full = self._asked_for_tools = False
-        # Behind the user's message: a local server may take a while to load the model before it tells its window.
+        # The user's message is shown before this: a local server may load the model for a while before it tells its window.
         await self._conversation.follow_model()
         n, n_calls = 1, 0
         while True:

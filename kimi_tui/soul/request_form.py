@@ -14,8 +14,6 @@ from kimi_tui.llm.provider import ModelInfo
 
 LEAN_BELOW = 16_000
 """Tokens: a model with a smaller window gets the lean form by itself. The whole prompt and all tools take about 5,200."""
-MOST_LEAN_TOKENS = 1_300
-"""What the lean prompt and its tools may take, as estimated; a test holds it."""
 SLOW_PROMPT_S = 60.0
 """Seconds for reading the first prompt, after which the lean form is offered."""
 _RESULT_SHARE = 6

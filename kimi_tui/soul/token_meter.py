@@ -64,7 +64,7 @@ class TokenMeter:
         self.scale = context.scale
         # The newest figure of the context, how many messages it covers, and whether it is an estimate.
         self._figure: tuple[int, int, bool] | None = None
-        # What went with every request when that figure was taken.
+        # The tokens that went with every request when that figure was taken.
         self._figure_fixed = 0
         self.set_fixed(system_prompt, tools)
         self._sums = TokenSums()

@@ -428,7 +428,7 @@ async def ask_to_read(
     # What holds all of the user's own is never allowed as a whole.
     is_offered = not secret and not (search and Path(target.home or "/").is_relative_to(holder))
     if n_links > 1 and not target.inside:
-        # Where the other names are nobody knows; a yes to the ordinary files of a folder is none to these.
+        # The file's other names may be anywhere, so a yes to the ordinary files of this folder does not cover it.
         is_offered = False
     await env.approver.ask(
         ApprovalQuestion(

@@ -151,7 +151,7 @@ def plan_to(
             continue
         reason = _not_covered(path, before, after, then, now)
         if reason is not None:
-            # Where a folder stands, what was in it then was left out; what is in it now is told path by path.
+            # The files of a folder that is still there were left out then, and those in it now are told path by path.
             reason = reason or ("" if path in present else _lost(path, before, after))
             if reason:
                 changes.append(FileChange(path, "skip", before, after, reason))

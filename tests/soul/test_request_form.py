@@ -16,13 +16,15 @@ from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import ModelInfo
 from kimi_tui.llm.tokens import estimate_fixed
 from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.request_form import LEAN_BELOW, MOST_LEAN_TOKENS, RequestForm, form_for
+from kimi_tui.soul.request_form import LEAN_BELOW, RequestForm, form_for
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.system_prompt import build_system_prompt, lean_prompt
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 
 DAY = date(2026, 11, 28)
+MOST_LEAN_TOKENS = 1_300
+"""What the lean prompt and its tools may take, as estimated."""
 LEAN = ["ReadFile", "Grep", "WriteFile", "StrReplaceFile", "Shell"]
 
 

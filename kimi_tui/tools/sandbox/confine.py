@@ -627,7 +627,7 @@ def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:
     for path in (upper, work):
         os.makedirs(path, mode=0o700, exist_ok=True)
     try:
-        # What the last mount left makes the kernel refuse the layer as not written out. Removing it takes longer than this.
+        # The last mount's `work` folder makes the kernel refuse the layer as not written out. Removing it takes longer than a rename.
         os.makedirs(f"{works}/{_LEFT}", exist_ok=True)
         os.rename(f"{work}/work", f"{works}/{_LEFT}/{os.urandom(8).hex()}")
     except FileNotFoundError:

@@ -97,7 +97,7 @@ class GitWatch:
         self._commands: list[WatchedCommand] = []
         # By repository: what was in it before the commands.
         self._before: dict[str, frozenset[str]] = {}
-        # Of submodules: whose they are.
+        # The repository that each submodule's repository belongs to.
         self._owners: dict[str, str] = {}
         # By watched folder: its repository; empty for one of the work folder's own.
         self._watched: dict[str, str] = {}
@@ -171,7 +171,7 @@ class GitWatch:
                 if (git or found.work) not in wanted:
                     self._folders.remove(path)
                     del self._watched[path]
-        # What was removed meanwhile is watched no longer.
+        # A folder that was removed meanwhile is watched no longer.
         known = self._folders.paths
         self._watched = {path: git for path, git in self._watched.items() if path in known}
         for git in gits:

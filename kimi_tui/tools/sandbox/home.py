@@ -434,7 +434,7 @@ def _shown_text(path: str) -> tuple[bytes, bytes | None]:
 
 def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
     for place in _existing(_data().places, environ):
-        # Of caches, which are large, nobody lays secrets at the top.
+        # A cache is large and has no secrets at its top, so only the other places are looked through.
         found.add(place, depth=-1 if "/.cache/" in place else 0, is_listed=True)
     for place in _existing(_data().settings, environ):
         found.add_settings(place)

@@ -183,10 +183,6 @@ class Policy:
         """Whether what is at this path can be renamed to any other place: neither it nor a folder above it is pinned."""
         return not _under(os.path.realpath(os.path.join(self.work, path)), self.pinned)
 
-    def may_read(self, path: str) -> bool:
-        """Whether a command may read what is at this path, as far as the sandbox is concerned."""
-        return not self.hides(os.path.realpath(os.path.join(self.work, path)))
-
     def refuses_read(self, path: str, *, is_for_writing: bool) -> bool:
         """Whether it is the sandbox that keeps a command from reading what is at this path: it is hidden, and there is something.
 
@@ -320,9 +316,9 @@ def policy_for(
         repositories=_repositories_of,
     )
     hidden = {path for path in {*hidden, *view.closed} if _is_there(path, view, roots)} - shown
-    # Of a place of secrets that the user wants shown, all is.
-    opened = {path for path in shown if is_secret_place(path, environ)}
-    hidden = {path for path in hidden if not _under(path, opened)}
+    # A place of secrets that the user wants shown is shown whole.
+    wanted = {path for path in shown if is_secret_place(path, environ)}
+    hidden = {path for path in hidden if not _under(path, wanted)}
     sockets = {path for path in sockets if _is_there(path, view, roots)}
     # What a link leads to that a command could change would be another thing for the next command.
     followed = [link for links, _ in (links_to(str(work_dir)), *ways) for link in links]
@@ -379,9 +375,8 @@ def _repositories_of(top: str) -> Iterator[str]:
     elif common := shared_repository(top):
         yield common
     elif os.path.isfile(link):
-        named = path_in(link).removeprefix("gitdir:").strip()
-        own = os.path.realpath(os.path.join(top, named))
-        if _working_tree(own) == os.path.realpath(top):
+        own = _repository_named_in(link)
+        if _working_tree(own) == real_path(top):
             yield own
 
 
@@ -640,7 +635,7 @@ def _look(
         for usual in app_paths.XDG_FOLDERS
         for place in app_paths.home_places(environ, usual)
     }
-    # What was there before comes first: a command that fills the folder hides no secret from this.
+    # Folders that were there before come first: a command that fills the work folder hides no secret from this.
     waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
     newer: deque[tuple[str, tuple[str, ...], bool]] = deque()
     unseen: list[str] = []
@@ -851,7 +846,7 @@ def _stamped(path: str) -> dict[str, _Stamp]:
         found = os.lstat(path)
     except OSError:
         return {}
-    # Of the times the one that a command cannot set.
+    # The ctime: the one of the times that a command cannot set.
     return {path: (found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode)}
 
 
@@ -896,7 +891,7 @@ def _program_stamps(folder: str, endings: tuple[str, ...]) -> dict[str, _Stamp]:
             if item.name.endswith(endings) and not item.is_dir(follow_symlinks=False):
                 stamps |= _stamped(item.path)
                 if item.is_symlink():
-                    # What it leads to is what runs, and can be written through it.
+                    # The link's target is what runs, and it can be written through the link.
                     with contextlib.suppress(OSError):
                         end = os.stat(item.path)
                         stamps[item.path] = (end.st_ino, end.st_size, end.st_ctime_ns, end.st_mode)
@@ -1161,12 +1156,17 @@ def _modules(git: str) -> Iterator[str]:
             waiting += folders_in(folder)
 
 
+def _repository_named_in(link: str) -> str:
+    """The real path of the repository that a file `.git` names."""
+    named = path_in(link).removeprefix("gitdir:").strip()
+    return real_path(os.path.join(os.path.dirname(link), named))
+
+
 def repositories_behind(link: str, work: str) -> list[str]:
     """The repository that `.git` is, or the ones in the work folder that the file of that name leads to."""
     if not os.path.isfile(link):
         return [link]
-    named = path_in(link).removeprefix("gitdir:").strip()
-    own = real_path(os.path.join(os.path.dirname(link), named))
+    own = _repository_named_in(link)
     common = path_in(os.path.join(own, "commondir")).strip()
     found = {own, real_path(os.path.join(own, common)) if common else own}
     return sorted(path for path in found if path.startswith(f"{work}/"))
@@ -1203,7 +1203,7 @@ def is_own_repository(folder: str) -> bool:
         if shared_repository(folder):
             return True
         top = real_path(folder)
-        own = real_path(os.path.join(top, path_in(link).removeprefix("gitdir:").strip()))
+        own = _repository_named_in(link)
         if not _under(own, (top,)) and top != _working_tree(own):
             return False
     return not has_parts_elsewhere(own)
