@@ -6,15 +6,12 @@ therefore notes the inode of its folder too. Everything here blocks: for a threa
 
 from __future__ import annotations
 
-import contextlib
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui.session.errors import SessionLocked, StorageTrouble
-from kimi_tui.session.lock import SessionLock
-from kimi_tui.session.metadata import folder_inode, read_state, write_state
+from kimi_tui.session.metadata import folder_inode, read_state
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
 
@@ -35,24 +32,25 @@ class FormerFolder(NamedTuple):
 
 def former_folders(store: SessionStore, work_dir: Path) -> list[FormerFolder]:
     """The folders that are gone and may be `work_dir` under a former name; only those of its inode, where there are any."""
-    by_path: dict[str, list[Path]] = {}
-    inodes: dict[str, int] = {}
+    by_bucket: dict[Path, list[Path]] = {}
     for folder in store.newest_first():
-        state = read_state(folder)
-        if store.is_of(folder, state.work_dir):
-            by_path.setdefault(state.work_dir, []).append(folder)
-            inodes.setdefault(state.work_dir, state.folder_inode)
+        by_bucket.setdefault(folder.parent, []).append(folder)
     here = folder_inode(work_dir)
     found: list[FormerFolder] = []
-    for path, sessions in by_path.items():
-        former = Path(path)
-        is_same = here != 0 and inodes[path] == here
+    for sessions in by_bucket.values():
+        # The sessions of a bucket have one work folder: the newest that notes it tells, and no other is read.
+        states = ((folder, read_state(folder)) for folder in sessions)
+        state = next((one for folder, one in states if store.is_of(folder, one.work_dir)), None)
+        if state is None:
+            continue
+        former = Path(state.work_dir)
+        is_same = here != 0 and state.folder_inode == here
         # A folder that was moved keeps its name, one that was renamed its place.
         is_alike = former.name == work_dir.name or (
-            not inodes[path] and former.parent == work_dir.parent
+            not state.folder_inode and former.parent == work_dir.parent
         )
         if (is_same or is_alike) and not os.path.lexists(former):
-            found.append(FormerFolder(path, tuple(sessions), is_same))
+            found.append(FormerFolder(state.work_dir, tuple(sessions), is_same))
     same = [one for one in found if one.is_same]
     return same or found
 
@@ -60,8 +58,7 @@ def former_folders(store: SessionStore, work_dir: Path) -> list[FormerFolder]:
 def take_along(store: SessionStore, former: FormerFolder, work_dir: Path) -> list[Session]:
     """Give a folder's sessions a new work folder; returns those that were moved, the newest first.
 
-    A session that is open in another process, or that the disk refuses to move, stays where it was. Killed in between, a
-    session has its new place and its old note: it is listed and opened in the new folder.
+    A session that is open in another process, or that the disk refuses to move, stays where it was.
 
     Raises:
         SessionLocked, StorageTrouble: not one could be moved, and that is why.
@@ -69,32 +66,10 @@ def take_along(store: SessionStore, former: FormerFolder, work_dir: Path) -> lis
     moved: list[Session] = []
     trouble: Exception | None = None
     for folder in former.sessions:
-        target = store.bucket(work_dir) / folder.name
-        lock = SessionLock(folder)
         try:
-            lock.acquire()
-            try:
-                store.storage.make_folder(target.parent)
-                if os.path.lexists(target):
-                    continue
-                store.storage.replace(folder, target)
-                state = replace(
-                    read_state(target),
-                    work_dir=str(work_dir),
-                    moved_from=former.path,
-                    folder_inode=folder_inode(work_dir),
-                )
-                write_state(store.storage, target, state)
-            finally:
-                lock.release()
-        except SessionLocked as error:
+            moved.append(store.move(store.at(folder, Path(former.path)), work_dir))
+        except (SessionLocked, StorageTrouble) as error:
             trouble = error
-        except OSError as error:
-            trouble = StorageTrouble.of("move the session to its folder's new name", error)
-        else:
-            moved.append(store.at(target, work_dir))
-    with contextlib.suppress(OSError):
-        store.bucket(Path(former.path)).rmdir()
     if trouble is not None and not moved:
         raise trouble
     return moved

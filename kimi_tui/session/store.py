@@ -25,7 +25,13 @@ from kimi_tui.session.errors import SessionLocked, SessionNotFound, StorageTroub
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
-from kimi_tui.session.metadata import MARKS_NAME, STATE_NAME, read_state, write_state
+from kimi_tui.session.metadata import (
+    MARKS_NAME,
+    STATE_NAME,
+    folder_inode,
+    read_state,
+    write_state,
+)
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.session import Session
 
@@ -182,6 +188,30 @@ class SessionStore:
             raise StorageTrouble.of("save the session's title", error) from error
         finally:
             lock.release()
+
+    def move(self, session: Session, work_dir: Path) -> Session:
+        """Give a session another work folder: the one that its own was renamed to. Blocks: for a thread.
+
+        Killed in between, the session has its new place and its old note: it is listed and opened in the new folder.
+
+        Raises:
+            SessionLocked: It is open somewhere.
+            StorageTrouble: It could not be moved, or not noted that it was.
+        """
+        target = self.bucket(work_dir) / session.id
+        with _taking_away(session, "move the session to its folder's new name"):
+            self.storage.make_folder(target.parent)
+            if os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+            self.storage.replace(session.dir, target)
+            state = replace(
+                read_state(target),
+                work_dir=str(work_dir),
+                moved_from=str(session.work_dir),
+                folder_inode=folder_inode(work_dir),
+            )
+            write_state(self.storage, target, state)
+        return self.at(target, work_dir)
 
     @property
     def trash(self) -> Path:

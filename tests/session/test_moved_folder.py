@@ -9,8 +9,9 @@ import pytest
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.llm.message import user_message
+from kimi_tui.session import moved_folder
 from kimi_tui.session.errors import SessionLocked
-from kimi_tui.session.metadata import read_state
+from kimi_tui.session.metadata import SessionState, read_state
 from kimi_tui.session.moved_folder import former_folders, take_along
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
@@ -52,6 +53,28 @@ async def test_a_renamed_folder_is_known_again_by_its_inode(
     assert (state.work_dir, state.moved_from) == (str(new), str(tmp_path / "one"))
     assert former_folders(store, new) == []
     assert not store.bucket(tmp_path / "one").exists()
+
+
+async def test_a_session_without_a_note_comes_along_and_only_one_of_a_folder_is_read(
+    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = [await made(store, tmp_path / "one", word) for word in "abc"]
+    new = (tmp_path / "one").rename(tmp_path / "two")
+    newest = store.newest_first()[0]
+    read: list[Path] = []
+
+    def counted(folder: Path) -> SessionState:
+        read.append(folder)
+        return read_state(folder)
+
+    monkeypatch.setattr(moved_folder, "read_state", counted)
+    (former,) = former_folders(store, new)
+    assert read == [newest]
+    for one in sessions:
+        if one.dir != newest:
+            (one.dir / "state.json").unlink()
+    assert len(take_along(store, former, new)) == len(sessions)
+    assert {read_state(one.dir).moved_from for one in store.list(new)} == {str(tmp_path / "one")}
 
 
 async def test_a_copy_is_known_by_its_name_and_an_old_session_by_its_place(
