@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from support.covered import search_sandbox
 from support.tool_env import Bench
 
@@ -20,6 +21,8 @@ from kimi_tui.tools.sandbox import search
 from kimi_tui.workspace import ignore
 
 KEY = "needle in a key"
+ROUNDS = settings().max_examples // 5
+"""How often each search is tried while links change: as with the examples of properties, few times but in `make test-all`."""
 SWAPPER = """
 import ctypes, os, sys
 exchange = ctypes.CDLL(None, use_errno=True).renameat2
@@ -92,7 +95,7 @@ def in_turns(bench: Bench) -> list[Path]:
 
 async def test_links_that_change_all_the_time_lead_to_no_key(confined: Bench, home: Path) -> None:
     with swapping(in_turns(confined), home / ".ssh"):
-        for _ in range(10):
+        for _ in range(ROUNDS):
             for path in (".", "sub"):
                 assert KEY.encode() not in await raw_output(confined, path=path)
 
@@ -109,7 +112,7 @@ async def test_without_the_sandbox_they_do(bench: Bench, home: Path) -> None:
 async def test_of_one_subfolder_nothing_beside_it_is_read(confined: Bench) -> None:
     confined.write("beside/own.txt", f"{KEY}\n")
     with swapping(in_turns(confined), confined.work_dir / "beside"):
-        for _ in range(10):
+        for _ in range(ROUNDS):
             assert KEY.encode() not in await raw_output(confined, path="sub")
 
 
@@ -126,7 +129,7 @@ async def test_secrets_are_not_read_but_where_they_are_asked_for(
         folder.mkdir()
         (folder / "own.txt").write_text("needle of mine\n")
     with swapping(folders, home / ".ssh"):
-        for _ in range(10):
+        for _ in range(ROUNDS):
             assert KEY.encode() not in await raw_output(confined, path=str(home))
 
 
