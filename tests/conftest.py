@@ -45,11 +45,14 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=20,
+    max_examples=12,
+    stateful_step_count=30,
 )
 usual = settings.get_profile("usual")
 settings.register_profile("quick", usual, max_examples=10)
-settings.register_profile("exhaustive", usual, derandomize=False, max_examples=500)
+settings.register_profile(
+    "exhaustive", usual, derandomize=False, max_examples=500, stateful_step_count=50
+)
 settings.load_profile("usual")
 
 SLOW = (
