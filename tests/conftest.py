@@ -46,13 +46,10 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
     max_examples=12,
-    stateful_step_count=30,
 )
 usual = settings.get_profile("usual")
 settings.register_profile("quick", usual, max_examples=10)
-settings.register_profile(
-    "exhaustive", usual, derandomize=False, max_examples=500, stateful_step_count=50
-)
+settings.register_profile("exhaustive", usual, derandomize=False, max_examples=500)
 settings.load_profile("usual")
 
 SLOW = (
@@ -111,6 +108,7 @@ TOGETHER = {
     "tui/main/test_long_session.py": "long session",
     "tui/main/commands/test_time_travel.py": "what was told",
     "test_packages.py": "imports",
+    "tools/sandbox/test_home.py": "a home of a thousand files",
     "tui/main/test_keystrokes.py": "a conversation",
     "tui/main/test_world_line_viewer.py": "four turns",
     "tui/test_keyboard.py": "a turn",
