@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say
 
 from kimi_tui.llm.completion import RetryPolicy, complete
@@ -383,8 +384,8 @@ def test_one_variable_applies(
     assert (found.variable if found else None) == wanted
 
 
-@pytest.mark.parametrize(
-    ("no_proxy", "url", "excepted"),
+@each(
+    "no_proxy, url, excepted",
     [
         ("api.example.test", URL, True),
         ("API.Example.Test", URL, True),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 from textual import events
 
 from kimi_tui.config.settings import Config
@@ -26,8 +27,8 @@ WHITE = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\"
 BLACK = "\x1b]11;rgb:00/00/00\x07"
 
 
-@pytest.mark.parametrize(
-    ("colour", "light"),
+@each(
+    "colour, light",
     [
         ("rgb:ffff/ffff/ffff", True),
         ("rgb:fd/f6/e3", True),
