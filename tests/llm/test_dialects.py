@@ -147,8 +147,8 @@ async def talk(
     return provider
 
 
-@pytest.mark.parametrize("thinking", ["", "off", "on"])
-@pytest.mark.parametrize("name", STRICT)
+@each("thinking", ["", "off", "on"])
+@each("name", STRICT)
 async def test_a_known_server_refuses_nothing(name: str, thinking: str) -> None:
     model, check = STRICT[name]
     for field in ("reasoning_content", "reasoning"):

@@ -97,11 +97,11 @@ def test_the_request_id_is_shown_and_the_key_never() -> None:
     assert "local.password" not in redact("you sent local.password!", ("local.password",))
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     ["sk-" + "aB3x" * 12, "local-password-of-32-characters..", "local/password+of/32=characters.."],
 )
-@pytest.mark.parametrize("status", [200, 302, 400, 401, 500])
+@each("status", [200, 302, 400, 401, 500])
 def test_a_key_is_nowhere_in_an_error_wherever_a_server_repeats_it(status: int, key: str) -> None:
     headers = {"x-request-id": key, "location": f"https://a/?key={key}", "retry-after": key}
     context = ResponseContext(
@@ -398,8 +398,8 @@ def test_overflows_are_known_in_every_tongue_and_teach_the_window(
     assert not is_retryable(error)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "window"),
+@each(
+    "sentence, window",
     [
         # Anthropic, and the same behind others.
         (
@@ -476,7 +476,7 @@ def test_overflows_are_known_in_every_tongue_and_teach_the_window(
         ("Prompt exceeds context window of 65536 tokens", 65_536),
     ],
 )
-@pytest.mark.parametrize("shape", ["error", "message"])
+@each("shape", ["error", "message"])
 def test_the_overflows_of_more_servers(sentence: str, window: int | None, shape: str) -> None:
     error = failed(400, {shape: {"message": sentence}} if shape == "error" else {shape: sentence})
     assert isinstance(error, ContextOverflowError)

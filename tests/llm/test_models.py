@@ -266,8 +266,8 @@ async def test_a_server_without_a_list_is_told_of_as_it_was_named() -> None:
         assert len(server.other_requests) == asked + 1
 
 
-@pytest.mark.parametrize(
-    ("entry", "chats"),
+@each(
+    "entry, chats",
     [
         ({"id": "kimi-k3"}, True),
         ({"id": "text-embedding-3-small"}, False),

@@ -356,9 +356,9 @@ async def test_what_is_no_usable_proxy_is_named_in_a_sentence(
         assert error.message == message.replace("ALL_PROXY", "all_proxy")
 
 
-@pytest.mark.parametrize("server_url", [URL, f"https://{NAME}/v1"])
-@pytest.mark.parametrize(
-    ("environ", "variable"),
+@each("server_url", [URL, f"https://{NAME}/v1"])
+@each(
+    "environ, variable",
     [
         ({}, None),
         ({"ALL_PROXY": "", "all_proxy": "   "}, None),

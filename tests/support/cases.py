@@ -8,37 +8,61 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
-def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test with all cases, and tell with the error which one it was that failed.
+def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a test, a coroutine function or not, with all cases, and tell with the error which one it was that failed.
+
+    Its other arguments are fixtures, which are the same for all cases.
 
     Args:
         names: the arguments that a case gives, separated by commas.
         cases: for one name its values, for several a sequence of values each; as for `pytest.mark.parametrize`.
     """
     given = [name.strip() for name in names.split(",")]
-    tried = list(cases)
+    tried = [
+        dict(zip(given, [case] if len(given) == 1 else case, strict=True)) for case in [*cases]
+    ]
     assert tried
 
-    def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        wanted = list(inspect.signature(test).parameters)
-        assert sorted(wanted) == sorted(given), wanted
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(test):
 
-        def run() -> None:
+            async def run_async(**fixtures: Any) -> None:
+                for case in tried:
+                    with _named(case):
+                        await test(**fixtures, **case)
+
+            return _as(test, run_async, given)
+
+        def run(**fixtures: Any) -> None:
             for case in tried:
-                values = [case] if len(given) == 1 else [*case]
-                try:
-                    test(**dict(zip(given, values, strict=True)))
-                except Exception as error:
-                    error.add_note(f"with {names}: {', '.join(map(repr, values))}")
-                    raise
+                with _named(case):
+                    test(**fixtures, **case)
 
-        functools.update_wrapper(run, test)
-        # Or pytest would look for fixtures of these names.
-        del run.__wrapped__
-        return run
+        return _as(test, run, given)
 
     return decorate
+
+
+@contextmanager
+def _named(case: dict[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"with {', '.join(f'{name}={value!r}' for name, value in case.items())}")
+        raise
+
+
+def _as(test: Callable[..., Any], run: Callable[..., Any], given: list[str]) -> Callable[..., Any]:
+    """Give what runs a test the name of it, and its fixtures alone."""
+    wanted = inspect.signature(test).parameters
+    assert wanted.keys() >= {*given}, given
+    functools.update_wrapper(run, test)
+    vars(run).pop("__wrapped__")
+    fixtures = [one for name, one in wanted.items() if name not in given]
+    vars(run)["__signature__"] = inspect.Signature(fixtures)
+    return run

@@ -157,9 +157,9 @@ def test_no_sequence_ends_the_reading(text: str) -> None:
     assert said(messages(b"z")) == ["z"]
 
 
-@pytest.mark.parametrize("size", [1, 3, 8, 1000])
-@pytest.mark.parametrize(
-    ("answer", "graphics"),
+@each("size", [1, 3, 8, 1000])
+@each(
+    "answer, graphics",
     [
         ("\x1b_Gi=31;OK\x1b\\\x1b[?62;22c", "kitty"),
         ("\x1b_Gi=31;ENOTSUPPORTED\x1b\\\x1b[?64;4;6c", "sixel"),
