@@ -148,7 +148,7 @@ async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool, fa
             api_key="",
             model="m",
             dialect="generic",
-            stream_timeout_s=0.15 if slow else 5.0,
+            stream_timeout_s=0.4 if slow else 5.0,
         )
         try:
             server.script(fault)
