@@ -21,12 +21,13 @@ from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
+from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.feed import HISTORY_SLICE_S, Feed
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
-from kimi_tui.tui.screens import CannotOpen
+from kimi_tui.tui.screens import FORKED, CannotOpen
 from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.state import MainState, Queued
 
@@ -173,7 +174,7 @@ class Conversation:
         from kimi_tui.tui.main.session_setup import open_session
 
         try:
-            opened = await open_session(self.launch, self._found)
+            opened = await open_session(self.launch, self._found, self._wants_fork)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -220,6 +221,21 @@ class Conversation:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title}{count}"
         self._show_waiting(self._early)
+
+    async def _wants_fork(self, held: EarlierSession) -> bool:
+        """Ask whether to go on in a fork of a session that another program has open; the question goes when this is cancelled."""
+        await asyncio.to_thread(import_module, "kimi_tui.tui.dialogs.open_elsewhere")
+        from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
+
+        # A message that is being typed is not cut in two.
+        quiet_s = SeenQuestion.QUIET_S
+        while (left_s := self._bench.last_key_at + quiet_s - time.monotonic()) > 0:  # noqa: ASYNC110 - it sleeps as long as it must
+            await asyncio.sleep(left_s)
+        question = OpenElsewhereScreen(held.title, held.holder)
+        try:
+            return bool(await self._bench.ask(question))
+        finally:
+            question.dismiss(None)
 
     def _show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
         """Show the messages that wait for the session to be open at the end of the chat."""
@@ -779,7 +795,7 @@ class Conversation:
             more: a further sentence for the notice about it.
         """
         # It looks the same as what it was made from, so it is said.
-        words = f"This is a fork; the session it was made from is as it was.{more}"
+        words = f"{FORKED}{more}"
         return self.launch._replace(
             resume=session_id,
             fork=False,
