@@ -39,7 +39,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
 
     def __init__(self, title: str, holder: str) -> None:
         super().__init__()
-        self._title = cut(one_line(title), TITLE_CELLS) or "This session"
+        self._title = f"“{cut(one_line(title), TITLE_CELLS)}”"
         self._holder = holder
         self._keys = DialogWords()
 

@@ -215,7 +215,7 @@ class Conversation:
         if found.end:
             bench.views.glance(found.end)
         elif found.holder:
-            words = f"{found.title} is open elsewhere ({found.holder}). Waiting for it to be closed there"
+            words = f"“{found.title}” is open in another program; waiting for it to be closed"
             bench.transcript.reading = words
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""

@@ -156,7 +156,7 @@ async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_elsewhere(home, monkeypatch, 60.0) as (one, lock, _):
-        shown = await one.sees("A first question is open elsewhere")
+        shown = await one.sees("“A first question” is open in another program")
         # It is not shown as if it were here.
         assert "The first answer." not in shown
         lock.release()
@@ -178,7 +178,7 @@ async def test_a_session_that_is_open_elsewhere_can_be_forked(
         # A message that was sent before goes to the fork.
         one.screen.conversation.say("And then?")
         shown = await one.sees("go on in a fork, a copy of it")
-        assert f"A first question is open in process {os.getpid()} on" in shown
+        assert f"“A first question” is open in process {os.getpid()} on" in shown
         server.script(say("The second answer."))
         await one.pilot.press("x")
         assert isinstance(one.app.screen, OpenElsewhereScreen)
