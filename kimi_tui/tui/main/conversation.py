@@ -113,6 +113,8 @@ class Conversation:
         self._early: list[Queued] = []
         """Said before the session was open."""
         self._n_early = 0
+        self._has_said = False
+        """Whether a message was sent in this session."""
         self.drafts: Drafts | None = None
         self.follow_ups: list[str] = []
         self._is_open = asyncio.Event()
@@ -197,7 +199,7 @@ class Conversation:
         from kimi_tui.tui.main.drafts import Drafts
 
         self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
-        self._bench.start(self.drafts.give_back())
+        self._bench.start(self.drafts.give_back(lambda: self._has_said))
         self._n_told = len(opened.history)
         self._feed = Feed(opened.soul.wire, opened.history, self._bench.tasks)
         self._drawing = self._bench.start(self._draw_events(self._feed))
@@ -469,7 +471,7 @@ class Conversation:
 
     def say(self, text: str) -> None:
         """Send a message to the agent: as a new turn, or as a steer of the running one. Before the session is open it waits."""
-        soul = self.soul
+        soul, self._has_said = self.soul, True
         if self.demo is not None:
             self.demo.suggestions.said(text)
         if soul is None or not self._live:
