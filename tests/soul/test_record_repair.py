@@ -39,8 +39,12 @@ SAID = {
     ],
     "turns-1": ["question 0", "answer 0"],
     "turns-4": [word for n in range(4) for word in (f"question {n}", f"answer {n}")],
+    # All but the first and the last were interrupted before a step: as much as that version could take for a killed program's.
+    "turns-6": ["question 0", "answer 0", *(f"question {n}" for n in range(1, 6)), "answer 5"],
 }
 NAMES = sorted(SAID)
+LONG = [word for n in range(6) for word in (f"question {n}", f"answer {n}")]
+"""A session of six answers (`not-doubled`) was too long for that version to append it again."""
 
 
 @pytest.fixture(params=NAMES)
@@ -144,6 +148,18 @@ async def test_a_doubled_part_is_taken_out_at_the_next_opening(damaged: Path) ->
         again = read_history(session, end=True)
     assert (said(again.shown), again.remarks) == (expected(damaged), ())
     assert lines(damaged) == after
+
+
+async def test_a_session_that_was_not_doubled_is_left_as_it_is(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(RECORDS / "not-doubled", tmp_path / "not-doubled"))
+    before = lines(folder)
+    for _ in range(2):
+        async with opened(folder) as session:
+            history = read_history(session, end=True)
+        assert (said(history.shown), history.remarks) == ([*LONG, *SINCE], ())
+        assert lines(folder) == before
+    assert said(list(await asyncio.to_thread(_replayed, folder))) == [*LONG, *SINCE]
+    assert not (folder / DOUBLED_NAME).exists()
 
 
 async def test_where_the_disk_refuses_the_record_stays_and_is_read_right(damaged: Path) -> None:
