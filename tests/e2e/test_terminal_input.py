@@ -54,7 +54,14 @@ def test_another_terminal_that_is_attached_in_place_of_the_first_is_told_all(
     terminal.wait_for("› Ask for a change")
     terminal.wait_raw(b"\x1b[?u")
     modes = (
-        *(b"\x1b[?25l", b"\x1b[?1004h", b"\x1b[?2004h", b"\x1b[?1000h", b"\x1b[?1003h", b"\x1b[?1006h"),
+        *(
+            b"\x1b[?25l",
+            b"\x1b[?1004h",
+            b"\x1b[?2004h",
+            b"\x1b[?1000h",
+            b"\x1b[?1003h",
+            b"\x1b[?1006h",
+        ),
         *(b"\x1b[=29;1u", b"\x1b[>4;1m"),
     )
     for attach in (

@@ -24,6 +24,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.history import read_history, session_history
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record_repair import DOUBLED_NAME, without_doubled
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tui.replay.source import read as read_replay
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import EventRecord
@@ -191,6 +192,22 @@ async def test_times_are_those_of_the_record(damaged: Path) -> None:
     assert all(first < record.at < first + 600 for record in shown[:until])
     times = [record.at for record in shown]
     assert times == sorted(times)
+
+
+async def test_a_session_that_was_doubled_is_exported_once(tmp_path: Path, damaged: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.aclose()
+        shutil.copytree(damaged, on.session.dir, dirs_exist_ok=True)
+        await on.reopen()
+        text = await on.soul.markdown(Target(END))
+    words = [word.removeprefix("◆ ").removeprefix("≡ ") for word in expected(damaged)]
+    if damaged.name == "compaction":
+        words = words[words.index("all of it") - 1 :]
+        words[:2] = reversed(words[:2])
+    if damaged.name == "dmail":
+        words = [words[0], *words[3:]]
+    parts = [part.partition(":** ")[2] for part in text.strip().split("\n\n")]
+    assert parts == words
 
 
 async def test_a_turn_of_kimi_cli_behind_one_of_ours_is_told_once(tmp_path: Path) -> None:

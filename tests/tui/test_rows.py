@@ -79,7 +79,9 @@ def test_chopping_keeps_blanks(spans: list[Span], width: int) -> None:
     assert all(spans_width(row) <= width for row in rows)
 
 
-SHOT = ImageBlock("Screenshot 2026-03-02 at 10.11.12.png", "image/png", 1280, 800, 190_000, "0" * 64)
+SHOT = ImageBlock(
+    "Screenshot 2026-03-02 at 10.11.12.png", "image/png", 1280, 800, 190_000, "0" * 64
+)
 DRAWN = ((Span("▀▀"),),)
 
 
