@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import pytest
 
 from kimi_tui.tui import rows as wrapping
 from kimi_tui.tui.formatting import spans_width
