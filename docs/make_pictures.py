@@ -238,6 +238,8 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
         terminal.wait_for("send")
         terminal.type(words)
         terminal.key("enter")
+        # With more behind it in one burst, Enter would break the line.
+        terminal.wait_quiet(QUIET_S)
 
     def show(words: str, until: str, name: str) -> None:
         ask(words)
@@ -305,6 +307,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     show("/sessions", "Why is the import", "sessions")
     terminal.key("ctrl+q")
     terminal.wait_for("runs in the background")
+    terminal.wait_quiet(QUIET_S)
     terminal.key("ctrl+q")
     terminal.wait_exit()
 
