@@ -177,6 +177,9 @@ def _summary_rows(
     notes = _notes(state.files, width, glyphs)
     fits = len(rows) + bool(counted) + len(notes) <= room
     if counted:
+        lost = sum(one.fate == "skip" for one in counted)
+        if lost and not state.files.goes_along:
+            said += f", {formatting.grouped(lost)} cannot come back"
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
         if state.files.not_covered and not fits:
             said += f", {len(state.files.not_covered)} not covered"

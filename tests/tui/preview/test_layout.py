@@ -1,4 +1,4 @@
-"""What the keys do among the files is said whole at every width."""
+"""What the keys do among the files, and how many of these are lost, is said whole at every width."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from kimi_tui.soul.rewind_values import FilePreview, FilesPreview
 from kimi_tui.tui.frame import fit_hints
-from kimi_tui.tui.preview.layout import FilesState, file_keys
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.preview.layout import FilesState, _summary_rows, file_keys  # pyright: ignore[reportPrivateUsage]
 
 WIDTHS = {60: 51, 80: 67, 120: 99}
 """Cells inside the frame, by the width of the terminal."""
@@ -34,3 +35,17 @@ def test_the_words_are_as_long_as_there_is_room() -> None:
     assert keys(120, chosen=True) == whole
     assert keys(80, chosen=True) == whole.replace("whole ", "")
     assert keys(60, chosen=True) == "Space leave   Enter diff   Tab on   Esc cancel"
+
+
+@pytest.mark.parametrize("width", WIDTHS.values())
+def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None:
+    lost = [
+        FilePreview(name, "skip", reason=why, is_gone=True, is_text=False)
+        for name, why in (("big.log", "ignored"), ("huge.bin", "too large"), ("pipe", "no file"))
+    ]
+    state = FilesState(FilesPreview((FilePreview("a.py", "restore", added=1, removed=5), *lost)))
+    (row,) = _summary_rows(state, width, 3, UNICODE)
+    text = "".join(text for text, _ in row)
+    assert text.split() == "4 files changed since, 3 cannot come back +1 −5".split()
+    (row,) = _summary_rows(FilesState(FilesPreview(tuple(state.files.files[:1]))), width, 3, UNICODE)
+    assert "".join(text for text, _ in row).split() == "1 file changed since +1 −5".split()
