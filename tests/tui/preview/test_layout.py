@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kimi_tui.soul.rewind_values import FilePreview, FilesPreview
@@ -46,6 +48,24 @@ def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None
     state = FilesState(FilesPreview((FilePreview("a.py", "restore", added=1, removed=5), *lost)))
     (row,) = _summary_rows(state, width, 3, UNICODE)
     text = "".join(text for text, _ in row)
-    assert text.split() == "4 files changed since, 3 cannot come back +1 −5".split()
-    (row,) = _summary_rows(FilesState(FilesPreview(tuple(state.files.files[:1]))), width, 3, UNICODE)
-    assert "".join(text for text, _ in row).split() == "1 file changed since +1 −5".split()
+    assert text.split() == [
+        "4",
+        "files",
+        "changed",
+        "since,",
+        "3",
+        "cannot",
+        "come",
+        "back",
+        "+1",
+        "−5",
+    ]
+    # What nobody looked at is counted with them where it cannot be named.
+    files = replace(state.files, not_covered=(("np", "not a regular file"),) * 3)
+    (row,) = _summary_rows(FilesState(files), width, 1, UNICODE)
+    assert "6 cannot come back  " in "".join(text for text, _ in row)
+    assert sum(len(text) for text, _ in row) <= width
+    (row,) = _summary_rows(
+        FilesState(FilesPreview(tuple(state.files.files[:1]))), width, 3, UNICODE
+    )
+    assert "".join(text for text, _ in row).split() == ["1", "file", "changed", "since", "+1", "−5"]

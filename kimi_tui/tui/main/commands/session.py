@@ -194,7 +194,9 @@ async def window(main: MainParts, argument: str) -> None:
         return
     if not info.enlarged:
         size = f"The window of {info.model} is {info.window:,} tokens."
-        main.bench.tell(size, advice=info.larger or "Its server decides that.")
+        main.bench.tell(
+            size, advice=info.larger or "Its server or your configuration decides that."
+        )
         return
     topic = "window"
     main.bench.tell(
