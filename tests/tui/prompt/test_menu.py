@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, call, say, stall
 from support.screens import Desk, desk
 
@@ -67,7 +68,7 @@ async def test_enter_runs_what_is_highlighted(home: Path) -> None:
         assert server.requests == []
 
 
-@pytest.mark.parametrize("name", [command.name for command in COMMANDS])
+@each("name", [command.name for command in COMMANDS])
 async def test_enter_at_every_stage_of_every_word(name: str) -> None:
     for length in range(len(name) + 1):
         shown = COMMANDS.offered(f"/{name[:length]}")
