@@ -17,6 +17,7 @@ from textual.app import App, ComposeResult
 from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
 from textual.pilot import Pilot
 
+from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tui.approval.model import (
     FEW_ROWS,
     choices,
@@ -33,7 +34,7 @@ from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
-from kimi_tui.wire.events import ApprovalRequest, DiffBlock, DiffLine, RequestKind
+from kimi_tui.wire.events import ApprovalRequest, RequestKind
 
 
 @pytest.fixture(autouse=True)
