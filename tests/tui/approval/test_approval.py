@@ -45,7 +45,8 @@ def settle_s(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def request(detail: str = "python -m build", **more: object) -> ApprovalRequest:
     """A request for a command."""
-    values = {"id": "r", "key": "k", "tool": "Shell", "question": "Run this command?", **more}
+    values = {"id": "r", "key": "k", "tool": "Shell", "question": "Run this command?"}
+    values |= {"changeable": True, **more}
     return ApprovalRequest(detail=detail, where="in ~/app, for at most 60 s", **values)  # type: ignore[arg-type]
 
 
@@ -603,7 +604,7 @@ async def test_a_command_that_was_only_looked_at_runs_as_it_was_asked_for() -> N
 @pytest.mark.parametrize(
     "asked",
     [
-        request("a.py", tool="WriteFile", display=(EDIT,)),
+        request("a.py", tool="WriteFile", changeable=False, display=(EDIT,)),
         request("ls \u202egpj"),
         request("ls" + " " * 60 + "; rm -rf x"),
     ],

@@ -115,6 +115,7 @@ COMMAND = ApprovalRequest(
     "python -m build --wheel",
     where="in ~/work/importer, for at most 60 s; may change files",
     session_offer='Yes, and every "python -m build" in this session',
+    changeable=True,
 )
 EDIT = ApprovalRequest(
     "e",
