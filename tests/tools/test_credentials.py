@@ -91,7 +91,8 @@ def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
     ):
         began = time.process_time()
         assert len(find_keys(piece * (100_000 // len(piece)))) <= 1000
-        assert time.process_time() - began < 0.125
+        # A tenth of it is enough; what is quadratic takes more than ten times as much.
+        assert time.process_time() - began < 1.0, piece
 
 
 WORDS = [
