@@ -19,7 +19,7 @@ from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block
-    from kimi_tui.wire.events import ImageBlock
+    from kimi_tui.tool_cards import ImageBlock
 
 
 MARGIN = 4

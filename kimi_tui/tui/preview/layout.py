@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.cells import cell_len
 
-from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import one_line, shown_name
+from kimi_tui.tool_cards import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import StyledText, cost_words, fitted, sides, spans_width
