@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from support.cases import each
 
-from kimi_tui.display_names import short_name, titled
+from kimi_tui.display_names import titled
+from kimi_tui.tool_cards import short_name
 
 CHIP = "[image login page.png 1280x800 ~1.4k]"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kimi_tui.launch import Launch
-    from kimi_tui.wire.events import ImageBlock
+    from kimi_tui.tool_cards import ImageBlock
 
 STYLE_SHEETS = Path(__file__).parent.parent / "css"
 """The folder of the style sheets. Each screen names its own, so that those of screens not shown are not parsed."""
@@ -123,6 +123,10 @@ class RefusesEarlyClicks(Protocol):
     def refuses_click(self, event: events.MouseUp) -> bool:
         """Whether a mouse button was released before the present content was shown, so that no click must come of it."""
         ...
+
+
+FORKED = "This is a fork; the session it was made from is as it was."
+"""The notice in a fork of a whole session."""
 
 
 class CannotOpen(Exception):

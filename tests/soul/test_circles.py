@@ -119,7 +119,7 @@ async def test_the_turn_goes_on_where_the_user_says_so(tmp_path: Path, mode: str
         assert request.kind == "pause"
         assert request.options == ("Go on",)
         assert "the same call 3 times in a row" in request.question
-        assert request.detail == 'ReadFile {"path": "nowhere.txt"}'
+        assert request.detail == "ReadFile nowhere.txt"
         assert len(on.server.requests) == 3
         on.soul.answer(request.id, "once")
         await turn

@@ -20,6 +20,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tool_cards import TodoBlock, TodoItem
 from kimi_tui.tui.rows import LayoutRoom, Line
 from kimi_tui.tui.transcript import copied_text
 from kimi_tui.tui.transcript.search import (
@@ -37,7 +38,6 @@ from kimi_tui.tui.transcript.search import (
     pattern_of,
     unfolded_rows,
 )
-from kimi_tui.wire.events import TodoBlock, TodoItem
 
 ROOM = LayoutRoom(60)
 START = Origin()
