@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -49,6 +49,7 @@ from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion, shielded
 from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -60,7 +61,6 @@ from kimi_tui.wire.events import (
     ApprovalAnswer,
     EventRecord,
     FailureKind,
-    ImageBlock,
     JobsChanged,
     Notice,
     StatusUpdate,
@@ -89,6 +89,7 @@ from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
 from kimi_tui.soul.session_title import propose_title
 from kimi_tui.soul.system_prompt import build_system_prompt
+from kimi_tui.tools.base import Tool
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
@@ -530,6 +531,10 @@ class KimiSoul:
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
+
+    def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
+        """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""
+        self._conversation.change_tools(added, removed)
 
     def set_thinking(self, word: str) -> None:
         """Set whether and how much the model thinks from the next call on; see `ChatProvider.set_thinking`.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk, talk
 from textual import events, on
@@ -167,8 +168,8 @@ async def test_a_command_that_opens_nothing_leaves_the_keys_where_they_are(home:
         await one.until(lambda: one.screen.prompt.area.text == "more")
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
+@each(
+    "key, name",
     [
         ("ctrl+t", "Ctrl+T"),
         ("f1", "F1"),

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.request_form import ToolsWish
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.tui.main.session_setup import EarlierSession, Opened
-    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ImageBlock, Notice
+    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
 
 OPENING = "opening"
