@@ -23,6 +23,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul import kimisoul, rebuilt_history
 from kimi_tui.soul.approval import Mode
 from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
+from kimi_tui.tui.formatting import session_words
 from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.session_setup import open_session, provider_of
@@ -168,6 +169,12 @@ def asks(one: Desk) -> bool:
     """Whether a key would answer the offer."""
     screen = one.app.screen
     return isinstance(screen, OpenElsewhereScreen) and screen.seen.is_open
+
+
+def test_a_session_without_a_title_has_words_for_it() -> None:
+    assert session_words("") == "The session"
+    assert session_words("Fix it") == "“Fix it”"
+    assert OpenElsewhereScreen("", "process 7")._title == "The session"  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_session_that_is_open_elsewhere_can_be_forked(
