@@ -111,7 +111,7 @@ async def _travel(options: Namespace) -> int:
         return USAGE
     session = chosen_session(options.session)
     # All of the engine, which is not waited for to say how a command is used.
-    from kimi_tui.soul.kimisoul import open_soul
+    from kimi_tui.soul.assembly import open_soul
 
     start_logging(log_file())
     # With no model: operations only. What they do is recorded as in the app.

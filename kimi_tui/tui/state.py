@@ -5,6 +5,7 @@ No widget here. It is imported before the first paint; the module of events is i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kimi_tui.display_names import titled
@@ -97,6 +98,19 @@ def title_from(said: TurnBegin, title: str = "") -> str:
     text = titled(said.text, [image.name for image in said.images])
     is_better = not title or (title.startswith("!") and not text.startswith("!"))
     return cut(one_line(text), TITLE_CELLS) or title if is_better else title
+
+
+def title_of(records: Iterable[EventRecord]) -> str:
+    """The title that the first messages of these events make; empty where nothing was said."""
+    from kimi_tui.wire.events import TurnBegin
+
+    title = ""
+    for record in records:
+        if isinstance(record.event, TurnBegin):
+            title = title_from(record.event, title)
+            if title and not title.startswith("!"):
+                break
+    return title
 
 
 def reduce(state: MainState, record: EventRecord) -> MainState:

@@ -11,7 +11,8 @@ import pytest
 
 from kimi_tui.demo import Demo, prepare
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.kimisoul import KimiSoul, open_soul
+from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire.events import (
     ApprovalRequest,

@@ -15,7 +15,7 @@ from support.soul import Ear, stage
 from kimi_tui.filesystem import Storage
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.session import Session
-from kimi_tui.soul.kimisoul import open_soul
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 

@@ -10,8 +10,8 @@ from support.chat_server import call, calls, say, status
 from support.soul import next_event, stage
 
 from kimi_tui.config.settings import DMailConfig, LoopControl
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import SoulBusy
-from kimi_tui.soul.kimisoul import open_soul
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.wire import events as ev
 

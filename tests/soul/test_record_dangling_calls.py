@@ -19,9 +19,9 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.history import session_history
-from kimi_tui.soul.kimisoul import open_soul
 from kimi_tui.soul.record import closing_events, read_records
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.base import ToolEnv

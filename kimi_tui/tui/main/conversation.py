@@ -19,6 +19,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
+from kimi_tui.soul.errors import CannotOpen
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import HISTORY_SLICE_S, Feed
@@ -26,9 +27,8 @@ from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
-from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.tui.slices import in_slices
-from kimi_tui.tui.state import MainState, Queued
+from kimi_tui.tui.state import MainState, Queued, title_of
 
 if TYPE_CHECKING:
     from kimi_tui.config.settings import Config
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider, ModelInfo
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
     from kimi_tui.tui.main.drafts import Drafts
-    from kimi_tui.tui.main.session_setup import EarlierSession, Opened
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ImageBlock, Notice
 
 
@@ -169,11 +169,13 @@ class Conversation:
 
     async def _open(self) -> Opened:
         # Importing takes half a second and would block the loop.
-        await asyncio.to_thread(import_module, "kimi_tui.tui.main.session_setup")
-        from kimi_tui.tui.main.session_setup import open_session
+        await asyncio.to_thread(import_module, "kimi_tui.soul.opening")
+        from kimi_tui.soul.opening import open_session
+        from kimi_tui.tui.prompt.history import PromptHistory
+        from kimi_tui.tui.transcript.transcript import import_for
 
         try:
-            opened = await open_session(self.launch, self._found)
+            opened = await open_session(self.launch, self._found, import_for)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -182,10 +184,10 @@ class Conversation:
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
         self._provider = opened.provider
-        self._bench.prompt.area.past = opened.past
+        self._bench.prompt.area.past = PromptHistory(opened.past)
         self._change(
             self.state._replace(
-                title=opened.title,
+                title=_title(opened),
                 model=model_words(opened.provider),
                 mode=opened.soul.mode,
                 tools=opened.soul.tools_form,
@@ -282,7 +284,7 @@ class Conversation:
 
     async def _use(self, launch: Launch, holds: str, thinking: str | None) -> None:
         soul = await self.opened()
-        from kimi_tui.tui.main.session_setup import provider_of
+        from kimi_tui.soul.opening import provider_of
 
         if thinking is not None:
             self._thinking = thinking
@@ -1017,6 +1019,12 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
+
+
+def _title(opened: Opened) -> str:
+    """The title: the user's, else the beginning of the first message, which after a compaction only the record has."""
+    session = opened.soul.session
+    return session.state.title or title_of(opened.history) or session.title
 
 
 def resume_hint(title: str, session_id: str) -> str:

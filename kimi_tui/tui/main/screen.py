@@ -19,7 +19,8 @@ from textual.screen import Screen
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import Launch
-from kimi_tui.tui.frame import Header, branch_of
+from kimi_tui.soul.errors import CannotOpen, DiskRefuses, NoModelNamed
+from kimi_tui.tui.frame import Header
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -45,17 +46,15 @@ from kimi_tui.tui.prompt.command import (
 from kimi_tui.tui.prompt.completion import Completion, FolderFiles
 from kimi_tui.tui.prompt.image_chips import ImageChips
 from kimi_tui.tui.screens import (
-    CannotOpen,
-    DiskRefuses,
     ImageChosen,
     ModelMissing,
-    NoModelNamed,
     OpeningFailed,
     app_of,
     sheets,
 )
-from kimi_tui.tui.state import MainState, Prospect
+from kimi_tui.tui.state import MODE_WORDS, MainState, Prospect
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
+from kimi_tui.workspace.git_branch import branch_of
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -251,9 +250,14 @@ class MainScreen(Screen[None]):
         self.completion.files.folder = opened.folder
         # A file may be named already, and can be offered now.
         self._follow_prompt()
-        self.bench.start(self._learn_commands(opened.past.entries))
+        self.bench.start(self._learn_commands(opened.past))
         self.transcript.reading = ""
-        if notices := (*self._launch.notices, *opened.notices):
+        sandbox = f"{opened.no_sandbox} The agent {MODE_WORDS[opened.soul.mode]}."
+        if notices := (
+            *self._launch.notices,
+            *([sandbox] if opened.no_sandbox else []),
+            *opened.notices,
+        ):
             # As one list: each would else cover the one before.
             self.bench.tell(notices[0], level="warning", more=notices[1:])
         if self._launch.offers_files:

@@ -339,7 +339,7 @@ class Workbench:
                 self.start(asyncio.to_thread(self._keep_sent, text))
 
     def _keep_sent(self, text: str) -> None:
-        from kimi_tui.tui.prompt.history import append_history, history_file
+        from kimi_tui.session.prompt_history import append_history, history_file
 
         append_history(history_file(data_dir(), self._launch.work_dir), text)
 

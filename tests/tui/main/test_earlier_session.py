@@ -22,7 +22,7 @@ from kimi_tui.projection.blocks import Block, ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul import kimisoul
+from kimi_tui.soul import assembly
 from kimi_tui.soul.rebuilt_history import end_of_context
 from kimi_tui.soul.record import end_of_record, read_records
 from kimi_tui.soul.rewind_values import END, Target
@@ -110,13 +110,13 @@ async def _held(
     app = KimiApp(launch)
     async with app.run_test(size=(120, 40)) as pilot:
         shown = Glance(Desk(app, pilot))
-        open_soul = kimisoul.open_soul
+        open_soul = assembly.open_soul
 
         async def opened(**parts: Any) -> Any:
             await shown.open.wait()
             return await open_soul(**parts)
 
-        monkeypatch.setattr(kimisoul, "open_soul", opened)
+        monkeypatch.setattr(assembly, "open_soul", opened)
         monkeypatch.setattr(Feed, "history", lambda feed: shown.history(feed))
         yield shown
         for screen in app.screen_stack:
@@ -346,7 +346,7 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     provider = OpenAICompatible(
         provider="moonshot", base_url=server.base_url, api_key="k", model="m", window=WINDOW
     )
-    soul = await kimisoul.open_soul(session=stored, provider=provider)
+    soul = await assembly.open_soul(session=stored, provider=provider)
     if then in ("undo", "rewind"):
         # To a turn before the last one.
         await soul.rewind(Target(stored.context.n_checkpoints - 25))
