@@ -12,11 +12,11 @@ import shutil
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
-from kimi_tui.llm.errors import LLMError, LLMNotSet, ToolsNotSupported
+from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
 from kimi_tui.llm.provider import ChatProvider, Overdue
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
@@ -27,7 +27,14 @@ from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import DMailDelivery, UserDMails
-from kimi_tui.soul.errors import EmptySummary, ModelCannotSee, NothingToCompact, SoulBusy, SoulError
+from kimi_tui.soul.errors import (
+    EmptySummary,
+    NothingToCompact,
+    RunCancelled,
+    SoulBusy,
+    SoulError,
+    TurnFailed,
+)
 from kimi_tui.soul.file_history import FILES_NAME
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.loop import AgentLoop, Steer, Steering, TurnOutcome
@@ -76,6 +83,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+TurnResult = Literal["done", "rejected"]
+"""How a turn ended in order: the agent was done, or the user did not allow what it wanted to do."""
+TURN_ERRORS = (LLMError, SoulError, StorageTrouble)
+"""What else a turn ends with. The event of its end tells each, so a caller that listens to these has nothing to do."""
 WAIT_ON = "Wait on"
 ASK_AGAIN = "Send the request again"
 """The answers where a model's answer is overdue."""
@@ -89,7 +100,7 @@ class KimiSoul:
     """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
     Turns and operations run one at a time: whatever changes the context, and reads all of it, raises `SoulBusy` while
-    another runs. Errors of the model are events on the wire, not exceptions. Every operation that changes the context
+    another runs. What ends a turn is both an event on the wire and an exception for the caller of `run`. Every operation that changes the context
     can be undone. Where the disk refuses an operation, it raises `StorageTrouble` (an `OSError`) and nothing has
     changed.
 
@@ -324,39 +335,53 @@ class KimiSoul:
 
     async def run(
         self, text: str, images: Sequence[Image] = (), *, begins: Callable[[], object] = bool
-    ) -> None:
+    ) -> TurnResult:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
+
+        What it raises is told on the wire too: what ends the turn, by its `TurnEnd` (`TURN_ERRORS` has all of these).
 
         Args:
             text: the user's message; files and images that it names with `@` are read and attached.
             images: the images that were pasted into it, in order.
             begins: called when the images are stored; messages sent after that come after this one.
 
+        Returns:
+            `done`, or `rejected` where the user did not allow what the agent wanted to do.
+
         Raises:
             SoulBusy: something runs (use `steer`).
             ModelCannotSee: there are images, pasted or named, and the model takes none; nothing was said or stored.
-            StorageTrouble: the disk refused an image; nothing was said.
+            StorageTrouble: the disk refused an image, then nothing was said, or what the turn was to store.
+            LLMNotSet: no model is set.
+            LLMNotSupported: the model cannot take something; `missing` names the capabilities.
+            LLMError: the model could not be asked.
+            MaxStepsReached: the turn used up its steps.
+            RunCancelled: the turn was stopped.
+            SoulError: anything else that ended it.
         """
-        await self._attachments.check_and_store(text, images)
+        try:
+            await self._attachments.check_and_store(text, images)
+        except ModelCannotSee as error:
+            raise self._told(error) from None
         begins()
         # What is queued from now on was said after this.
-        await self._run_alone(self._turn(text, images, self._steering.queued), stoppable=True)
+        return await self._run_alone(
+            self._turn(text, images, self._steering.queued), stoppable=True
+        )
 
-    async def resume(self) -> None:
+    async def resume(self) -> TurnResult:
         """Go on from where the context stands, without a new message (after an error, a stop or a rewind).
 
-        Raises:
-            SoulBusy: something runs.
+        Returns and raises what `run` does.
         """
-        await self._run_alone(self._turn(""), stoppable=True)
+        return await self._run_alone(self._turn(""), stoppable=True)
 
-    async def run_command(self, command: str, *, told: bool = True) -> None:
+    async def run_command(self, command: str, *, told: bool = True) -> TurnResult:
         """Run a shell command of the user, as a turn without the agent; with `told` its output goes into the context.
 
-        Raises:
-            SoulBusy: something runs.
+        Returns and raises what `run` does.
         """
-        await self._run_alone(self._user_command(command, told=told), stoppable=True)
+        return await self._run_alone(self._user_command(command, told=told), stoppable=True)
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> str:
         """Queue a message, with the images pasted into it, for the running turn (a steer); returns its id.
@@ -367,7 +392,7 @@ class KimiSoul:
         """
         model = self._conversation.model
         if images and not model.sees:
-            raise ModelCannotSee(model.name, self._seeing)
+            raise self._told(ModelCannotSee(model.name, self._seeing))
         return self._steering.queue(text, images)
 
     def withdraw_steer(self, steer_id: str) -> Steer | None:
@@ -563,7 +588,8 @@ class KimiSoul:
         is_done = await self._run_alone(self._compact(instructions, span), stoppable=True)
         # What was typed meanwhile would wait for the user's next message.
         if self._steering and not self._stopping and not self.running:
-            await self.resume()
+            with contextlib.suppress(*TURN_ERRORS):
+                await self.resume()
         return is_done
 
     def can_compact(self, *, start: Target | None = None, until: Target | None = None) -> bool:
@@ -925,16 +951,28 @@ class KimiSoul:
 
     async def _turn(
         self, text: str, images: Sequence[Image] = (), older: Sequence[Steer] = ()
-    ) -> None:
+    ) -> TurnResult:
         resumed = not (text.strip() or images)
         self.wire.publish(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
         end = await self._run_and_save(self._loop.run(text, images, older))
         # What is typed while the turn is being saved would wait for the user's next message: it is taken up at once.
-        while end.reason == "done" and self._steering and not self._stopping:
+        while end.is_done and self._steering and not self._stopping:
             end = await self._run_and_save(self._loop.run())
+        return self._ended(end)
+
+    def _ended(self, end: _TurnEnded) -> TurnResult:
+        """Publish the end of a turn; returns it, or raises its error."""
         # Whoever hears that the turn is over may begin the next at once.
         self._task = None
-        self.wire.publish(end)
+        self.wire.publish(end.event)
+        if end.error is not None:
+            raise end.error
+        return "done" if end.is_done else "rejected"
+
+    def _told(self, error: ModelCannotSee) -> ModelCannotSee:
+        """The error, which is published: no turn begins whose end would tell it. Nothing was said, so it is no warning in the chat."""
+        self.wire.publish(Notice("info", error.message, error.advice))
+        return error
 
     async def _waits_on(self, overdue: Overdue) -> bool:
         """Ask the user whether an answer that is overdue is waited on. A no stops what runs, as Esc does.
@@ -950,28 +988,28 @@ class KimiSoul:
             await self.interrupt()
         return said != ASK_AGAIN
 
-    async def _user_command(self, command: str, *, told: bool) -> None:
+    async def _user_command(self, command: str, *, told: bool) -> TurnResult:
         self.wire.publish(TurnBegin(f"!{command}") if told else TurnBegin("", resumed=True))
-        end = await self._run_and_save(run_user_command(command, self._tools, told=told))
-        self._task = None
-        self.wire.publish(end)
+        return self._ended(
+            await self._run_and_save(run_user_command(command, self._tools, told=told))
+        )
 
-    async def _run_and_save(self, work: Coroutine[Any, Any, TurnOutcome]) -> TurnEnd:
-        """Run the steps of a turn and save; an error is the turn's end, not an exception."""
+    async def _run_and_save(self, work: Coroutine[Any, Any, TurnOutcome]) -> _TurnEnded:
+        """Run the steps of a turn and save; an error is the turn's end, and not raised before that is saved."""
         try:
-            end = TurnEnd(await work)
+            outcome = await work
+            end = _TurnEnded(TurnEnd(outcome), RunCancelled() if outcome == "interrupted" else None)
         except asyncio.CancelledError:
-            end = TurnEnd("interrupted")
+            end = _TurnEnded(TurnEnd("interrupted"), RunCancelled())
         except (LLMError, SoulError, StorageTrouble) as error:
             log.warning("a turn ended: %s", error.message)
-            end = TurnEnd("error", error.message, error.advice, _failure_kind(error))
+            kind = _failure_kind(error)
+            end = _TurnEnded(TurnEnd("error", error.message, error.advice, kind), error)
         except Exception as error:
             log.exception("a turn failed")
-            end = TurnEnd(
-                "error",
-                f"Something went wrong in the program: {type(error).__name__}.",
-                "The log file says more. Nothing that was said is lost.",
-            )
+            failed = TurnFailed(error)
+            failed.__cause__ = error
+            end = _TurnEnded(TurnEnd("error", failed.message, failed.advice), failed)
         with contextlib.suppress(asyncio.CancelledError):
             await self._save_turn()
         return end
@@ -1002,6 +1040,17 @@ class KimiSoul:
         with contextlib.suppress(asyncio.CancelledError):
             await run_to_completion(self.session.sync())
         return True
+
+
+class _TurnEnded(NamedTuple):
+    """How a turn ended: its last event, and what is raised to its caller; None where it ended in order."""
+
+    event: TurnEnd
+    error: Exception | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.event.reason == "done"
 
 
 def _failure_kind(error: Exception) -> FailureKind:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.quick_disk import memory_folder
+from support.soul import until_end
 from support.stored_lines import read_line, world_lines
 from support.time_traveller import Answer, TimeTraveller, Views
 from support.truth import (
@@ -115,12 +116,12 @@ class TimeTravels(RuleBasedStateMachine):
     @rule(steps=STEPS)
     def turn(self, steps: list[Answer]) -> None:
         self.on.model.answers.extend(steps)
-        self.do(self.on.soul.run(self.on.words()))
+        self.do(until_end(self.on.soul.run(self.on.words())))
         self.on.model.answers.clear()
 
     @rule()
     def go_on(self) -> None:
-        self.do(self.on.soul.resume())
+        self.do(until_end(self.on.soul.resume()))
 
     @rule(at=ANY)
     def rewind(self, at: int) -> None:
@@ -132,7 +133,7 @@ class TimeTravels(RuleBasedStateMachine):
         if target := self.target(at):
             self.do(self.on.soul.dmail(target, self.on.words()))
             if go_on:
-                self.do(self.on.soul.resume())
+                self.do(until_end(self.on.soul.resume()))
 
     @rule(line=ANY, at=st.none() | ANY)
     def jump(self, line: int, at: int | None) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.chat_answers import Answer
 from support.chat_server import call, calls, say
-from support.soul import PATIENCE_S, Stage, next_event, stage
+from support.soul import PATIENCE_S, Stage, next_event, stage, until_end
 
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
 from kimi_tui.projection.tool_calls import changed_words
@@ -717,7 +717,7 @@ async def test_a_stopped_command_is_looked_at_too(tmp_path: Path) -> None:
         await on.soul.files_ready()
         on.server.script(shell("echo new > a; echo go; sleep 30"))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         await next_event(heard, ev.ToolOutput)
         await on.soul.interrupt()
         await turn
@@ -823,7 +823,7 @@ async def test_a_protected_file_is_asked_for_even_where_all_is_allowed(tmp_path:
         await on.soul.files_ready()
         on.server.script(shell("echo x >> Makefile"), mail("again", 1), say("done"))
         heard = on.soul.wire.subscribe()
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         asked = await next_event(heard, ev.ApprovalRequest)
         assert "Makefile" in asked.detail
         await on.soul.interrupt()
@@ -885,7 +885,7 @@ async def test_the_end_does_not_wait_for_a_look_that_never_comes_back(
             monkeypatch.setattr(Tracker, "take_snapshot", look)
             monkeypatch.setattr(file_history, "_END_PATIENCE_S", 0.02)
             on.server.script(shell("echo hi > new"), say("done"))
-            turn = asyncio.create_task(on.soul.run("work"))
+            turn = asyncio.create_task(until_end(on.soul.run("work")))
             await asyncio.to_thread(stuck.wait)
             looking = [one for one in threading.enumerate() if one.name == "files"]
             async with asyncio.timeout(PATIENCE_S):

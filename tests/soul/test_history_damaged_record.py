@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.chat_server import call, say, status
 from support.odd_files import put, short_lines
-from support.soul import stage
+from support.soul import stage, until_end
 from support.time_traveller import Views
 
 from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock, UserBlock
@@ -144,7 +144,7 @@ async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
     async with stage(tmp_path) as on:
         on.server.script(say("one"), status(400, {"error": {"message": "Not so."}}), say("two"))
         for words in ("first", "second", "third"):
-            await on.soul.run(words)
+            await until_end(on.soul.run(words))
         if op.startswith("undo") or op == "jump":
             await (
                 on.soul.dmail(Target(3), "x") if op == "undo_dmail" else on.soul.rewind(Target(3))
@@ -157,7 +157,7 @@ async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
             case "dmail":
                 letter = call("SendDMail", {"message": "Otherwise.", "checkpoint_id": 4})
                 on.server.script(letter, say("three"))
-                await on.soul.run("fourth")
+                await until_end(on.soul.run("fourth"))
             case "compaction":
                 on.server.script(say("A summary."))
                 await on.soul.compact(start=Target(4))
@@ -182,7 +182,7 @@ async def test_a_record_that_ends_before_the_newest_operation_is_completed_once(
         shown = [record.event for record in on.soul.opened_with]
         assert [event.error for event in shown if isinstance(event, ev.TurnEnd) and event.error]
         on.server.script(say("on"))
-        await on.soul.run("and on")
+        await until_end(on.soul.run("and on"))
         monkeypatch.setattr(history, "rebuild_history", None)
         await on.reopen()
         assert len(on.soul.opened_with) > len(shown)

@@ -21,13 +21,13 @@ from support.soul import Stage, next_event, stage
 from kimi_tui.config.settings import DMailConfig
 from kimi_tui.filesystem import Storage
 from kimi_tui.images import Image, image_tokens, read_image
+from kimi_tui.llm.errors import ModelCannotSee
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, TextPart
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session import images as session_images
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME
-from kimi_tui.soul.errors import ModelCannotSee
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import image_blocks
 from kimi_tui.soul.model_slot import LoopLimits

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, say, status
-from support.soul import Stage, stage
+from support.soul import Stage, stage, until_end
 from support.time_traveller import Views
 
 from kimi_tui.commands.session_details import line_facts
@@ -141,11 +141,11 @@ async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         places = Places(on)
         on.server.script(status(400, {"error": {"message": "No."}}))
-        await on.soul.run(LONG)
+        await until_end(on.soul.run(LONG))
         await places.restart()
         # Half as many as are estimated: what was estimated before is fitted to it, once.
         on.server.script(say("Hello.", usage=(2_000, 30)), say("More.", usage=(2_900, 30)))
-        await on.soul.run("second")
+        await until_end(on.soul.run("second"))
         fitted = await places.look()
         uids = [point.uid for point in places.views.timeline.tree.live]
         first = [fitted[uid][0] for uid in uids]
@@ -153,12 +153,12 @@ async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
         assert places.views.timeline.tree.live[1].change < 50
         assert first == sorted(first)
         assert fitted[uids[-1]] == (2_000, True)
-        await on.soul.run("third")
+        await until_end(on.soul.run("third"))
         assert (await places.look()).items() >= fitted.items()
         await places.restart()
         # A step that is not answered keeps what was estimated when it began.
         on.server.script(status(400, {"error": {"message": "No."}}))
-        await on.soul.run(LONG)
+        await until_end(on.soul.run(LONG))
         newest = places.views.timeline.tree.live
         await places.look()
         assert newest[-1].tokens > newest[-2].tokens == 2_930
@@ -167,7 +167,7 @@ async def test_before_the_first_answer_and_after_it(tmp_path: Path) -> None:
         await places.rewind(Target(0))
         await places.restart()
         on.server.script(say("Anew.", usage=(1_500, 20)))
-        await on.soul.run("anew")
+        await until_end(on.soul.run("anew"))
         await places.restart()
 
 
@@ -301,11 +301,11 @@ async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path
             call("ReadFile", {"path": "a.txt"}, usage=(4_000, 40)),
             status(400, {"error": {"message": "No."}}),
         )
-        await on.soul.run(LONG)
+        await until_end(on.soul.run(LONG))
         await places.look()
         assert on.soul.used > 5_000
         on.server.script(say("Well.", usage=(4_400, 10)))
-        await on.soul.run("again")
+        await until_end(on.soul.run("again"))
         live = places.views.timeline.tree.live
         await places.look()
         assert 4_040 < live[2].tokens < live[3].tokens < live[4].tokens == 4_400
@@ -315,9 +315,9 @@ async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path
             call("ReadFile", {"path": "a.txt"}, usage=(4_450, 900)),
             status(400, {"error": {"message": "No."}}),
         )
-        await on.soul.run("and again")
+        await until_end(on.soul.run("and again"))
         on.server.script(say("Well.", usage=(4_800, 10)))
-        await on.soul.run("once more")
+        await until_end(on.soul.run("once more"))
         await places.restart()
         # What a compaction left is known with the next answer, also where something was kept and said since.
         on.server.script(say("A summary of it.", usage=(4_800, 50)))
@@ -327,7 +327,7 @@ async def test_what_was_estimated_between_two_figures_lies_between_them(tmp_path
         assert card.estimated
         left = card.tokens_after
         on.server.script(say("On.", usage=(left - 400, 10)))
-        await on.soul.run("go on")
+        await until_end(on.soul.run("go on"))
         await places.restart()
         (card,) = (b for b in places.views.chat.blocks if isinstance(b, CompactionBlock))
         assert left - 600 < card.tokens_after < left - 300

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from time import monotonic
 
@@ -11,8 +13,12 @@ from support.soul import launch_at
 
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, SandboxConfig
+from kimi_tui.launch import Launch
+from kimi_tui.session.kimi_cli_import import find_sessions, import_session
+from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.errors import CannotOpen
 from kimi_tui.soul.opening import open_session, provider_of
+from kimi_tui.soul.rewind_values import Target
 
 
 @pytest.fixture
@@ -126,3 +132,47 @@ async def test_a_key_is_taken_from_the_keyring(
             server.requests[-1].headers["authorization"]
             == f"Bearer {'kept' if 'kept' in does else ('kimi-tui', 'mine')}"
         )
+
+
+async def test_there_is_one_way_in_for_every_session(home: Path) -> None:
+    work = home / "work"
+    work.mkdir()
+    async with ChatServer() as server:
+
+        async def told(launch: Launch, text: str) -> tuple[str, str, list[str]]:
+            """The session's id, the id of one forked before its last message, and what was sent."""
+            server.script(say("Fine."))
+            opened = await open_session(launch)
+            try:
+                await opened.soul.run(text)
+                forked = await opened.soul.fork(
+                    Target(opened.soul.session.context.checkpoints[-2].id)
+                )
+            finally:
+                await opened.soul.aclose()
+            sent = [m["content"] for m in server.requests[-1].messages if m["role"] == "user"]
+            asked = [word for word in ("one", "two", "three", "four", "five") if word in str(sent)]
+            return opened.soul.session.id, forked.session_id, asked
+
+        launch = launch_at(work)
+        assert isinstance(launch.choice, Choice)
+        choice = launch.choice._replace(base_url=server.base_url, dialect="generic", window=200_000)
+        launch = launch._replace(choice=choice)
+        new, _, asked = await told(launch, "one")
+        assert asked == ["one"]
+        same, branch, asked = await told(launch._replace(resume=new), "two")
+        assert (same, asked) == (new, ["one", "two"])
+        other, _, asked = await told(launch._replace(resume=branch), "three")
+        assert (other, asked) == (branch, ["one", "three"])
+        fork, _, asked = await told(launch._replace(resume=new, fork=True), "four")
+        assert asked == ["one", "two", "four"]
+        assert fork not in (new, branch)
+        share = home / "share"
+        folder = share / "sessions" / hashlib.md5(str(work).encode()).hexdigest() / "0f0f"
+        folder.mkdir(parents=True)
+        (share / "kimi.json").write_text(json.dumps({"work_dirs": [{"path": str(work)}]}))
+        (folder / "context.jsonl").write_text('{"role": "user", "content": "one of kimi-cli"}\n')
+        (found,) = find_sessions(share)
+        imported = import_session(SessionStore(home), found).folder.name
+        _, _, asked = await told(launch._replace(resume=imported), "five")
+        assert asked == ["one", "five"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import call, say
-from support.soul import Stage, Tool, stage
+from support.soul import Stage, Tool, stage, until_end
 
 from kimi_tui.projection.blocks import AgentBlock, MarkBlock, ThoughtBlock, ToolBlock
 from kimi_tui.projection.timeline import TimelineModel
@@ -209,7 +209,7 @@ async def test_a_record_that_was_lost_tells_the_same(tmp_path: Path) -> None:
 
     async with stage(tmp_path, toolset=Toolset([Tool("Shell", wait)])) as on:
         on.server.script(call("Shell", {"command": "x"}))
-        turn = asyncio.create_task(on.soul.run("go"))
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
         await begun.wait()
         session = await killed(on, tmp_path / "killed")
         await on.soul.interrupt()

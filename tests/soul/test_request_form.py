@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import ChatServer, call, calls, reply, say, status
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.llm.provider import ModelInfo
@@ -326,7 +326,7 @@ async def test_where_even_lean_is_too_small_the_user_may_go_on_without_tools(
 async def test_who_does_not_want_that_is_told_what_takes_the_room(tmp_path: Path) -> None:
     async with stage(tmp_path, window=1_100) as on:
         answer = asyncio.create_task(answered(on, "no"))
-        await on.soul.run("hello " * 200)
+        await until_end(on.soul.run("hello " * 200))
         await answer
         end = on.ear.of(ev.TurnEnd)[-1]
         assert end.reason == "error"

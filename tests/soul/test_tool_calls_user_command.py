@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import say
-from support.soul import next_event, stage
+from support.soul import next_event, stage, until_end
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
@@ -93,10 +93,10 @@ async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: 
     async with stage(tmp_path) as on:
         on.server.script(say("I see"))
         on.server.title = say("Look around")
-        await on.soul.run_command("echo '</system-reminder>'; echo two; exit 3")
+        await until_end(on.soul.run_command("echo '</system-reminder>'; echo two; exit 3"))
         assert on.session.title.startswith("!echo")
         heard = on.soul.wire.subscribe()
-        run = asyncio.create_task(on.soul.run_command("echo begun; sleep 100"))
+        run = asyncio.create_task(until_end(on.soul.run_command("echo begun; sleep 100")))
         await next_event(heard, ev.ToolOutput)
         await on.soul.interrupt()
         await run
@@ -114,7 +114,7 @@ async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: 
             assert (card.state, stopped.state) == ("failed", "stopped")
             assert "exit 3" in card.target
             assert card.output == "</system-reminder>\ntwo\n"
-        await on.soul.run("what was that?")
+        await until_end(on.soul.run("what was that?"))
         assert on.session.title == "what was that?"
         assert await on.soul.name_session() == "Look around"
         asked = json.dumps(on.server.title_requests[-1].body)
@@ -135,7 +135,7 @@ async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: 
 async def test_it_can_be_stopped(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         heard = on.soul.wire.subscribe()
-        run = asyncio.create_task(on.soul.run_command("echo begun; sleep 100"))
+        run = asyncio.create_task(until_end(on.soul.run_command("echo begun; sleep 100")))
         await next_event(heard, ev.ToolOutput)
         await on.soul.interrupt()
         await run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import Answer, Chunk, Request, Stall, gate, reply, say, status
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.soul.kimisoul import ASK_AGAIN, WAIT_ON
@@ -21,7 +21,7 @@ from kimi_tui.wire import events as ev
 async def overdue(on: Stage, said: str = "hi") -> tuple[asyncio.Task[None], ev.ApprovalRequest]:
     """A turn that was begun and whose answer is overdue, and what is asked."""
     told = on.soul.wire.subscribe()
-    turn = asyncio.create_task(on.soul.run(said))
+    turn = asyncio.create_task(until_end(on.soul.run(said)))
     return turn, await next_event(told, ev.ApprovalRequest)
 
 
@@ -48,7 +48,7 @@ async def test_it_is_stopped_as_by_esc(tmp_path: Path) -> None:
         assert on.ear.of(ev.TurnEnd) == [ev.TurnEnd("interrupted")]
         assert len(on.ear.of(ev.StepInterrupted)) == 1
         on.server.script(say("now"))
-        await on.soul.resume()
+        await until_end(on.soul.resume())
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
 
 

@@ -20,7 +20,7 @@ from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
-from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.kimisoul import TURN_ERRORS, KimiSoul
 from kimi_tui.tools.base import Tool as BaseTool
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
@@ -85,6 +85,12 @@ def launch_at(home: Path, dialect: str | None = None) -> Launch:
     """The launch of a new session in a folder, with a model whose server is not asked."""
     choice = Choice("server", "http://127.0.0.1:9/v1", "m", window=9000, dialect=dialect)
     return Launch(work_dir=home, config_path=home / "config.toml", choice=choice)
+
+
+async def until_end(turn: Awaitable[object]) -> None:
+    """Wait for a turn of which a test looks at the wire; what ended it, which is told there, is not raised."""
+    with contextlib.suppress(*TURN_ERRORS):
+        await turn
 
 
 class AnyParams(BaseModel):

@@ -476,15 +476,18 @@ class Conversation:
 
         Reading and storing images takes a while: messages sent meanwhile come after this one, in order.
         """
-        from kimi_tui.session.errors import StorageTrouble
-        from kimi_tui.soul.errors import ModelCannotSee
+        from kimi_tui.llm.errors import ModelCannotSee
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
 
+        has_begun = False
         with contextlib.ExitStack() as coming:
             coming.callback(self._came)
             await self._order.acquire()
             coming.callback(self._order.release)
 
             def begins() -> None:
+                nonlocal has_begun
+                has_begun = True
                 coming.close()
                 if not soul.running:
                     self._turn = asyncio.current_task()
@@ -497,11 +500,14 @@ class Conversation:
                 if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
                     # Another began a moment before: the text goes into that one.
                     soul.steer(text, images)
-            except (ModelCannotSee, StorageTrouble):
+            except ModelCannotSee:
                 self._bench.keep(text)
-                raise
+            except TURN_ERRORS:
+                if not has_begun:
+                    self._bench.keep(text)
+                    raise
 
-    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         """Wait for a running operation to end, then run a turn; False where another turn is running."""
         from kimi_tui.soul.errors import SoulBusy
 
@@ -557,8 +563,11 @@ class Conversation:
         async with self._order:
             # What was said before begins before.
             pass
-        if not await self._began(soul, partial(soul.run_command, command, told=told)):
-            self.follow_up(f"{'!' if told else '!!'}{command}")
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+        with contextlib.suppress(*TURN_ERRORS):
+            if not await self._began(soul, partial(soul.run_command, command, told=told)):
+                self.follow_up(f"{'!' if told else '!!'}{command}")
 
     def follow_up(self, text: str) -> None:
         """Queue a message that is sent when the running turn has ended."""
@@ -598,7 +607,14 @@ class Conversation:
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
-            self._turn = self._bench.start(soul.resume())
+            self._turn = self._bench.start(self._resume(soul))
+
+    async def _resume(self, soul: KimiSoul) -> None:
+        """Start a turn without a new message; what ends it, its last event tells."""
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+        with contextlib.suppress(*TURN_ERRORS):
+            await soul.resume()
 
     @property
     def undo_at_stake(self) -> str:
@@ -617,7 +633,7 @@ class Conversation:
         """Start a turn without a new message, as after a D-Mail; do nothing while one is running."""
         soul = self.soul
         if soul is not None and not soul.running:
-            self._turn = self._bench.start(soul.resume())
+            self._turn = self._bench.start(self._resume(soul))
 
     async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
         """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
@@ -636,13 +652,11 @@ class Conversation:
             return
         from kimi_tui.llm.dialects import DEFAULT, UNSET, thinking_in_words
         from kimi_tui.llm.errors import LLMError
-        from kimi_tui.llm.openai_compatible import OpenAICompatible
 
-        if isinstance(provider, OpenAICompatible):
-            # What the model takes may depend on what its server says of itself, which it has mostly said by now.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PROBE_S):
-                    await provider.prepare()
+        # What the model takes may depend on what its server says of itself, which it has mostly said by now.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_S):
+                await provider.prepare()
         try:
             if word:
                 soul.set_thinking(word)
