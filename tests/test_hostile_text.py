@@ -27,7 +27,7 @@ from kimi_tui.workspace.ignore import IgnoreFile
 
 _SIZE = 60_000
 _CPU_S = 2
-"""What goes through all these texts once takes one; what is quadratic in a single one, several times as much."""
+"""What goes through a text once takes a fraction of it; what is quadratic in it, several times as much."""
 
 WORST = {
     "one carriage return in a long line": "a\r" + "x" * _SIZE,

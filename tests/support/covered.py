@@ -15,7 +15,7 @@ from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox import sandbox as sandbox_module
-from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
+from kimi_tui.tools.sandbox.policy import NoSandbox, Policy, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox, find_sandbox, trouble_with
 
 _PATIENCE_S = 50.0
@@ -101,3 +101,8 @@ def _without(why: str, parts: list[str]) -> NoReturn:
         pytest.fail(f"all that the sandbox is made of is there, and it does not hold: {why}")
     last = "".join(tried.stderr.strip().splitlines()[-1:])
     pytest.skip(f"no sandbox on this machine, nothing was tried: {why} ({last})")
+
+
+def is_hidden(policy: Policy, path: str) -> bool:
+    """Whether the sandbox hides from a command what is at a path as the command names it."""
+    return policy.hides(policy.real(path))

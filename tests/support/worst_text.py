@@ -6,10 +6,12 @@ letters takes many minutes, and holds the interpreter meanwhile: only the system
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -28,16 +30,23 @@ def check(file: str) -> None:
 
 
 def try_each(readers: Mapping[str, Attempts], cpu_s: int) -> NoReturn:
-    """Each reader in a process of its own, made from this one, which has imported what they share; ends the program."""
+    """Try each reader in a process of its own, forked from this one, which has imported what they share; ends the program.
+
+    Args:
+        readers: the attempts of each reader.
+        cpu_s: seconds of processor time that one attempt may take.
+    """
     failed = 0
     for name, attempts in readers.items():
         sys.stdout.flush()
         child = os.fork()
         if not child:
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
             for label, attempt in attempts:
                 # Before it is tried: the last that is named is the one that did not come back.
                 print(f"{name}: {label}", flush=True)
+                # The limit counts from the start of the process, and each attempt has all of it, on a slow machine too.
+                used_s = math.ceil(time.process_time())
+                resource.setrlimit(resource.RLIMIT_CPU, (used_s + cpu_s, resource.RLIM_INFINITY))
                 attempt()
             os._exit(0)
         _, status = os.waitpid(child, 0)

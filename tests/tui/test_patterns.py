@@ -15,7 +15,7 @@ import kimi_tui.projection
 import kimi_tui.tui
 from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
-from kimi_tui.tui import terminal_input
+from kimi_tui.tui import key_sequences, terminal_input
 from kimi_tui.tui.dialogs import settings
 from kimi_tui.tui.main import drafts, image_input
 from kimi_tui.tui.prompt import completion, image_chips
@@ -46,6 +46,15 @@ def answered(text: str) -> object:
 def told(text: str) -> object:
     taker = terminal_input.BackgroundAnswers()
     return taker.take(text, 0.0), taker.take(text, 0.1)
+
+
+def sequences(text: str) -> object:
+    """All of it at once, then in pieces, of which each may end within a sequence."""
+    reader = key_sequences.SequenceReader()
+    taken = [*reader.feed(text, 0.0)]
+    for start in range(0, len(text), 997):
+        taken += reader.feed(text[start : start + 997], 0.0)
+    return taken, [*reader.let_go(9.0)]
 
 
 CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
@@ -88,10 +97,26 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "terminal_input.re.search": (terminal_input.is_light, ["#" + of("fff"), "#" + of("f", "g")]),
     "image_input._WINDOWS": (image_input._WINDOWS.fullmatch, ["C:\\" + of("a", "\n"), of("C:")]),
     "terminal_input._GRAPHICS_ANSWER": (answered, [of("\x1b_G"), of("\x1b_Ga"), of("\x1b[?1;"), "\x1b[?" + of("1")]),
-    "terminal_input._OTHER_ANSWER": (
-        lambda text: terminal_input._OTHER_ANSWER.sub("", text),
-        [of("\x1b]1;"), of("\x1b]l"), "\x1b]52;" + of("a"), of("\x1bP"), "\x1b_" + of("a", "\x1b"), of("\x1b")],
+    "key_sequences._WHOLE": (
+        sequences,
+        [of("\x1b]1;"), "\x1b]52;" + of("a"), of("\x1bP"), "\x1b_" + of("a", "\x1b"), of("\x1b"), of("\x1b[M"), of("\x1b[[")],
     ),
+    "key_sequences._BEGUN": (sequences, ["\x1b[" + of("0"), "\x1b[" + of(" "), "\x1bO" + of("1"), of("\x1b[0"), of("\x1bO")]),
+    "key_sequences._BROKEN": (sequences, ["\x1b[" + of("0;", "\x1b"), "\x1b[0" + of(" ", "\x1b"), "\x1bO" + of("1", "\x1b")]),
+    "key_sequences._KEY": (
+        key_sequences.sequence_keys,
+        ["\x1b[1:" + of("1"), "\x1b[1;1;" + of("1:"), "\x1b[" + of(":", "u"), "\x1b[1;1;" + of("1:", "u"), "\x1b[" + of("1", "~")],
+    ),
+    "key_sequences._OTHER_KEY": (key_sequences.sequence_keys, ["\x1b[27;" + of("1"), "\x1b[27;1;" + of("1", "~")]),
+    "key_sequences._OLD_FUNCTION_KEY": (key_sequences.sequence_keys, ["\x1bO" + of("1"), "\x1bO" + of("1", "P")]),
+    "terminal_input._REPORT": (
+        terminal_input._REPORT.match,
+        ["\x1b[<" + of("1;"), "\x1b[?" + of("1"), "\x1b[48;" + of("1:", "t"), "\x1b[<" + of("-", "M")],
+    ),
+    "terminal_input._KITTY_ANSWER": (terminal_input._KITTY_ANSWER.match, ["\x1b[?" + of("1"), "\x1b[?" + of("1", "u")]),
+    "terminal_input._OTHER_KEYS_ANSWER": (terminal_input._OTHER_KEYS_ANSWER.match, ["\x1b[>4;" + of("1", "m")]),
+    "terminal_input._OLD_MOUSE": (terminal_input._OLD_MOUSE.match, ["\x1b[M" + of("\n"), of("\x1b[M")]),
+    "terminal_input._RXVT_MOUSE": (terminal_input._RXVT_MOUSE.match, ["\x1b[1;1;" + of("1", "M"), "\x1b[" + of("1")]),
     "terminal_input._BEGUN_GRAPHICS": (answered, [of("\x1b"), "\x1b_G" + of("a"), "\x1b[?" + of(";")]),
     "markdown_stream.by hand": (
         lambda text: (markdown_stream.fence_of(text), markdown_stream.is_rule(text)),
@@ -130,6 +155,7 @@ def test_every_pattern_is_tried() -> None:
     twice = {
         "image_input.re.compile",
         "terminal_input.re.compile",
+        "key_sequences.re.compile",
         "settings.re.compile",
         "drafts.re.compile",
         "completion.re.compile",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from support import covered
-from support.covered import bubblewrap, whole_sandbox
+from support.covered import bubblewrap, is_hidden, whole_sandbox
 
 import kimi_tui
 from kimi_tui.config.settings import SandboxConfig
@@ -82,8 +82,8 @@ def test_the_work_folder_is_writable_but_for_what_runs_later(
     # What is hidden would be open under another name, were the folder above it renamed.
     assert policy.pinned == (str(work / ".git"), str(work / "tests"))
     for place in (".env", "tests/.env.local", home / ".ssh" / "id_rsa", home / ".config/gh"):
-        assert not policy.may_read(str(place)), place
-    assert policy.may_read("/etc/hosts")
+        assert is_hidden(policy, str(place)), place
+    assert not is_hidden(policy, "/etc/hosts")
     # Deeper down it is looked at afterwards; what changed is named.
     (work / "tests/conftest.py").write_text("import os\n")
     (work / ".git/commondir").write_text("../elsewhere\n")
@@ -346,7 +346,7 @@ def test_what_guarded_links_lead_to_is_guarded(environ: dict[str, str], tmp_path
     (tmp_path / "home/.bashrc").symlink_to(work / "conf/bashrc")
     for _ in range(2):
         found = policy_for(work, SandboxSettings(), environ)
-        assert not found.may_read("conf/env.real")
+        assert is_hidden(found, "conf/env.real")
         assert not found.may_write("conf/make.real")
         assert not found.may_write("conf/bashrc")
         # A command can remove the links, and the next one would find what they led to.
@@ -395,8 +395,8 @@ def test_secrets_are_found_to_a_depth_of_four_folders(
     for name in ("a/b/c/d/.env", "a/b/c/d/e/.env"):
         (work / name).write_text("x\n")
     found = policy_for(work, SandboxSettings(), environ)
-    assert not found.may_read("a/b/c/d/.env")
-    assert found.may_read("a/b/c/d/e/.env")
+    assert is_hidden(found, "a/b/c/d/.env")
+    assert not is_hidden(found, "a/b/c/d/e/.env")
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it goes by the name")
@@ -419,14 +419,14 @@ def test_no_link_in_the_work_folder_opens_what_the_settings_name(
     (work / "out").mkdir()
     settings = SandboxSettings(writable=("proj/out",), readable=("~/proj/certs/dev.key",))
     policy = policy_for(work, settings, environ)
-    assert policy.may_read("certs/dev.key")
+    assert not is_hidden(policy, "certs/dev.key")
     assert policy.writable == (str(work),)
     (work / "certs/dev.key").unlink()
     (work / "certs/dev.key").symlink_to(home / ".ssh")
     (work / "out").rmdir()
     (work / "out").symlink_to(home)
     policy = policy_for(work, settings, environ)
-    assert not policy.may_read("certs/dev.key/id_rsa")
+    assert is_hidden(policy, "certs/dev.key/id_rsa")
     assert policy.writable == (str(work),)
 
 
@@ -447,7 +447,7 @@ def test_no_link_in_a_cache_opens_what_the_settings_name(
     settings = SandboxSettings(writable=("~/.cache/pip",), readable=("~/.cache/pip/key.pem",))
     key.symlink_to(tmp_path / "home/.ssh")
     policy = policy_for(tmp_path / "work", settings, environ)
-    assert not policy.may_read(str(tmp_path / "home/.ssh/id_rsa"))
+    assert is_hidden(policy, str(tmp_path / "home/.ssh/id_rsa"))
 
 
 def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
@@ -462,9 +462,9 @@ def test_what_is_secret_by_its_name_in_the_home_folder_is_hidden(
     (tmp_path / "app/config.toml").symlink_to(work / "config.toml")
     policy = policy_for(work, SandboxSettings(), environ)
     for place in ("server.pem", ".env", ".config/credentials.json", ".electrum"):
-        assert not policy.may_read(str(home / place)), place
+        assert is_hidden(policy, str(home / place)), place
     # A configuration that is a link into the work folder is the program's own all the same.
-    assert not policy.may_read("config.toml")
+    assert is_hidden(policy, "config.toml")
     assert not policy.may_write("config.toml")
 
 
@@ -647,7 +647,7 @@ def test_every_secret_place_counts_below_the_home_folder_alone(tmp_path: Path) -
         inner = name if name in FILES_IN_HOME else f"{name}/x"
         # Of settings what is not secret is shown.
         text = dict(policy.home.texts).get(str(home / inner))
-        assert text == b"" or not policy.may_read(str(home / inner)), name
+        assert text == b"" or is_hidden(policy, str(home / inner)), name
         for spelling in (f"~/{inner}", f"~/{inner}".upper()):
             target = locate(spelling, work, environ)
             assert holds_secrets(target, environ), spelling
@@ -674,7 +674,7 @@ def test_secrets_and_caches_count_where_the_environment_has_them(
         path.touch()
     policy = policy_for(work, SandboxSettings(), environ)
     for path in (*places, home / ".config/gh/x", home / ".config/op/x"):
-        assert not policy.may_read(str(path)), path
+        assert is_hidden(policy, str(path)), path
         assert holds_secrets(locate(str(path), work, environ), environ), path
     assert policy.writable == (str(work),)
     for place in (home / ".cache", moved / "cache"):
@@ -787,19 +787,19 @@ def test_a_folder_that_is_filled_with_files_is_hidden_and_the_sandbox_stays(
     for known in (memory, None):
         found = policy_for(work, SandboxSettings(), environ, memory=known)
         for name in ("aaa/1", "b/1", "z/deep/.env"):
-            assert not found.may_read(name), name
+            assert is_hidden(found, name), name
         for name in ("1", "z/x") if known else ("1",):
-            assert found.may_read(name), name
+            assert not is_hidden(found, name), name
         assert found.may_write("new")
     assert {os.path.relpath(one, work) for one in memory.unseen} >= {"aaa", "b"}
     shown = SandboxSettings(readable=(str(work / "aaa"),))
-    assert policy_for(work, shown, environ).may_read("aaa/1")
+    assert not is_hidden(policy_for(work, shown, environ), "aaa/1")
     # Too many folders to be covered one by one: the one that holds them is.
     monkeypatch.setattr(policy_module, "_MOST_IN_FOLDER", 60)
     monkeypatch.setattr(policy_module, "_MOST_UNSEEN", 20)
     found = policy_for(work, SandboxSettings(), environ, memory=memory)
-    assert not found.may_read("b/1")
-    assert found.may_read("src/app.py")
+    assert is_hidden(found, "b/1")
+    assert not is_hidden(found, "src/app.py")
     assert len(found.hidden) < 25
     # At the top nothing holds them.
     for n in range(50):
@@ -852,7 +852,7 @@ def test_the_settings_open_what_they_name(environ: dict[str, str], tmp_path: Pat
     (tmp_path / "home" / "made").mkdir()
     found = policy_for(work, settings, environ)
     assert found.writable == (str(work), str(tmp_path / "home" / "made"))
-    assert found.may_read(str(tmp_path / "home/.config/gh/hosts.yml"))
+    assert not is_hidden(found, str(tmp_path / "home/.config/gh/hosts.yml"))
     assert found.network
     assert SandboxSettings(*SandboxConfig()) == SandboxSettings()
     assert SandboxSettings._fields == SandboxConfig._fields
