@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
+from kimi_tui.soul.soul import PARTS, PartName
 from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class MainState(NamedTuple):
     command of the user's own is running, after which the agent has nothing to continue. `tools` says
     whether requests carry all tools, few or none. `unsaved` is true while the conversation cannot be written to the disk. `commands` are the tool calls whose
     commands are running, `jobs` is the number of background commands. `asked_at` is since when the first piece of an answer is
-    waited for (0: it is not), `prompt_read` the share of the prompt that the server has read by now (-1: it does not say).
+    waited for (0: it is not), `prompt_read` the share of the prompt that the server has read by now (-1: it does not say). `parts` are those of
+    the agent; all before the session is open.
     """
 
     title: str = ""
@@ -81,6 +83,7 @@ class MainState(NamedTuple):
     jobs: int = 0
     asked_at: float = 0.0
     prompt_read: float = -1.0
+    parts: frozenset[PartName] = PARTS
 
     @property
     def waits_for_own(self) -> bool:

@@ -251,8 +251,8 @@ async def test_the_size_after_it_stays_an_estimate_until_the_next_answer(tmp_pat
 
         await on.reopen()
         assert (shown().used, shown().estimated) == (end.tokens_after, True)
-        await on.soul.undo()
-        await on.soul.redo()
+        await on.soul.travel.undo()
+        await on.soul.travel.redo()
         assert on.ear.of(ev.StatusUpdate)[-1].estimated
         await talk(on, "four")
         await on.reopen()
@@ -338,7 +338,7 @@ async def test_still_too_long_is_an_error_and_no_loop(tmp_path: Path) -> None:
         assert "Rewind to an earlier checkpoint" in end.advice
         assert not (on.session.dir / "context_1.jsonl").exists()
         assert on.ear.of(ev.CompactionEnd)[-1].error
-        outcome = await on.soul.rewind(Target(2))
+        outcome = await on.soul.travel.rewind(Target(2))
         assert outcome.prompt.startswith("again")
 
 
@@ -353,7 +353,7 @@ async def test_still_too_long_with_something_to_go_back_to(tmp_path: Path) -> No
         # What was kept can be rewound to, as the advice says.
         assert [point.id for point in on.session.context.checkpoints] == [0, 1, 2]
         assert "Rewind to an earlier checkpoint" in end.advice
-        assert (await on.soul.rewind(Target(2))).prompt.startswith("again")
+        assert (await on.soul.travel.rewind(Target(2))).prompt.startswith("again")
 
 
 async def test_what_frees_nothing_is_not_kept(tmp_path: Path) -> None:

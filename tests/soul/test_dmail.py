@@ -176,7 +176,7 @@ async def test_a_mail_whose_line_is_live_again_was_sent_and_taken_back(tmp_path:
             call("Glob", {"pattern": "*"}), calls([mail("Ask.", 1)]), say("done"), say("fine")
         )
         await on.soul.run("look")
-        await on.soul.rewind(Target(END, 1))
+        await on.soul.travel.rewind(Target(END, 1))
         # Nobody said anything: the line goes on behind the step that had sent it.
         await on.soul.resume()
         chat, timeline = TranscriptModel(), TimelineModel()

@@ -38,7 +38,7 @@ async def test_it_is_sent_on_yes(tmp_path: Path, instead: str) -> None:
         assert "#1" in asked.question
         assert not asked.session_offer
         assert not on.ear.of(ev.ContextReverted)
-        foreseen = await on.soul.preview_dmail(asked.checkpoint_id, instead or asked.detail)
+        foreseen = await on.soul.dmails.preview(asked.checkpoint_id, instead or asked.detail)
         record = ev.EventRecord(1, 1.0, asked)
         assert Decoder().decode_record(encode_record(record), 1) == record
         on.soul.answer(asked.id, "once", instead)

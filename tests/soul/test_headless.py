@@ -22,6 +22,7 @@ from kimi_tui.soul.errors import CannotOpen, MaxStepsReached, RunCancelled, Soul
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.opening import open_session
+from kimi_tui.soul.soul import PARTS, Soul, parts_of
 from kimi_tui.wire import events as ev
 
 # -- the caller: what a command that runs one turn comes to
@@ -214,3 +215,24 @@ async def test_a_fault_of_the_program_is_the_cause_of_what_is_raised(
             await on.soul.run("hi")
         assert isinstance(failed.value.__cause__, ZeroDivisionError)
         assert "ZeroDivisionError" in on.ear.of(ev.TurnEnd)[-1].error
+
+
+# -- the protocol
+
+
+async def test_the_engine_is_a_soul_with_all_parts(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        soul: Soul = on.soul
+        assert isinstance(soul, Soul)
+        assert not isinstance(object(), Soul)
+        assert parts_of(soul) == PARTS
+        assert parts_of(object()) == set()
+        assert (soul.name, soul.model_name, soul.message_count) == ("kimi-tui", "stand-in", 0)
+        assert soul.model_capabilities == {"tools"}
+        on.server.script(say("Hello.", usage=(49_990, 10)))
+        assert await soul.run("hi") == "done"
+        assert (soul.status.context_usage, soul.message_count) == (0.25, 2)
+        assert soul.status._replace(used=300_000).context_usage == 1.0
+        assert soul.status._replace(limit=0).context_usage == 0.0
+        on.soul.set_provider(None)
+        assert (soul.model_name, soul.model_capabilities) == ("", None)

@@ -349,11 +349,11 @@ async def test_going_on_after_a_stopped_answer_sends_a_word(tmp_path: Path) -> N
         assert "Go on from where you stopped" in last["content"]
         assert "CHECKPOINT" in last["content"]
         # It is no word of the person's: neither listed nor given back, and gone with its checkpoint.
-        seen = await on.soul.preview(Target(0))
+        seen = await on.soul.travel.preview(Target(0))
         assert [one.kind for one in seen.dropped] == ["agent", "agent"]
         assert fits(session_history(on.session), on.session)
         point = on.session.context.checkpoints[-1]
-        await on.soul.rewind(Target(point.id))
+        await on.soul.travel.rewind(Target(point.id))
         assert on.file() == stopped
 
 

@@ -181,7 +181,7 @@ async def test_one_thing_at_a_time(tmp_path: Path) -> None:
         from kimi_tui.soul.rewind_values import Target
 
         with pytest.raises(SoulBusy):
-            await on.soul.rewind(Target(0))
+            await on.soul.travel.rewind(Target(0))
         on.server.release()
         await turn
         assert not on.soul.running

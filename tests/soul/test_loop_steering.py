@@ -55,7 +55,7 @@ async def test_a_pinned_steer_is_itself_kept_and_not_the_answer_before_it(tmp_pa
         await turn
         taken = on.ear.of(ev.SteerTaken)
         step = next(e for e in on.ear.of(ev.CheckpointCreated) if e.kind == "step")
-        await on.soul.pin(step.uid, taken[1].number)
+        await on.soul.marks.pin(step.uid, taken[1].number)
         (place,) = UserMarks(on.session).pinned_places()
         assert on.session.context.messages[place].text == "two"
         # The same without the record.

@@ -55,7 +55,7 @@ class Places:
             assert there == used
         assert (self.views.gauge.status.used, timeline.used, anew.used) == (used, used, used)
         found: dict[str, tuple[int, bool]] = {}
-        lines = {one.n: one for one in await soul.world_lines()}
+        lines = {one.n: one for one in await soul.lines.all()}
         shown = await asyncio.to_thread(shown_lines, session)
         listed = {one.n: line_facts(one, shown.get(one.n)) for one in session.world_lines.list()}
         for n in (0, *lines):
@@ -67,7 +67,7 @@ class Places:
             found |= {uid: (tokens, measured) for uid, tokens, measured in figures}
             for point in points:
                 if n or not point.is_summary or point.id:
-                    preview = await soul.preview(Target(point.id, n))
+                    preview = await soul.travel.preview(Target(point.id, n))
                     after = point.tokens if n else used - timeline.frees(point)
                     assert (preview.tokens_before, preview.tokens_after) == (used, after)
             if n in timeline.tree.lines:
@@ -127,8 +127,8 @@ class Places:
 
     async def rewind(self, target: Target) -> None:
         """Go back, as the preview says."""
-        preview = await self.on.soul.preview(target)
-        await self.on.soul.rewind(target)
+        preview = await self.on.soul.travel.preview(target)
+        await self.on.soul.travel.rewind(target)
         assert self.on.soul.used == preview.tokens_after
         await self.look()
 
@@ -264,9 +264,9 @@ async def test_after_every_operation(tmp_path: Path) -> None:
         # To a step whose tool's result was sent: what the server read there holds, also in a new process.
         await places.rewind(Target(2))
         await places.restart()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await places.restart()
-        await on.soul.dmail(Target(3), "Think first. " * 20)
+        await on.soul.dmails.send(Target(3), "Think first. " * 20)
         await places.restart()
         on.server.script(say("Thought.", usage=(7_900, 10)))
         await on.soul.resume()
@@ -278,14 +278,14 @@ async def test_after_every_operation(tmp_path: Path) -> None:
         await on.soul.run("and now")
         assert await on.soul.compact()
         await places.restart()
-        await on.soul.undo()
+        await on.soul.travel.undo()
         await places.look()
         for n in sorted(places.views.timeline.left_lines)[:2]:
             await places.rewind(Target(END, n))
             await places.restart()
         await places.rewind(Target(2, 1))
         await places.restart()
-        await on.soul.clear()
+        await on.soul.travel.clear()
         await places.restart()
         on.server.script(say("Hello.", usage=(3_900, 10)))
         await on.soul.run("hello")

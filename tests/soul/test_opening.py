@@ -145,7 +145,7 @@ async def test_there_is_one_way_in_for_every_session(home: Path) -> None:
             opened = await open_session(launch)
             try:
                 await opened.soul.run(text)
-                forked = await opened.soul.fork(
+                forked = await opened.soul.travel.fork(
                     Target(opened.soul.session.context.checkpoints[-2].id)
                 )
             finally:

@@ -103,14 +103,14 @@ async def test_a_call_that_ran_when_the_program_was_killed_is_a_stopped_one(
             rows = list_checkpoints(session)
             assert rows[-1].kind == "interrupted"
             if opening:
-                await soul.rewind(Target(1))
-                compared = await soul.compare(1)
+                await soul.travel.rewind(Target(1))
+                compared = await soul.lines.compare(1)
                 left = [m for m in compared.other if m.kind == "tool"]
                 assert [(m.name, m.target, m.text) for m in left] == [
                     ("Shell", "sleep 300", INTERRUPTED)
                 ]
                 assert left[0].failed
-                (left_card,) = shown(await soul.read_line(1))
+                (left_card,) = shown(await soul.lines.read(1))
                 assert left_card.state == "stopped"
         finally:
             await soul.aclose()

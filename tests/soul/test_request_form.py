@@ -157,12 +157,12 @@ async def test_the_users_own_dmails_and_rewinds_work_in_the_lean_form(tmp_path: 
         on.server.script(say("one"), say("two"), say("again"))
         await on.soul.run("first")
         await on.soul.run("second")
-        await on.soul.dmail(Target(2), "Do not go there.")
+        await on.soul.dmails.send(Target(2), "Do not go there.")
         await on.soul.resume()
         assert "Do not go there." in on.sent()[-1][1]
         assert names(on.server.requests[-1]) == LEAN
-        await on.soul.undo()
-        assert (await on.soul.rewind(Target(2))).prompt == "second"
+        await on.soul.travel.undo()
+        assert (await on.soul.travel.rewind(Target(2))).prompt == "second"
 
 
 async def test_tools_are_added_and_taken_by_name(tmp_path: Path) -> None:

@@ -165,11 +165,11 @@ async def test_what_a_background_task_does_to_git_is_undone_and_told_while_it_ru
                 said += record.event.text
             if ".git/commondir" in said and "sub/.git" in said:
                 break
-        (job,) = on.soul.jobs
+        (job,) = on.soul.tasks.all
         assert not job.ended
         assert not (on.work / ".git/commondir").exists()
         await asyncio.to_thread(subprocess.run, ["git", "status"], cwd=on.work, check=True)
-        await on.soul.stop_job(job.id)
+        await on.soul.tasks.stop(job.id)
 
 
 def commit_all(folder: Path) -> None:
@@ -275,7 +275,7 @@ async def test_a_command_in_the_background_is_confined_and_ends_with_the_session
         assert not on.ear.of(ev.ApprovalRequest)
         assert (on.work / "inside").exists()
         assert not out.exists()
-        (job,) = on.soul.jobs
+        (job,) = on.soul.tasks.all
         assert len(marked(job.running.mark)) >= 2
         await on.soul.aclose()
         assert await until(lambda: not marked(job.running.mark))

@@ -43,7 +43,7 @@ async def test_it_is_told_and_a_rewind_brings_its_files_back(tmp_path: Path) -> 
         assert "made it" in sent
         assert "Exit code 3" in sent
         assert card.checkpoint is not None
-        outcome = await on.soul.rewind(Target(card.checkpoint), "restore")
+        outcome = await on.soul.travel.rewind(Target(card.checkpoint), "restore")
         assert outcome.prompt == "!echo after > kept; echo made it; exit 3"
         assert (on.work / "kept").read_text() == "before\n"
         assert "made it" not in "".join(map(str, on.file()))
@@ -86,7 +86,7 @@ async def test_a_message_that_begins_like_one_is_a_message_again(tmp_path: Path)
         on.server.script(say("one"))
         await on.soul.run("!echo is not what I run")
         (point,) = (one for one in on.ear.of(ev.CheckpointCreated) if one.kind == "user")
-        assert (await on.soul.rewind(Target(point.id))).prompt == " !echo is not what I run"
+        assert (await on.soul.travel.rewind(Target(point.id))).prompt == " !echo is not what I run"
 
 
 async def test_without_a_record_it_is_the_same_card_and_names_nothing(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ class Stage:
 
     async def summary(self) -> str:
         """The text of the newest summary on the live world line; empty where there is none."""
-        texts = [one.text for one in await self.soul.messages() if one.kind == "summary"]
+        texts = [one.text for one in await self.soul.lines.messages() if one.kind == "summary"]
         return texts[-1] if texts else ""
 
     async def reopen(self) -> KimiSoul:

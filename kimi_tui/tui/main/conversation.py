@@ -20,6 +20,7 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.soul.errors import CannotOpen
+from kimi_tui.soul.soul import PartMissing, parts_of
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
 from kimi_tui.tui.main.feed import HISTORY_SLICE_S, Feed
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
+    from kimi_tui.soul.soul import PartName
     from kimi_tui.tui.main.drafts import Drafts
     from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ImageBlock, Notice
 
@@ -191,6 +193,7 @@ class Conversation:
                 model=model_words(opened.provider),
                 mode=opened.soul.mode,
                 tools=opened.soul.tools_form,
+                parts=parts_of(opened.soul),
             )
         )
         self._bench.start(self._prepare(opened.soul, opened.provider))
@@ -238,8 +241,12 @@ class Conversation:
         ]
         transcript.apply([EventRecord(0, now, event) for event in events])
 
-    async def opened(self, *, quietly: bool = False) -> KimiSoul:
-        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`."""
+    async def opened(self, needs: PartName | None = None, *, quietly: bool = False) -> KimiSoul:
+        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`.
+
+        Raises:
+            PartMissing: the engine lacks the part that is needed.
+        """
         if not self._is_open.is_set():
             self._bench.screen.post_message(self.OpenWanted())
             if not quietly:
@@ -247,6 +254,8 @@ class Conversation:
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
+        if needs is not None and needs not in self.state.parts:
+            raise PartMissing(needs)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 

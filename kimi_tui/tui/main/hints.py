@@ -7,6 +7,7 @@ from typing import Literal
 
 from textual.binding import Binding
 
+from kimi_tui.soul.soul import PARTS, PartName
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Hint
 from kimi_tui.tui.glyphs import Glyphs
@@ -55,6 +56,21 @@ HELP_TITLES: Mapping[Place, str] = {
 """The title of the help's section for each place that has the focus; without one the help begins with the prompt."""
 
 
+_NEEDS: Mapping[str, PartName] = {
+    "timeline.choose": "travel",
+    "timeline.undo": "travel",
+    "timeline.read": "lines",
+    "timeline.bookmark": "marks",
+    "line.jump": "travel",
+    "line.compare": "lines",
+    "line.send": "dmails",
+    "chat.preview": "travel",
+    "chat.pin": "marks",
+    "background": "tasks",
+}
+"""The part of the agent that an action needs; without it the key is not listed."""
+
+
 def hints(
     place: Place,
     state: MainState,
@@ -74,6 +90,9 @@ def hints(
         now: seconds since 1970.
         extended: whether the terminal sends Shift+Enter as a key of its own.
     """
+    if len(state.parts) < len(PARTS):
+        lacks = {name: "" for name, part in _NEEDS.items() if part not in state.parts}
+        keys = {**keys, **lacks}
     if place == "chat":
         return _in_chat(keys)
 

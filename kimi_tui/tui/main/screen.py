@@ -20,6 +20,7 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.launch import Launch
 from kimi_tui.soul.errors import CannotOpen, DiskRefuses, NoModelNamed
+from kimi_tui.soul.soul import PartMissing
 from kimi_tui.tui.frame import Header
 from kimi_tui.tui.keyboard import SeenQuestion, key_of
 from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
@@ -245,6 +246,7 @@ class MainScreen(Screen[None]):
             branch=opened.branch,
             sandbox=opened.soul.sandbox_gaps is not None,
         )
+        self.commands.keep(self.conversation.state.parts)
         self.transcript.work_dir = str(opened.folder)
         self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder
@@ -260,7 +262,7 @@ class MainScreen(Screen[None]):
         ):
             # As one list: each would else cover the one before.
             self.bench.tell(notices[0], level="warning", more=notices[1:])
-        if self._launch.offers_files:
+        if self._launch.offers_files and "travel" in self.conversation.state.parts:
             self.bench.start(rewind.offer_files(self.parts))
         if not self._launch.demo:
             from kimi_tui.app_paths import hints_file
@@ -291,6 +293,11 @@ class MainScreen(Screen[None]):
 
     def action_command(self, name: str, argument: str = "") -> None:
         """Run a command of the table; one that needs an argument and has none is begun in the prompt."""
+        if name not in self.commands:
+            # Its key is pressed, and the agent lacks what it needs.
+            if (needs := COMMANDS[name].needs) is not None:
+                self.bench.tell(PartMissing(needs).message)
+            return
         command = self.commands[name]
         if command.needs_argument and not argument:
             self.bench.focus_prompt()
@@ -403,8 +410,10 @@ class MainScreen(Screen[None]):
     def _show_marks(self) -> None:
         """Show bookmarks and pins on timeline and chat."""
         soul = self.conversation.soul
-        if soul is not None and (soul.bookmarks or soul.pins):
-            self.bench.views.mark(soul.bookmarks, soul.pins)
+        if soul is None or "marks" not in self.conversation.state.parts:
+            return
+        if soul.marks.bookmarks or soul.marks.pins:
+            self.bench.views.mark(soul.marks.bookmarks, soul.marks.pins)
 
     # --- what is written in the prompt
 
@@ -954,7 +963,7 @@ class MainScreen(Screen[None]):
             panel.waiting = len(requests)
             prompt.display = False
             self.mount(panel, after=prompt)
-            if oldest.checkpoint_id >= 0:
+            if oldest.checkpoint_id >= 0 and "dmails" in self.conversation.state.parts:
                 bench.start(self._preview_dmail(panel))
         elif shown is not None:
             prompt.display = True
@@ -969,9 +978,9 @@ class MainScreen(Screen[None]):
         from kimi_tui.tui.preview.layout import consequence_rows
 
         bench, request = self.bench, panel.request
-        soul = await self.conversation.opened()
+        soul = await self.conversation.opened("dmails")
         try:
-            found = await soul.preview_dmail(request.checkpoint_id, request.detail)
+            found = await soul.dmails.preview(request.checkpoint_id, request.detail)
         except KeyError:
             # The line became another one meanwhile, and the question went with it.
             if bench.question is panel:

@@ -311,14 +311,14 @@ async def test_marks_made_before_and_after(glance: Glance) -> None:
     assert soul is not None
     pilot = glance.desk.pilot
     await pilot.press("ctrl+t", "P")
-    await glance.desk.until(lambda: bool(soul.pins))
+    await glance.desk.until(lambda: bool(soul.marks.pins))
     uid = glance.timeline._view.selected_row().checkpoint.uid
     await glance.whole()
     point = next(one for one in glance.timeline.model.tree.live if one.uid == uid)
     assert point.pinned
     assert any(block.pinned for block in glance.chat.blocks)
     await pilot.press("P")
-    await glance.desk.until(lambda: not soul.pins)
+    await glance.desk.until(lambda: not soul.marks.pins)
     await glance.desk.until(lambda: not point.pinned)
 
 
@@ -349,11 +349,11 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     soul = await assembly.open_soul(session=stored, provider=provider)
     if then in ("undo", "rewind"):
         # To a turn before the last one.
-        await soul.rewind(Target(stored.context.n_checkpoints - 25))
+        await soul.travel.rewind(Target(stored.context.n_checkpoints - 25))
     if then == "undo":
-        await soul.undo()
+        await soul.travel.undo()
     elif then == "jump":
-        await soul.rewind(Target(END, 3))
+        await soul.travel.rewind(Target(END, 3))
     elif then == "compaction":
         await soul.compact("")
     if then != "nothing":
