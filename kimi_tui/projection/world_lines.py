@@ -17,15 +17,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from kimi_tui.tool_cards import DisplayBlock, ImageBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
-    DisplayBlock,
     Event,
-    ImageBlock,
     LineChanged,
     TurnBegin,
     TurnEnd,

@@ -36,8 +36,9 @@ from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
+from kimi_tui.tool_cards import DiffLine
 from kimi_tui.tools.outcome import FileEdit
-from kimi_tui.wire.events import DiffLine, FilesChanged, FilesRestored, Notice
+from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import Divergence
 from kimi_tui.workspace.restore import (

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -50,6 +50,7 @@ from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion, sh
 from kimi_tui.soul.token_meter import WindowPart, window_parts
 from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -61,7 +62,6 @@ from kimi_tui.wire.events import (
     ApprovalAnswer,
     EventRecord,
     FailureKind,
-    ImageBlock,
     JobsChanged,
     Notice,
     StatusUpdate,
@@ -70,7 +70,7 @@ from kimi_tui.wire.events import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from kimi_tui.tools.base import Tool
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -503,6 +503,10 @@ class KimiSoul:
             added: names of further tools to add to the few.
         """
         self._conversation.wish_for(wish, added)
+
+    def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
+        """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""
+        self._conversation.change_tools(added, removed)
 
     def set_thinking(self, word: str) -> None:
         """Set whether and how much the model thinks from the next call on; see `ChatProvider.set_thinking`.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kimi_tui import lenient_json
-from kimi_tui.display_names import short_name, titled
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import (
     ContentPart,
@@ -36,8 +36,9 @@ from kimi_tui.session.schema import (
     kind_by_start,
     summary_in,
 )
+from kimi_tui.tool_cards import ImageBlock, short_name, with_names
 from kimi_tui.wire.codec import decode_image
-from kimi_tui.wire.events import CheckpointCreated, CheckpointKind, ImageBlock, with_names
+from kimi_tui.wire.events import CheckpointCreated, CheckpointKind
 
 Author = Literal["agent", "person"]
 """Who wrote a D-Mail; "person" is the word for the user on disk and on the wire."""

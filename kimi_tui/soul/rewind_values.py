@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from kimi_tui.soul.usage import Cost
-    from kimi_tui.wire.events import DiffLine, ImageBlock, LineChanged
+    from kimi_tui.tool_cards import DiffLine, ImageBlock
+    from kimi_tui.wire.events import LineChanged
 
 
 END = -1

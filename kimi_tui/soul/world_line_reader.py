@@ -32,8 +32,9 @@ from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records, records_by_checkpoint
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.tool_results import outcome_of
+from kimi_tui.tool_cards import DiffLine, DisplayBlock
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import DiffLine, DisplayBlock, EventRecord
+from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.diff import SideChange
 
 

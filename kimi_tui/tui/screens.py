@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kimi_tui.launch import Launch
-    from kimi_tui.wire.events import ImageBlock
+    from kimi_tui.tool_cards import ImageBlock
 
 STYLE_SHEETS = Path(__file__).parent.parent / "css"
 """The folder of the style sheets. Each screen names its own, so that those of screens not shown are not parsed."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.soul.soul import PARTS, PartName
+from kimi_tui.tool_cards import card_of
 from kimi_tui.tui.formatting import cut
 
 if TYPE_CHECKING:
@@ -179,14 +180,14 @@ def reduce(state: MainState, record: EventRecord) -> MainState:
             return state._replace(mode=next((one for one in MODE_WORDS if one == mode), "ask"))
         case wire.SteerQueued(id=steer_id, text=text):
             return state._replace(queued=(*state.queued, Queued(steer_id, text)))
-        case wire.ToolStarted(key=key, name="Shell"):
+        case wire.ToolStarted(key=key, name=name) if card_of(name).is_command:
             # The agent's come with a step.
             own = state.own_command or not state.step
             return state._replace(commands=state.commands | {key}, own_command=own)
         case wire.ToolResult(key=key) if key in state.commands:
             return state._replace(commands=state.commands - {key})
         case wire.ToolsChanged(form=form):
-            return state._replace(tools=form)
+            return state._replace(tools=form) if form else state
         case wire.JobsChanged(running=jobs):
             return state._replace(jobs=jobs)
         case wire.Notice(topic=topic, solved=solved) if topic == wire.DISK_TOPIC:

@@ -32,9 +32,9 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import image_blocks
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind_values import Target
+from kimi_tui.tool_cards import BriefBlock, ImageBlock
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import images_of
-from kimi_tui.wire.events import BriefBlock, ImageBlock
 
 SEES = ["image_in"]
 MARKERS = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")

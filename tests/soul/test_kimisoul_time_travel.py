@@ -16,8 +16,8 @@ from kimi_tui.session.schema import DMAIL_START
 from kimi_tui.soul.errors import SoulBusy, SoulError
 from kimi_tui.soul.history import fits, session_history
 from kimi_tui.soul.rewind_values import Target
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import DiffBlock
 
 
 async def two_lines(on: Stage) -> None:

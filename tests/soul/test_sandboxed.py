@@ -16,6 +16,7 @@ from support.watching import until
 
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.tool_cards import BriefBlock
 from kimi_tui.tools import grep
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
@@ -23,7 +24,6 @@ from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import BriefBlock
 
 
 @pytest.fixture(scope="module", autouse=True)

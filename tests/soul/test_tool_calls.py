@@ -17,7 +17,7 @@ from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageLi
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.soul import tasks
 from kimi_tui.soul.model_slot import LoopLimits
-from kimi_tui.tools.base import ApprovalQuestion, ToolEnv
+from kimi_tui.tools.base import TO_RUN, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
@@ -49,7 +49,7 @@ class Recording:
         return ToolOutcome(values["name"])
 
     async def change(self, values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
-        await env.approver.ask(ApprovalQuestion("run command", "Run?", values["name"]))
+        await env.approver.ask(ApprovalQuestion(TO_RUN, "Run?", values["name"]))
         self.log.append(f"begin {values['name']}")
         await asyncio.sleep(0)
         self.log.append(f"end {values['name']}")
@@ -151,7 +151,7 @@ async def test_a_tool_is_bounded_but_the_person_is_not(tmp_path: Path) -> None:
         raise AssertionError
 
     async def asking(_: dict[str, Any], env: ToolEnv) -> ToolOutcome:
-        await env.approver.ask(ApprovalQuestion("run command", "Run?", "x"))
+        await env.approver.ask(ApprovalQuestion(TO_RUN, "Run?", "x"))
         return ToolOutcome("ran")
 
     tools = Toolset([Tool("endless", endless), Tool("asking", asking, changes=True)])

@@ -21,8 +21,7 @@ from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints
 from kimi_tui.soul.kimisoul import TURN_ERRORS, KimiSoul
-from kimi_tui.tools.base import Tool as BaseTool
-from kimi_tui.tools.base import ToolEnv
+from kimi_tui.tools.base import ToolEnv, TypedTool
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
@@ -99,7 +98,7 @@ class AnyParams(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class Tool(BaseTool[Any]):
+class Tool(TypedTool[Any]):
     """A tool whose work a test writes down."""
 
     def __init__(
@@ -109,8 +108,8 @@ class Tool(BaseTool[Any]):
         *,
         changes: bool = False,
     ) -> None:
-        self.name = name  # type: ignore[misc]
-        self.changes = changes  # type: ignore[misc]
+        self.name = name
+        self.changes = "edits" if changes else "nothing"
         self.params = AnyParams
         self._work = work
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from support.cases import each
 
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
@@ -69,8 +70,8 @@ def test_the_header_never_overflows(title: str, folder: str, width: int) -> None
     assert cells <= width or not fitted.folder
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
+@each(
+    "model, name",
     [
         ("kimi-k3", "kimi-k3"),
         ("moonshotai/kimi-k3", "moonshotai/kimi-k3"),

@@ -61,13 +61,14 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from kimi_tui.demo import Demo
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import WindowStatus
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
-    from kimi_tui.wire.events import ApprovalRequest, ImageBlock
+    from kimi_tui.wire.events import ApprovalRequest
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
@@ -421,6 +422,9 @@ class MainScreen(Screen[None]):
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
         self.bench.chat_pane.dismiss()
+        if event.text.strip() and self.bench.type_ahead.is_blind(event.at):
+            self.bench.give_back([event.text])
+            return
         if event.pasted == "now" and (event.chosen or self._is_run(event.text)):
             self.bench.keep(event.text)
             send = key_of("send", self.bench.keys)

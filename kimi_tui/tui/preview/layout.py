@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.cells import cell_len
 
-from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import one_line, shown_name
+from kimi_tui.tool_cards import short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import StyledText, cost_words, fitted, sides, spans_width
@@ -177,9 +177,13 @@ def _summary_rows(
     notes = _notes(state.files, width, glyphs)
     fits = len(rows) + bool(counted) + len(notes) <= room
     if counted:
+        lost = 0 if state.files.goes_along else sum(one.fate == "skip" for one in counted)
+        unnamed = 0 if fits else len(state.files.not_covered)
+        if lost:
+            said += f", {formatting.grouped(lost + unnamed)} cannot come back"
+        elif unnamed:
+            said += f", {formatting.grouped(unnamed)} not covered"
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
-        if state.files.not_covered and not fits:
-            said += f", {len(state.files.not_covered)} not covered"
         rows = [sides([(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
     return [*rows, *notes] if fits else rows
 

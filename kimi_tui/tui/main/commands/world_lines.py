@@ -154,8 +154,8 @@ async def _send_to_now(
         return
     from kimi_tui.display_names import titled
     from kimi_tui.foreign_text import one_line
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
-    from kimi_tui.wire.events import ImageBlock
 
     calls = ", ".join(f"{name} {target}" for name, target in message.calls)
     images = [shown.name for shown in message.display if isinstance(shown, ImageBlock)]
