@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from textual.binding import Binding
@@ -57,18 +57,26 @@ HELP_TITLES: Mapping[Place, str] = {
 
 
 _NEEDS: Mapping[str, PartName] = {
-    "timeline.choose": "travel",
-    "timeline.undo": "travel",
-    "timeline.read": "lines",
-    "timeline.bookmark": "marks",
-    "line.jump": "travel",
-    "line.compare": "lines",
-    "line.send": "dmails",
-    "chat.preview": "travel",
-    "chat.pin": "marks",
     "background": "tasks",
+    "chat.pin": "marks",
+    "chat.preview": "travel",
+    "line.compare": "lines",
+    "line.jump": "travel",
+    "line.send": "dmails",
+    "timeline.bookmark": "marks",
+    "timeline.choose": "travel",
+    "timeline.pin": "marks",
+    "timeline.read": "lines",
+    "timeline.redo": "travel",
+    "timeline.undo": "travel",
 }
-"""The part of the agent that an action needs; without it the key is not listed."""
+"""The part of the agent that an action needs."""
+
+
+def keys_with(keys: Mapping[str, str], parts: Collection[PartName]) -> Mapping[str, str]:
+    """The keys by action, without those of actions for which the agent lacks the part: no list names them then."""
+    lacking = {name: "" for name, part in _NEEDS.items() if part not in parts}
+    return {**keys, **lacking} if lacking else keys
 
 
 def hints(
@@ -90,9 +98,6 @@ def hints(
         now: seconds since 1970.
         extended: whether the terminal sends Shift+Enter as a key of its own.
     """
-    if len(state.parts) < len(PARTS):
-        lacks = {name: "" for name, part in _NEEDS.items() if part not in state.parts}
-        keys = {**keys, **lacks}
     if place == "chat":
         return _in_chat(keys)
 
@@ -256,12 +261,13 @@ def _both(first: str, second: str, keys: Mapping[str, str]) -> str:
     return " ".join(filter(None, (key_of(first, keys), key_of(second, keys))))
 
 
-def first_hints(keys: Mapping[str, str]) -> tuple[Hint, ...]:
-    """The hints in an empty chat."""
+def first_hints(keys: Mapping[str, str], parts: Collection[PartName] = PARTS) -> tuple[Hint, ...]:
+    """The hints in an empty chat, for an agent with these parts."""
+    timeline = key_of("timeline", keys) if "travel" in parts else ""
     return known(
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent; what is complete is kept"),
-        (key_of("timeline", keys), "goes back to any step; nothing is ever lost"),
+        (timeline, "goes back to any step; nothing is ever lost"),
     )
 
 

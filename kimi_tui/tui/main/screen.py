@@ -247,7 +247,7 @@ class MainScreen(Screen[None]):
             branch=opened.branch,
             sandbox=opened.soul.sandbox_gaps is not None,
         )
-        self.commands.keep(self.conversation.state.parts)
+        self.bench.offer(self.conversation.state.parts)
         self.transcript.work_dir = str(opened.folder)
         self.completion.files.sandbox = opened.soul.search_sandbox
         self.completion.files.folder = opened.folder

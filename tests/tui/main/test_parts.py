@@ -13,6 +13,7 @@ from support.screens import Desk, desk
 
 from kimi_tui.soul import assembly
 from kimi_tui.soul.soul import PARTS, Soul, parts_of
+from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.main.commands.table import COMMANDS
 
 
@@ -44,6 +45,7 @@ async def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[
             await one.ready()
             assert isinstance(one.screen.conversation.soul, Soul)
             assert parts_of(one.screen.conversation.soul) == set()
+            assert "goes back to any step" not in await one.sees("stops the agent")
             await one.say("A question")
             await one.sees("The answer.")
             await one.idle()
@@ -68,6 +70,15 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         await one.pilot.press("ctrl+p")
         await one.sees("/usage")
         assert "/rewind [N]" not in one.text()
+        await one.pilot.press("escape")
+        await one.say("/help")
+        await one.sees("Help")
+        help_page = one.app.screen
+        assert isinstance(help_page, HelpScreen)
+        rows = "\n".join(row.plain for row in help_page._rows(100))  # pyright: ignore[reportPrivateUsage]
+        assert "/usage" in rows
+        for words in ("/rewind", "/jobs", "Ctrl+B  ", "see what a rewind takes", "pin it"):
+            assert words not in rows
         await one.pilot.press("escape")
         # What needs no part works as ever.
         await one.say("/mode edits")
