@@ -22,6 +22,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul import assembly, opening, rebuilt_history
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.errors import CannotOpen
+from kimi_tui.soul.opening import provider_of
 from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.wire.events import EventRecord
