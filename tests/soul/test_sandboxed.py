@@ -15,7 +15,7 @@ from support.covered import whole_sandbox
 from support.soul import next_event, stage
 from support.watching import until
 
-from kimi_tui.soul import kimisoul
+from kimi_tui.soul import assembly
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.tool_cards import BriefBlock
@@ -39,7 +39,7 @@ def there_is_one() -> Iterator[None]:
         return Sandbox(found.backend, settings, environ, found.program)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kimisoul, "find_sandbox", find)
+        patch.setattr(assembly, "find_sandbox", find)
         yield
 
 
