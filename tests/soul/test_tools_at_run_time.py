@@ -71,7 +71,8 @@ async def test_its_effects_belong_to_the_agent_and_its_card_to_its_calls(tmp_pat
         (changed,) = on.ear.of(ev.FilesChanged)
         assert changed.paths == ("deployed.txt",)
         preview = await on.soul.preview(Target(1))
-        assert preview.files is not None and preview.files.ran_commands
+        assert preview.files is not None
+        assert preview.files.ran_commands
         # What was allowed for the session is not asked again; what it wrote comes back with a rewind.
         on.server.script(call("mcp__ship__deploy", DEPLOY), say("Once more."))
         await on.soul.run("again")
