@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.cases import each
 
 from kimi_tui.display_names import titled
 from kimi_tui.tool_cards import short_name
@@ -10,8 +10,8 @@ from kimi_tui.tool_cards import short_name
 CHIP = "[image login page.png 1280x800 ~1.4k]"
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "title"),
+@each(
+    "text, names, title",
     [
         ("what is this", [], "what is this"),
         ("", [], ""),

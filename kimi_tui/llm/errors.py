@@ -65,7 +65,21 @@ class ProxyError(LLMError):
 
 
 class APITimeoutError(LLMError):
-    """No byte came for longer than the limit. Retried."""
+    """The server accepted no connection in time. Retried."""
+
+
+class AnswerOverdueError(APITimeoutError):
+    """A limit of the wait for an answer was reached. Only retried where the user asked for that.
+
+    Another request would be read and paid for from its beginning, and may well take as long.
+
+    Attributes:
+        again: whether the user did.
+    """
+
+    def __init__(self, message: str, *, advice: str = "", again: bool = False) -> None:
+        super().__init__(message, advice=advice)
+        self.again = again
 
 
 class APIEmptyResponseError(LLMError):

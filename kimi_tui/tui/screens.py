@@ -125,6 +125,10 @@ class RefusesEarlyClicks(Protocol):
         ...
 
 
+FORKED = "This is a fork; the session it was made from is as it was."
+"""The notice in a fork of a whole session."""
+
+
 class CannotOpen(Exception):
     """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
 

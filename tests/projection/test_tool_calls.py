@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 
 from kimi_tui.projection.tool_calls import argument, target
 from kimi_tui.tool_cards import KNOWN, card_of
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "shown"),
+@each(
+    "tool, arguments, shown",
     [
         ("Shell", {"command": "pytest -q\n  tests"}, "pytest -q tests"),
         ("ReadFile", {"path": "/app/src/a.py", "n_lines": 3}, "src/a.py"),

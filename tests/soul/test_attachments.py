@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.chat_server import call, gate, say
 from support.soul import Stage, stage
 
@@ -30,8 +31,8 @@ def said_blocks(on: Stage) -> list[tuple[str, str]]:
     return [(b.text, ", ".join(b.attached)) for b in model.blocks if isinstance(b, UserBlock)]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@each(
+    "text, found",
     [
         ("see @app.py", ["app.py"]),
         ("(@a/b.py), then", ["a/b.py),", "a/b.py)", "a/b.py"]),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import Answer, call, calls, say
 from support.soul import Stage, next_event, stage
 
@@ -49,8 +50,8 @@ CIRCLES: dict[str, tuple[Sequence[CallResult], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", CIRCLES)
-@pytest.mark.parametrize("at_once", [True, False])
+@each("name", CIRCLES)
+@each("at_once", [True, False])
 async def test_the_same_call_with_the_same_result(name: str, at_once: bool) -> None:
     results, is_circle = CIRCLES[name]
     circles = Circles(3, 3)
@@ -118,7 +119,7 @@ async def test_the_turn_goes_on_where_the_user_says_so(tmp_path: Path, mode: str
         assert request.kind == "pause"
         assert request.options == ("Go on",)
         assert "the same call 3 times in a row" in request.question
-        assert request.detail == 'ReadFile {"path": "nowhere.txt"}'
+        assert request.detail == "ReadFile nowhere.txt"
         assert len(on.server.requests) == 3
         on.soul.answer(request.id, "once")
         await turn

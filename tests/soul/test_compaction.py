@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import call, calls, gate, say, stall, status
 from support.effort import most_in_a_callback
 from support.made_images import flat, saved
@@ -437,8 +438,8 @@ async def test_a_strategy_that_the_configuration_names(tmp_path: Path) -> None:
         assert len(on.server.requests) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
+@each(
+    "name, why",
     [
         ("clever", "there is simple"),
         ("", "there is simple"),

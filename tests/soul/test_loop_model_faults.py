@@ -64,7 +64,6 @@ PASSING: dict[str, tuple[Answer, str]] = {
         drop_after(8, call("Shell", {"command": "touch made"}, text=PART)),
         "broke",
     ),
-    "stalled": (stall(3, say(f"{PART} meant.")), "silent for 0.3 s"),
     "malformed chunk": (stream(delta(content=PART), Chunk("{oops")), "not JSON"),
     "no finish and no [DONE]": (say(PART, finish=None, usage=None, done=False), "broke"),
     "empty answer": (say(""), "nothing"),
@@ -86,7 +85,7 @@ PASSING: dict[str, tuple[Answer, str]] = {
 @pytest.mark.parametrize("name", PASSING)
 async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
     fault, words = PASSING[name]
-    async with stage(tmp_path, stream_timeout_s=0.3) as on:
+    async with stage(tmp_path) as on:
         on.server.script(fault, say("whole", usage=(5_000, 3)))
         await on.soul.run("hi")
         # The person: why, which attempt of how many, then the whole answer and a turn that is done.
@@ -107,11 +106,11 @@ async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize(
     "name",
-    ["reset before headers", "dropped in mid-arguments", "stalled", "empty answer", "503"],
+    ["reset before headers", "dropped in mid-arguments", "empty answer", "503"],
 )
 async def test_a_fault_that_comes_every_time(tmp_path: Path, name: str) -> None:
     fault, words = PASSING[name]
-    async with stage(tmp_path, stream_timeout_s=0.3) as on:
+    async with stage(tmp_path) as on:
         on.server.script(fault, fault, fault)
         await on.soul.run("hi")
         assert [retry.attempt for retry in on.ear.of(ev.StepRetry)] == [2, 3]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, call, calls, reply, say, status
 from support.soul import Stage, next_event, stage
 
@@ -38,8 +39,8 @@ def info(window: int, *, tools: bool = True, lean: bool | None = None) -> ModelI
     return known if tools else replace(known, capabilities=frozenset())
 
 
-@pytest.mark.parametrize(
-    ("model", "wish", "form"),
+@each(
+    "model, wish, form",
     [
         (info(LEAN_BELOW), "", RequestForm()),
         (info(LEAN_BELOW - 1), "", RequestForm(lean=True)),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import Answer, Chunk, Request, Stall, gate, reply, say, status
+from support.chat_server import Answer, Chunk, Request, Stall, gate, reply, say, stall, status
 from support.soul import Stage, next_event, stage
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
@@ -67,15 +67,22 @@ async def test_it_is_stopped_as_by_esc(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("far")
-async def test_elsewhere_it_may_be_asked_for_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "silent",
+    [replace(say("never"), before=(Stall(),)), stall(3, say("A part that is never whole"))],
+    ids=["before the answer", "within it"],
+)
+async def test_elsewhere_it_may_be_asked_for_again(tmp_path: Path, silent: Answer) -> None:
     async with stage(tmp_path, stream_timeout_s=0.1) as on:
-        on.server.script(replace(say("never"), before=(Stall(),)), say("now"))
+        on.server.script(silent, say("now"))
         turn, request = await overdue(on)
         assert request.options == (WAIT_ON, ASK_AGAIN)
         on.soul.answer(request.id, "once", ASK_AGAIN)
         await patient(on, turn)
         assert on.ear.of(ev.TurnEnd) == [ev.TurnEnd("done")]
         assert len(on.server.requests) == 2
+        assert len(on.ear.of(ev.StepRetry)) == 1
+        assert "A part" not in str(on.file())
 
 
 async def test_the_question_goes_when_the_answer_comes(tmp_path: Path) -> None:

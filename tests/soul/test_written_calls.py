@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 from support.chat_server import call, say
 from support.soul import Stage, next_event, stage
 
@@ -26,8 +27,8 @@ def fenced(text: str, language: str = "json") -> str:
     return f"```{language}\n{text}\n```"
 
 
-@pytest.mark.parametrize(
-    ("text", "calls", "before"),
+@each(
+    "text, calls, before",
     [
         (fenced(READ), [A_READ], ""),
         (fenced(READ, ""), [A_READ], ""),
@@ -60,7 +61,7 @@ def test_what_is_a_call(text: str, calls: list[WrittenCall], before: str) -> Non
     assert (list(found.calls), found.before, found.is_end) == (calls, before, True)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-import pytest
+from support.cases import each
 
 from kimi_tui.tools.credentials import (
     LEFT_OUT,
@@ -52,7 +52,7 @@ NO_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_keys_are_found_whole(key: str) -> None:
     for before in (0, 16_380, 40_000):
         text = "x " * (before // 2) + f"\nvalue {key}\nrest"

@@ -72,6 +72,26 @@ async def test_the_question_shows_exactly_what_runs(bench: Bench) -> None:
     assert ask.session_key == ask.session_offer == ""
 
 
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        ("off", "OUTSIDE THE SANDBOX, may do whatever you may. Its reason: It pushes."),
+        ("network", "may change files and use the network. Its reason: It pushes."),
+    ],
+)
+async def test_what_a_command_wants_and_why_is_on_the_card_where_no_sandbox_runs_it(
+    bench: Bench, asked: str, where: str
+) -> None:
+    """In `ask` mode, and where the machine has no sandbox: the model asks for what it would ask for there."""
+    await bench.run("Shell", command="git push", sandbox=asked, why="It\x1b[2J\npushes.")
+    (ask,) = bench.approver.asks
+    assert ask.where.endswith(f"; {where}")
+    # A reason is asked for where something is wanted, and nobody is asked without one.
+    refused = await bench.run("Shell", command="git push", sandbox=asked, why=" ")
+    assert "needs `why`" in refused.message
+    assert len(bench.approver.asks) == 1
+
+
 async def test_a_description_which_other_tools_ask_for_is_no_mistake(bench: Bench) -> None:
     outcome = await bench.run("Shell", command="echo hi", description="Says hi")
     assert (outcome.output, outcome.is_error) == ("hi\n", False)

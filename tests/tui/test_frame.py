@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from support.cases import each
 
 from kimi_tui.tui.compare.screen import HINTS as COMPARE_HINTS
 from kimi_tui.tui.frame import (
@@ -97,8 +98,8 @@ def test_worktrees_and_odd_places_have_a_branch_or_none(tmp_path: Path) -> None:
     assert branch_of(Path("/")) == ""
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
+@each(
+    "model, name",
     [
         ("kimi-k3", "kimi-k3"),
         ("moonshotai/kimi-k3", "moonshotai/kimi-k3"),

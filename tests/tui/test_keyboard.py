@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk, talk
 from textual import events, on
@@ -16,6 +18,7 @@ from textual.widgets import Input
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.rewind_values import Forked, RewindPreview, Target
+from kimi_tui.tui import keyboard
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import LONGEST_WAIT_S, LineField, key_name
@@ -149,6 +152,11 @@ async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
         await one.say("/rewind 0")
         at_once(one, *"later")
         await one.until(lambda: one.screen.prompt.area.text == "later")
+        # Enter sends it for those who had time to see it.
+        ahead = one.screen.bench.type_ahead
+        assert ahead.is_blind(0.0)
+        monkeypatch.setattr(keyboard, "QUIET_S", 0.0)
+        await one.until(lambda: not ahead.is_blind(time.monotonic()))
         computed.set()
         await one.sees("There is no checkpoint #0.")
         assert one.screen.prompt.area.text == "later"
@@ -160,8 +168,8 @@ async def test_a_command_that_opens_nothing_leaves_the_keys_where_they_are(home:
         await one.until(lambda: one.screen.prompt.area.text == "more")
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
+@each(
+    "key, name",
     [
         ("ctrl+t", "Ctrl+T"),
         ("f1", "F1"),

@@ -21,12 +21,13 @@ from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
+from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.feed import HISTORY_SLICE_S, Feed
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
-from kimi_tui.tui.screens import CannotOpen
+from kimi_tui.tui.screens import FORKED, CannotOpen
 from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.state import MainState, Queued
 
@@ -113,6 +114,8 @@ class Conversation:
         self._early: list[Queued] = []
         """Said before the session was open."""
         self._n_early = 0
+        self._has_said = False
+        """Whether a message was sent in this session."""
         self.drafts: Drafts | None = None
         self.follow_ups: list[str] = []
         self._is_open = asyncio.Event()
@@ -174,7 +177,7 @@ class Conversation:
         from kimi_tui.tui.main.session_setup import open_session
 
         try:
-            opened = await open_session(self.launch, self._found)
+            opened = await open_session(self.launch, self._found, self._wants_fork)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -197,7 +200,7 @@ class Conversation:
         from kimi_tui.tui.main.drafts import Drafts
 
         self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
-        self._bench.start(self.drafts.give_back())
+        self._bench.start(self.drafts.give_back(lambda: self._has_said))
         self._n_told = len(opened.history)
         self._feed = Feed(opened.soul.wire, opened.history, self._bench.tasks)
         self._drawing = self._bench.start(self._draw_events(self._feed))
@@ -215,12 +218,27 @@ class Conversation:
         if found.end:
             bench.views.glance(found.end)
         elif found.holder:
-            words = f"{found.title} is open elsewhere ({found.holder}). Waiting for it to be closed there"
+            words = f"“{found.title}” is open in another program; waiting for it to be closed"
             bench.transcript.reading = words
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title}{count}"
         self._show_waiting(self._early)
+
+    async def _wants_fork(self, held: EarlierSession) -> bool:
+        """Ask whether to go on in a fork of a session that another program has open; the question goes when this is cancelled."""
+        await asyncio.to_thread(import_module, "kimi_tui.tui.dialogs.open_elsewhere")
+        from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
+
+        # A message that is being typed is not cut in two.
+        quiet_s = SeenQuestion.QUIET_S
+        while (left_s := self._bench.last_key_at + quiet_s - time.monotonic()) > 0:  # noqa: ASYNC110 - it sleeps as long as it must
+            await asyncio.sleep(left_s)
+        question = OpenElsewhereScreen(held.title, held.holder)
+        try:
+            return bool(await self._bench.ask(question))
+        finally:
+            question.dismiss(None)
 
     def _show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
         """Show the messages that wait for the session to be open at the end of the chat."""
@@ -454,7 +472,7 @@ class Conversation:
 
     def say(self, text: str) -> None:
         """Send a message to the agent: as a new turn, or as a steer of the running one. Before the session is open it waits."""
-        soul = self.soul
+        soul, self._has_said = self.soul, True
         if self.demo is not None:
             self.demo.suggestions.said(text)
         if soul is None or not self._live:
@@ -780,7 +798,7 @@ class Conversation:
             more: a further sentence for the notice about it.
         """
         # It looks the same as what it was made from, so it is said.
-        words = f"This is a fork; the session it was made from is as it was.{more}"
+        words = f"{FORKED}{more}"
         return self.launch._replace(
             resume=session_id,
             fork=False,

@@ -409,6 +409,9 @@ class MainScreen(Screen[None]):
     def _sent(self, event: PromptArea.Sent) -> None:
         """Run the command that the menu offered or that was written out, or say the text."""
         self.bench.chat_pane.dismiss()
+        if event.text.strip() and self.bench.type_ahead.is_blind(event.at):
+            self.bench.give_back([event.text])
+            return
         if event.pasted == "now" and (event.chosen or self._is_run(event.text)):
             self.bench.keep(event.text)
             send = key_of("send", self.bench.keys)

@@ -11,11 +11,11 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
@@ -33,7 +33,7 @@ from kimi_tui.soul.errors import UnknownCompaction
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.tui.frame import branch_of
 from kimi_tui.tui.prompt.history import History, history_file, read_history
-from kimi_tui.tui.screens import CannotOpen, DiskRefuses, NoModelNamed
+from kimi_tui.tui.screens import FORKED, CannotOpen, DiskRefuses, NoModelNamed
 from kimi_tui.tui.state import MODE_WORDS, title_from
 from kimi_tui.tui.transcript.transcript import import_for
 from kimi_tui.wire.events import EventRecord, TurnBegin
@@ -64,8 +64,8 @@ _MAY_PASS = frozenset(
     }
 )
 """Errno values of disk errors that may pass while the program runs."""
-OPEN_ELSEWHERE_S = 3.0
-"""Seconds that another process has to close a session that is to be opened: it may just be ending."""
+OPEN_ELSEWHERE_S = 1.0
+"""Seconds that another process has to close a session, before a fork of it is offered: it may just be ending."""
 HOLDER_ASKED_S = 0.2
 DRAWN_S = 0.03
 """Seconds that are left for drawing the last page before the agent's modules are imported."""
@@ -114,17 +114,24 @@ class _Stage:
     demo: Demo | None = None
 
 
+async def _wants_none(_held: EarlierSession) -> bool:
+    return False
+
+
 async def open_session(
-    launch: Launch, found: Callable[[EarlierSession], None] = lambda _found: None
+    launch: Launch,
+    found: Callable[[EarlierSession], None] = lambda _found: None,
+    wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]] = _wants_none,
 ) -> Opened:
     """Open the session that the command line asked for.
 
     Args:
         launch: the options of the command line and the configuration.
         found: called with what is known of a stored session while it is read: first its title, then its end.
+        wants_fork: asks whether to go on in a fork of a session that another process has open; cancelled where that closes it.
 
     Raises:
-        CannotOpen: there is no such session, or another process has it open.
+        CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
         DiskRefuses: a disk error that may pass.
     """
     if not launch.demo:
@@ -135,7 +142,10 @@ async def open_session(
         session, notices, is_old = await _session(launch, stage)
         if is_old:
             known = await asyncio.to_thread(_found, session)
-            known = await _free(session, known, found)
+            if await _is_to_be_forked(session, known, found, wants_fork):
+                session = await session.fork()
+                known = await asyncio.to_thread(_found, session)
+                notices = [*notices, FORKED]
             found(known)
             if end := await asyncio.to_thread(_end, session):
                 found(known._replace(end=end))
@@ -195,22 +205,40 @@ async def open_session(
     )
 
 
-async def _free(
-    session: Session, known: EarlierSession, found: Callable[[EarlierSession], None]
-) -> EarlierSession:
-    """Wait a moment for another process to close the session, and show meanwhile that it has it open.
+async def _is_to_be_forked(
+    session: Session,
+    known: EarlierSession,
+    found: Callable[[EarlierSession], None],
+    wants_fork: Callable[[EarlierSession], Coroutine[Any, Any, bool]],
+) -> bool:
+    """Wait for another process to close the session, show meanwhile that it has it open, and after a moment offer a fork.
+
+    Returns:
+        whether a fork is wanted; else the session is free.
 
     Raises:
-        SessionLocked: it stays open there.
+        SessionLocked: it is open there, and no fork is wanted.
     """
-    give_up = time.monotonic() + OPEN_ELSEWHERE_S
-    while (holder := await asyncio.to_thread(holder_of, session.dir)) is not None:
-        if time.monotonic() > give_up:
-            raise SessionLocked(holder)
-        found(known._replace(holder=holder))
-        # No event tells that a lock of another process was released.
-        await asyncio.sleep(HOLDER_ASKED_S)
-    return known
+    offered_at = time.monotonic() + OPEN_ELSEWHERE_S
+    asking: asyncio.Task[bool] | None = None
+    try:
+        while (holder := await asyncio.to_thread(holder_of, session.dir)) is not None:
+            if holder != known.holder:
+                known = known._replace(holder=holder)
+                found(known)
+            if asking is None and time.monotonic() > offered_at:
+                asking = asyncio.create_task(wants_fork(known), name="offer a fork")
+            # No event tells that a lock of another process was released.
+            if asking is None:
+                await asyncio.sleep(HOLDER_ASKED_S)
+            elif (await asyncio.wait({asking}, timeout=HOLDER_ASKED_S))[0]:
+                if asking.result():
+                    return True
+                raise SessionLocked(holder)
+    finally:
+        if asking is not None:
+            asking.cancel()
+    return False
 
 
 def _found(session: Session) -> EarlierSession:

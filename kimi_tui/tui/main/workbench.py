@@ -358,11 +358,11 @@ class Workbench:
             parts[0] = f" {parts[0]}"
         self.prompt.area.put_sent(*parts)
 
-    def give_draft(self, draft: Draft) -> None:
-        """Put a draft into the prompt; if the prompt is not empty, Up brings it."""
+    def give_draft(self, draft: Draft, *, to_history: bool = False) -> None:
+        """Put a draft into the prompt; into the history with `to_history`, or if the prompt is not empty: Up brings it."""
         if not draft.text:
             return
-        if self.prompt.area.text:
+        if to_history or self.prompt.area.text:
             self.add_to_history(draft.text)
         else:
             self.prompt.area.put_draft(draft)

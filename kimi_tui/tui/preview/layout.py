@@ -177,9 +177,13 @@ def _summary_rows(
     notes = _notes(state.files, width, glyphs)
     fits = len(rows) + bool(counted) + len(notes) <= room
     if counted:
+        lost = 0 if state.files.goes_along else sum(one.fate == "skip" for one in counted)
+        unnamed = 0 if fits else len(state.files.not_covered)
+        if lost:
+            said += f", {formatting.grouped(lost + unnamed)} cannot come back"
+        elif unnamed:
+            said += f", {formatting.grouped(unnamed)} not covered"
         added, removed = sum(one.added for one in counted), sum(one.removed for one in counted)
-        if state.files.not_covered and not fits:
-            said += f", {len(state.files.not_covered)} not covered"
         rows = [sides([(said, "quiet")], change_counts(added, removed, glyphs), width), *rows]
     return [*rows, *notes] if fits else rows
 

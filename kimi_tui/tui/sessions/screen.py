@@ -32,7 +32,7 @@ from kimi_tui.tui.frame import Footer, Header, Heading, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField, key_of
 from kimi_tui.tui.notices import STAYS_S
-from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, sheets
+from kimi_tui.tui.screens import FORKED, QuitChosen, SessionChosen, app_of, sheets
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -650,8 +650,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _fork(self, row: SessionRow) -> None:
         copy = await (await self._opened()).fork(row)
-        words = "This is a fork; the session it was made from is as it was."
-        self._leave_for(row, copy, words)
+        self._leave_for(row, copy, FORKED)
 
     async def _rename(self, row: SessionRow, title: str) -> None:
         if row.id == self._own_id and self._rename_own is not None:

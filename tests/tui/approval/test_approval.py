@@ -281,6 +281,19 @@ async def test_a_pause_is_answered_as_any_question(
         assert desk.answers == [answer]
 
 
+async def test_a_pause_without_details_has_no_row_for_them() -> None:
+    asked = request("", kind="pause", key="", tool="", question="Keep waiting for the answer?")
+    asked = replace(asked, where="", options=("Wait on",), no_offer="Stop the turn")
+    desk = Desk(asked)
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        rows = [row.strip("▌ ") for row in desk.text().split("\n")]
+        asks, waits = rows.index("Keep waiting for the answer?"), rows.index("1  Wait on")
+        assert waits - asks == 2
+        await press(pilot, "1")
+        assert desk.answers == [("once", "Wait on")]
+
+
 def typed(desk: Desk, words: str, *, gap_s: float = 0.05) -> None:
     """Letters that were read one after the other, the last of them now."""
     for place, letter in enumerate(words):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 from support.chat_server import ChatServer, call, say
 from support.long_session import STILL, WINDOW, LongSession
 from support.screens import Desk, keys_count
@@ -331,6 +332,10 @@ def told_by(records: Sequence[EventRecord]) -> tuple[list[tuple[object, ...]], l
     return facts_of(list(chat.blocks)), [point.uid for point in timeline.tree.live]
 
 
+N_SIZES = settings().max_examples // 2
+"""In how many steps the end that is read becomes the whole: as with the examples of properties, few but in `make test-all`."""
+
+
 @pytest.mark.parametrize("then", ["nothing", "undo", "jump", "rewind", "compaction"])
 async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     session: LongSession,
@@ -364,7 +369,7 @@ async def test_wherever_it_begins_it_tells_how_the_whole_ends(
     whole, line = told_by(read_records(again))
     lengths: set[int] = set()
     whole_size = again.record.path.stat().st_size
-    for size in range(1_000, whole_size + 9_000, max(4_000, whole_size // 12)):
+    for size in range(1_000, whole_size + 9_000, max(4_000, whole_size // N_SIZES)):
         monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", size)
         monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", size)
         assert end_of_context(again), size

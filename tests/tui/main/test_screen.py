@@ -503,7 +503,7 @@ async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(
         await one.say("/sandbox x")
         await one.sees('/sandbox does not take "x".')
         await one.say("/sandbox")
-        await one.sees("Sandboxed commands can write to" if held else "There is no sandbox")
+        await one.sees("Commands can write to the work folder" if held else "There is no sandbox")
         if held:
             await one.sees("/sandbox reset empties the caches.")
             await one.say("/sandbox reset")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul import kimisoul, rebuilt_history
 from kimi_tui.soul.approval import Mode
+from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
 from kimi_tui.tui.main import session_setup
 from kimi_tui.tui.main.conversation import Conversation
 from kimi_tui.tui.main.session_setup import open_session, provider_of
@@ -128,10 +130,12 @@ async def test_a_session_that_is_read_is_not_called_a_new_one(
         await one.desk.sees("The first answer.")
 
 
-async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_setup, "OPEN_ELSEWHERE_S", 60.0)
+@asynccontextmanager
+async def open_elsewhere(
+    home: Path, monkeypatch: pytest.MonkeyPatch, offered_s: float
+) -> AsyncGenerator[tuple[Desk, SessionLock, ChatServer]]:
+    """A session that is to be continued while something else has it open."""
+    monkeypatch.setattr(session_setup, "OPEN_ELSEWHERE_S", offered_s)
     async with ChatServer() as server:
         server.script(say("The first answer."))
         async with desk(home, server.base_url) as one:
@@ -141,13 +145,74 @@ async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
             await one.idle()
         lock = SessionLock(session_dir(home))
         lock.acquire()
-        async with desk(home, server.base_url, resume=NEWEST) as one:
-            shown = await one.sees("A first question is open elsewhere")
-            # It is not shown as if it were here.
-            assert "The first answer." not in shown
+        try:
+            async with desk(home, server.base_url, resume=NEWEST) as one:
+                yield one, lock, server
+        finally:
             lock.release()
-            await one.ready()
-            await one.sees("The first answer.")
+
+
+async def test_a_session_that_is_open_elsewhere_is_said_to_be_and_waited_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_elsewhere(home, monkeypatch, 60.0) as (one, lock, _):
+        shown = await one.sees("“A first question” is open in another program")
+        # It is not shown as if it were here.
+        assert "The first answer." not in shown
+        lock.release()
+        await one.ready()
+        await one.sees("The first answer.")
+
+
+def asks(one: Desk) -> bool:
+    """Whether a key would answer the offer."""
+    screen = one.app.screen
+    return isinstance(screen, OpenElsewhereScreen) and screen.seen.is_open
+
+
+async def test_a_session_that_is_open_elsewhere_can_be_forked(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_elsewhere(home, monkeypatch, 0.0) as (one, _, server):
+        original = session_dir(home)
+        # A message that was sent before goes to the fork.
+        one.screen.conversation.say("And then?")
+        shown = await one.sees("go on in a fork, a copy of it")
+        assert f"“A first question” is open in process {os.getpid()} on" in shown
+        server.script(say("The second answer."))
+        await one.pilot.press("x")
+        assert isinstance(one.app.screen, OpenElsewhereScreen)
+        await one.until(lambda: asks(one))
+        await one.pilot.press("f")
+        shown = await one.sees("The second answer.")
+        assert "The first answer." in shown
+        assert "This is a fork; the session it was made from is as it was." in shown
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        assert soul.session.dir.parent == original.parent
+        assert soul.session.dir != original
+
+
+async def test_the_offer_goes_where_the_session_is_closed_elsewhere(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_elsewhere(home, monkeypatch, 0.0) as (one, lock, _):
+        await one.sees("go on in a fork, a copy of it")
+        lock.release()
+        await one.ready()
+        assert "go on in a fork" not in await one.sees("The first answer.")
+        assert session_dir(home).is_dir()  # the only one
+
+
+async def test_without_the_fork_the_program_ends(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_elsewhere(home, monkeypatch, 0.0) as (one, _, _):
+        await one.sees("go on in a fork, a copy of it")
+        await one.pilot.press("escape")
+        await one.until(lambda: bool(one.app.exit_message))
+        assert one.app.exit_message.startswith("This session is open in process ")
+        assert one.app.return_code == session_setup.LOCKED
 
 
 async def test_the_last_page_comes_first_without_a_record_too(

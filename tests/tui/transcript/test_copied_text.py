@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.cases import each
 from support.chat_app import ChatApp, drawn, feed, is_drawn, show_history
 from support.conversation import Conversation
 from support.effort import n_calls
@@ -97,8 +98,8 @@ def test_output_is_copied_with_its_tabs_whole_and_in_part(width: int) -> None:
     assert copied(block, width, "indented", "and") == "indented\tand"
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(
+@each("width", WIDTHS)
+@each(
     "text",
     [
         " " * 90 + "\t" + " " * 90 + "e" + " " * 91 + "c  dbba",

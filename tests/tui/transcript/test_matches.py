@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.effort import n_calls
 
 from kimi_tui.projection.blocks import (
@@ -137,7 +138,7 @@ PLAN = json.dumps({"plan": "1. Zitate über Zeilen\n2. tests"})
 LETTER = json.dumps({"message": "Nicht über Zeilen", "checkpoint_id": 3})
 
 
-@pytest.mark.parametrize(
+@each(
     "block",
     [
         called("ExitPlanMode", arguments=PLAN),
@@ -161,8 +162,8 @@ def test_all_that_a_card_shows_is_found_and_copied(block: ToolBlock) -> None:
         assert set(copied_text.source_of(block).split()) <= shown
 
 
-@pytest.mark.parametrize(
-    ("block", "query", "expected"),
+@each(
+    "block, query, expected",
     [
         (agent("**foo**bar"), "foobar", True),
         (agent(r"foo\_bar"), "foo_bar", True),

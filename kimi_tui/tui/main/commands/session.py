@@ -133,7 +133,7 @@ async def tools(main: MainParts, argument: str) -> None:
             "off": "Tools are off",
         }[soul.tools_form]
         sent = ", ".join(soul.sent_tools or soul.tools)
-        advice = "/tools on, lean or off changes that; /tools add NAME adds one to the few."
+        advice = "Change it with /tools on, lean, off or add NAME."
         main.bench.tell(f"{told}: {sent}.", advice=advice)
         return
     told, advice = _TOOLS_TOLD[word]
@@ -194,7 +194,9 @@ async def window(main: MainParts, argument: str) -> None:
         return
     if not info.enlarged:
         size = f"The window of {info.model} is {info.window:,} tokens."
-        main.bench.tell(size, advice=info.larger or "Its server decides that.")
+        main.bench.tell(
+            size, advice=info.larger or "Its server or your configuration decides that."
+        )
         return
     topic = "window"
     main.bench.tell(
@@ -327,8 +329,8 @@ async def sandbox(main: MainParts, argument: str) -> None:
         return
     more = "".join(f", {one_line(short(Path(path)))}" for path in state.writable[1:])
     main.bench.tell(
-        f"Sandboxed commands can write to the work folder{more}, temporary files and private caches "
-        f"({format_size(state.n_bytes)}). The network is {'on' if state.network else 'off'}.",
+        f"Commands can write to the work folder{more}, temporary files and private caches "
+        f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
         advice=f"Held by {_BACKENDS[state.backend]}. /sandbox reset empties the caches.",
     )
 
