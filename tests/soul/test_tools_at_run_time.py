@@ -14,7 +14,8 @@ from support.soul import Stage, next_event, stage
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.rewind_values import END, Target
-from kimi_tui.tools.base import SchemaTool
+from kimi_tui.tools.base import SchemaTool, ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
 
 DEPLOY = {"site": "docs.example", "files": ["a", "b"]}
@@ -117,6 +118,29 @@ async def test_a_name_that_is_taken_or_none_changes_nothing(tmp_path: Path, name
             on.soul.change_tools([Deploy(), Deploy(name)])
         assert on.soul.sent_tools == before
         assert not on.ear.of(ev.ToolsChanged)
+
+
+async def test_one_that_says_nothing_else_is_asked_about_with_all_its_arguments(
+    tmp_path: Path,
+) -> None:
+    class Plain(SchemaTool):
+        async def run(self, params: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+            return ToolOutcome("pong")
+
+    async with stage(tmp_path, mode="ask") as on:
+        reads = Plain("mcp__b__look", "Looks.", {}, changes="nothing")
+        on.soul.change_tools([Plain("mcp__a__act", "Acts.", {}), reads])
+        heard = on.soul.wire.subscribe()
+        on.server.script(
+            call("mcp__b__look", {}), call("mcp__a__act", {"to": {"name": "é"}}), say("done")
+        )
+        turn = asyncio.create_task(on.soul.run("act"))
+        asked = await next_event(heard, ev.ApprovalRequest)
+        assert asked.question == "Call a/act?"
+        assert asked.detail == '{\n  "to": {\n    "name": "é"\n  }\n}'
+        on.soul.answer(asked.id, "no", "not now")
+        await turn
+        assert [one.rejected for one in on.ear.of(ev.ToolResult)] == [False, True]
 
 
 def test_a_tool_of_a_schema_alone_has_a_whole_specification() -> None:
