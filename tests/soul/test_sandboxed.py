@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.covered import whole_sandbox
 from support.soul import next_event, stage
 from support.watching import until
 
+from kimi_tui.soul import kimisoul
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.tool_cards import BriefBlock
@@ -22,13 +24,23 @@ from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
-from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.wire import events as ev
 
 
 @pytest.fixture(scope="module", autouse=True)
-def there_is_one() -> None:
-    whole_sandbox(Path.home())
+def there_is_one() -> Iterator[None]:
+    found = whole_sandbox(Path.home())
+
+    def find(settings: SandboxSettings, environ: Mapping[str, str], *work_dirs: Path) -> Sandbox:
+        if not settings.enabled:
+            return find_sandbox(settings, environ, *work_dirs)
+        # That it holds was tried just now, and a trial takes as long as all else that a session here does.
+        return Sandbox(found.backend, settings, environ, found.program)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kimisoul, "find_sandbox", find)
+        yield
 
 
 async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path: Path) -> None:

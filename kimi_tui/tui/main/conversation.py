@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
-from kimi_tui.app_paths import short
+from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
@@ -278,6 +278,14 @@ class Conversation:
         if self._provider is provider:
             soul.model_known()
             self._show_model()
+        choice, info = self.launch.choice, provider.info
+        if isinstance(choice, Choice) and not (info.window_estimated or choice.window):
+            await asyncio.to_thread(import_module, "kimi_tui.config.learned_windows")
+            from kimi_tui.config.learned_windows import note_window
+
+            await asyncio.to_thread(
+                note_window, data_dir(), choice.base_url, info.model, info.window
+            )
 
     def _show_model(self) -> None:
         """Update the model's name in the header, which includes thinking and what the server has refused."""

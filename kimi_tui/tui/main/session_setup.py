@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.config.keyring import real_key
+from kimi_tui.config.learned_windows import window_before
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.launch import NEWEST, Launch
@@ -298,12 +299,15 @@ async def provider_of(launch: Launch, session_id: str) -> OpenAICompatible:
 
     # Here, because from here on there is a key that the log must never hold.
     await asyncio.to_thread(start_logging, log_file(), choice.secrets)
+    model = choice.model or await _only_model(choice)
+    before = await asyncio.to_thread(window_before, data_dir(), choice.base_url, model)
     return OpenAICompatible(
         provider=choice.provider,
         base_url=choice.base_url,
         api_key=choice.api_key,
-        model=choice.model or await _only_model(choice),
+        model=model,
         window=choice.window,
+        window_before=before,
         dialect=choice.dialect,
         capabilities=choice.capabilities,
         thinking=choice.thinking,

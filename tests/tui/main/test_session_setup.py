@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from support.chat_server import ChatServer, call, say
+from support.chat_server import ChatServer, call, reply, say
 from support.screens import Desk, desk
 
 from kimi_tui.config.model_choice import Choice
@@ -548,3 +548,22 @@ async def test_what_waits_for_a_session_that_was_closed_waits_until_it_is_ended(
         await asyncio.wait([waiting], timeout=0.05)
         assert not waiting.done()
         waiting.cancel()
+
+
+async def test_the_window_that_the_server_told_is_known_at_the_next_start(home: Path) -> None:
+    async with ChatServer() as server:
+        server.route("GET", "/props", reply({"default_generation_settings": {"n_ctx": 131_000}}))
+        launch = launch_at(home)._replace(choice=Choice("test", server.base_url, "kimi-test"))
+        async with desk(home, server.base_url, window=None, dialect=None) as one:
+            await one.ready()
+            await one.sees("131k")
+            await one.until((home / "windows.json").exists)
+    # It does not answer at first.
+    provider = await provider_of(launch, "id")
+    assert (provider.info.window, provider.info.window_estimated) == (131_000, True)
+    await provider.aclose()
+    for broken in ("{", "[]", '{"http://x m": true}'):
+        (home / "windows.json").write_text(broken)
+        provider = await provider_of(launch, "id")
+        assert provider.info.window != 131_000
+        await provider.aclose()
