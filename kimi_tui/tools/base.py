@@ -8,6 +8,7 @@ Tools do not import the wire, the session or the soul: what they may use of thos
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -305,6 +306,11 @@ class SchemaTool(Tool[dict[str, Any]]):
         self.card = card
         self._description = description
         self._schema: Mapping[str, Any] = {"type": "object", "properties": {}, **schema}
+        said = json.dumps([description, dict(schema)], sort_keys=True, default=str)
+        # A yes for the session covers the tool that was described so, and not what may come in its place under its name.
+        self._allowed_by = (
+            f"call:{name}:{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()}"
+        )
 
     @property
     def description(self) -> str:
@@ -331,7 +337,7 @@ class SchemaTool(Tool[dict[str, Any]]):
             TO_RUN,
             f"Call {short_name(self.name, self.card)}?",
             json.dumps(params, ensure_ascii=False, indent=2),
-            session_key=f"call:{self.name}",
+            session_key=self._allowed_by,
             session_offer="Yes, and every call of it in this session",
         )
 
