@@ -1,12 +1,13 @@
-"""The sizes of windows that servers told, kept for the gauge of the next start: until the server answers again it shows them.
+"""The sizes of windows that servers told, kept for the gauge of the next start, which shows them until the server answers again.
 
-They are estimates there: the server may have been started with another window since.
+The gauge marks them as estimates: the server may have been started with another window since.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
@@ -28,13 +29,13 @@ def window_before(folder: Path, base_url: str, model: str) -> int | None:
         base_url: of its server.
         model: its id there.
     """
-    return _read(folder).get(f"{base_url} {model}")
+    return _read(folder).get(_key(base_url, model))
 
 
 def note_window(folder: Path, base_url: str, model: str, window: int) -> None:
     """Keep what `window_before` gives. A disk that refuses is no trouble: the server is asked at each start."""
     found = _read(folder)
-    key = f"{base_url} {model}"
+    key = _key(base_url, model)
     if found.get(key) == window:
         return
     found.pop(key, None)
@@ -42,6 +43,11 @@ def note_window(folder: Path, base_url: str, model: str, window: int) -> None:
     kept[key] = window
     with contextlib.suppress(OSError):
         Storage().replace_file(folder / _FILE, json.dumps(kept).encode())
+
+
+def _key(base_url: str, model: str) -> str:
+    """A digest, for a base URL may hold a password."""
+    return sha256(f"{base_url} {model}".encode(errors="replace")).hexdigest()[:32]
 
 
 def _read(folder: Path) -> dict[str, int]:
