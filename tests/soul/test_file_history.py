@@ -921,3 +921,32 @@ async def test_a_fault_while_the_files_are_looked_at_is_told(
         told = await next_event(heard, ev.Notice)
         assert told.level == "error"
         assert "RuntimeError" in told.text
+
+
+async def test_an_agent_beside_the_session_s_own_shares_its_history(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("as it was\n")
+        await on.soul.files_ready()
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        before, uid = files(on), on.soul.session.context.checkpoints[-1].uid
+        history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
+        stored = on.session.dir / "files" / "snapshots.jsonl"
+        n_before = len(SnapshotLog(stored))
+        command = await history.before_change(None)
+        (on.work / "a").write_text("by a command of the session's agent\n")
+        other = await history.before_change(None, "explorer")
+        (on.work / "b").write_text("by the other\n")
+        history.after_change(other, uid, "other:0")
+        await history.settled()
+        (on.work / "c").write_text("by the command\n")
+        history.after_change(command, uid, f"{uid}:0")
+        await history.settled()
+        made = SnapshotLog(stored)._snapshots[n_before:]  # pyright: ignore[reportPrivateUsage]
+        # Nothing was taken for someone else's, who would be in the way of a rewind.
+        assert [(one.by, one.author) for one in made] == [("agent", "explorer"), ("agent", "")]
+        lines = stored.read_text().splitlines()
+        assert ["author" in json.loads(line) for line in lines[-2:]] == [True, False]
+        outcome = await on.soul.rewind(Target(0), "restore")
+        assert files(on) == before
+        assert {one.fate for one in outcome.files} == {"restore", "delete"}

@@ -988,7 +988,7 @@ def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Sty
             sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
             if message.tokens is None:
                 sign = (glyphs.running, "quiet")
-            name = short_name(message.name).ljust(_NAME_WIDTH)
+            name = short_name(message.name, message.card).ljust(_NAME_WIDTH)
             room -= cell_len(name) + 1
             left = [
                 (f"{sign[0]} ", sign[1]),
