@@ -79,14 +79,14 @@ async def test_its_effects_belong_to_the_agent_and_its_card_to_its_calls(tmp_pat
         assert begun.card == Deploy.card
         (changed,) = on.ear.of(ev.FilesChanged)
         assert changed.paths == ("deployed.txt",)
-        preview = await on.soul.preview(Target(1))
+        preview = await on.soul.travel.preview(Target(1))
         assert preview.files is not None
         assert preview.files.ran_commands
         # What was allowed for the session is not asked again; what it wrote comes back with a rewind.
         on.server.script(call("mcp__ship__deploy", DEPLOY), say("Once more."))
         await on.soul.run("again")
         assert len(on.ear.of(ev.ApprovalRequest)) == 1
-        text = await on.soul.markdown(Target(END))
+        text = await on.soul.lines.markdown(Target(END))
         assert "**mcp__ship__deploy**" in text
         assert "2 files sent to docs.example" in text
         # Another process does not have the tool, and shows its calls as they were.
