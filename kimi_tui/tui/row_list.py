@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 from textual import events
 from textual.geometry import Region, Size
@@ -127,17 +127,46 @@ def plain(text: str, style: str = "ink") -> Line:
 
 
 class PaintedRows(Widget):
-    """A widget of rows; only those on view are painted. Text can be selected and copied."""
+    """A widget of rows. Those on view are painted, text in them can be selected with the mouse, and copied."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in ROW_STYLES}
 
     def __init__(self, *, widget_id: str | None = None) -> None:
         super().__init__(id=widget_id)
         self._painter = Painter(self, "rows")
+        self._laid_out: tuple[object, Sequence[Line]] = None, ()
+        """The size and focus that the rows were made for, and the rows."""
 
-    def line(self, y: int) -> Line | None:
-        """The row at a height of the content; None where there is none."""
+    @property
+    def room(self) -> int:
+        """The number of rows that there is room for."""
+        return self.content_size.height
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Make the rows for a width in cells: called again when they are refreshed, or the size or the focus has changed."""
         raise NotImplementedError
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The rows for a width."""
+        made_for = width, self.room, self.has_focus
+        if self._laid_out[0] != made_for:
+            self._laid_out = made_for, self.lay_out(width)
+        return self._laid_out[1]
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Make and draw the rows again."""
+        self._laid_out = None, ()
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """All rows."""
+        return len(self.lines(width))
 
     def notify_style_update(self) -> None:
         """Forget the colours of the painter: called by Textual when they may have changed."""
@@ -154,28 +183,25 @@ class PaintedRows(Widget):
 
     def painted(self, y: int, width: int) -> Strip:
         """One row without what is selected in it."""
-        line = self.line(y)
-        return self._painter.strip(line.spans if line else (), width)
+        lines = self.lines(width)
+        return self._painter.strip(lines[y].spans if y < len(lines) else (), width)
 
     def text_of(self, y: int) -> str:
-        """The text of a row."""
-        line = self.line(y)
-        return line.text if line is not None else ""
+        """The text of a row; empty where there is none."""
+        lines = self.lines(self.content_size.width)
+        return lines[y].text if 0 <= y < len(lines) else ""
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text, for the clipboard."""
-        text = "\n".join(self.text_of(y).rstrip() for y in range(self.size.height))
-        return selection.extract(text), "\n"
+        lines = self.lines(self.content_size.width)
+        return selection.extract("\n".join(line.text.rstrip() for line in lines)), "\n"
 
     def on_click(self, event: events.Click) -> None:
-        """Act on the row that was clicked; select the word at a second click, the row at a third."""
+        """Select the word at a second click, the row at a third."""
         event.prevent_default()
         at = event.get_content_offset(self)
-        if at is not None and not select_piece(self, event, self.text_of(at.y), at):
-            self.clicked(event, at.y)
-
-    def clicked(self, event: events.Click, y: int) -> None:
-        """A first click on a row."""
+        if at is not None:
+            select_piece(self, event, self.text_of(at.y), at)
 
 
 class RowList(PaintedRows, can_focus=True):
@@ -233,8 +259,8 @@ class RowList(PaintedRows, can_focus=True):
         self._came_early = False
         """Whether it is to be said that something was pressed too early."""
         self._hovered: int | None = None
-        self._drawn: tuple[tuple[object, ...], list[tuple[int | None, Line]]] | None = None
-        """The size and focus that the rows were made for; the rows, each with its entry."""
+        self._entries: list[int | None] = []
+        """The entry of each row."""
 
     # --- choosing
 
@@ -306,8 +332,8 @@ class RowList(PaintedRows, can_focus=True):
 
     def entry_at(self, y: int) -> int | None:
         """The entry in a row of the content."""
-        rows = self._rows(self.content_size.width)
-        return rows[y][0] if 0 <= y < len(rows) else None
+        n_lines = len(self.lines(self.content_size.width))
+        return self._entries[y] if 0 <= y < n_lines else None
 
     def on_click(self, event: events.Click) -> None:
         """Choose the entry under the pointer, and pick it. It may be clicked twice in a row: no word is selected then."""
@@ -369,35 +395,8 @@ class RowList(PaintedRows, can_focus=True):
     def _changed(self) -> None:
         self.refresh(layout=self.most is not None)
 
-    def refresh(
-        self,
-        *regions: Region,
-        repaint: bool = True,
-        layout: bool = False,
-        recompose: bool = False,
-    ) -> RowList:
-        """Draw the rows again, as the model gives them now."""
-        self._drawn = None
-        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        return self
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The rows on view."""
-        return len(self._rows(width))
-
-    def line(self, y: int) -> Line | None:
-        """The row at a height of the content; None where there is none."""
-        rows = self._rows(self.content_size.width)
-        return rows[y][1] if 0 <= y < len(rows) else None
-
-    def _rows(self, width: int) -> list[tuple[int | None, Line]]:
-        """All rows, each with its entry, or None."""
-        made_for = (width, self.room, self.is_focused)
-        if self._drawn is None or self._drawn[0] != made_for:
-            self._drawn = made_for, list(self._laid_out(width))
-        return self._drawn[1]
-
-    def _laid_out(self, width: int) -> list[tuple[int | None, Line]]:
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """The rows of the entries on view, and what stands over and below them."""
         on_view = self.on_view
         look = Look(width, glyphs_of(self), on_view, self.state.chosen, self.is_focused)
         heading = TOO_EARLY.capitalize() if self._came_early else self.model.heading(look)
@@ -412,12 +411,13 @@ class RowList(PaintedRows, can_focus=True):
             rows += [(None, BLANK)] * gap + [(index, line) for line in lines]
         if footing:
             rows.append((None, plain(f"  {footing}", "quiet")))
-        return rows
+        self._entries = [index for index, _ in rows]
+        return [line for _, line in rows]
 
     def painted(self, y: int, width: int) -> Strip:
         """One row, with what shows that it is chosen, or under the pointer."""
-        rows = self._rows(width)
-        index, line = rows[y] if 0 <= y < len(rows) else (None, BLANK)
+        lines, index = self.lines(width), self.entry_at(y)
+        spans = lines[y].spans if y < len(lines) else ()
         ground = edge = ""
         if index is not None and index == self.state.chosen:
             if self.is_focused:
@@ -426,5 +426,5 @@ class RowList(PaintedRows, can_focus=True):
                 ground, edge = "band", "quiet"
         elif index is not None and index == self._hovered:
             ground = "band"
-        strip = self._painter.strip(line.spans, width, ground)
+        strip = self._painter.strip(spans, width, ground)
         return self._painter.with_edge(strip, glyphs_of(self).edge, edge) if edge else strip
