@@ -25,7 +25,12 @@ from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.transcript.selection import select_piece, with_selection
 
-ROW_STYLES = (*INKS, "ok", "warn", "lost", "user", "line", "added", "removed", "band", "select")
+ROW_STYLES = (
+    *INKS,
+    *("ok", "warn", "lost", "user", "line", "added", "removed"),
+    *("code-keyword", "code-string", "code-comment"),
+    *("page", "raised", "band", "select"),
+)
 """The styles of rows, in `rows.tcss`: each screen with such a widget names that sheet."""
 _LETTER_STEPS = {"k": -1, "j": 1}
 
