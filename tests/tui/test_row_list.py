@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from textual.app import App, ComposeResult
 
+from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
 from kimi_tui.tui.row_list import ListState, Look, RowList, RowModel, plain
 from kimi_tui.tui.rows import Line
 from kimi_tui.tui.screens import sheets
@@ -137,6 +138,31 @@ async def test_keys_clicks_and_the_wheel_choose_and_pick() -> None:
         ground: Any = next(iter(app.list.render_line(1))).style
         below: Any = next(iter(app.list.render_line(5))).style
         assert ground.bgcolor != below.bgcolor, "the entry under the pointer stands out"
+
+
+class Unseen(SeenQuestion):
+    """A question that the terminal has not drawn yet."""
+
+    def __init__(self) -> None:
+        """It has no screen."""
+
+    def accepts(self, at: float) -> bool:
+        return False
+
+
+async def test_what_is_pressed_before_it_was_drawn_picks_nothing() -> None:
+    app = ListApp(3)
+    app.list = RowList(Numbers(3), most=3, seen=Unseen())
+    async with app.run_test() as pilot:
+        app.list.focus()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.told == []
+        assert app.rows()[0] == f"  {TOO_EARLY.capitalize()}"
+        await pilot.press("down")
+        await pilot.pause()
+        assert app.told == [("moved", 1)]
+        assert app.rows()[0] == "  from 0"
 
 
 async def test_without_entries_it_says_so_and_picks_nothing() -> None:
