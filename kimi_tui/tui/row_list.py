@@ -55,11 +55,11 @@ class ListState:
         self.chosen = max(0, min(index, self.count - 1)) if self.count else None
         return self.chosen != before
 
-    def move(self, step: int) -> bool:
-        """Move the choice by so many entries; where none is chosen, to the first or the last one."""
+    def moved(self, step: int) -> int:
+        """The index so many entries on, which may be none; where none is chosen, of the first or the last entry."""
         if self.chosen is None:
-            return self.choose(0 if step > 0 else self.count - 1)
-        return self.choose(self.chosen + step)
+            return 0 if step > 0 else self.count - 1
+        return self.chosen + step
 
     def step_of(self, key: str, page: int, *, letters: bool = False) -> int | None:
         """By how many entries a key moves the choice; None for a key that does not.
@@ -300,10 +300,7 @@ class RowList(PaintedRows, can_focus=True):
 
     def move(self, step: int) -> None:
         """Move the choice by so many entries."""
-        chosen = self.state.chosen
-        if chosen is None:
-            chosen, step = (-1, 1) if step > 0 else (self.state.count, -1)
-        self.select(chosen + step)
+        self.select(self.state.moved(step))
 
     def press(self, key: str) -> bool:
         """Move the choice by a key; False for a key that does not."""

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from textual import events
 from textual.app import App, ComposeResult
 
 from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
@@ -46,7 +47,7 @@ class ListMachine(RuleBasedStateMachine):
         if step is None:
             assert key == "x"
             return
-        changed = state.move(step)
+        changed = state.choose(state.moved(step))
         assert changed == (state.chosen != before)
         if last >= 0:
             at = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -self.room, "pagedown": self.room}
@@ -134,8 +135,14 @@ async def test_keys_clicks_and_the_wheel_choose_and_pick() -> None:
         assert app.told == [("moved", 7), ("picked", 7)]
         await pilot.click(app.list, offset=(4, 0))
         assert len(app.told) == 2, "a heading is no entry"
-        await pilot.hover(app.list, offset=(4, 1))
-        ground: Any = next(iter(app.list.render_line(1))).style
+        await pilot.hover(app.list, offset=(4, 0))
+        app.told.clear()
+        for wheel in (events.MouseScrollDown, events.MouseScrollUp, events.MouseScrollUp):
+            app.list.post_message(wheel(app.list, 4, 4, 0, 0, 0, False, False, False))
+            await pilot.pause()
+        assert app.told == [("moved", 8), ("moved", 7), ("moved", 6)]
+        await pilot.hover(app.list, offset=(4, 3))
+        ground: Any = next(iter(app.list.render_line(3))).style
         below: Any = next(iter(app.list.render_line(5))).style
         assert ground.bgcolor != below.bgcolor, "the entry under the pointer stands out"
 
