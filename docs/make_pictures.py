@@ -207,6 +207,7 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
         (Path(home) / "config.toml").chmod(0o600)
         with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
             terminal.wait_for("Which model shall it use?")
+            terminal.wait_gone("looking for")
             Camera(terminal, folder, recording=False).still("first-run")
             terminal.key("1")
             terminal.wait_for("OpenRouter")
@@ -238,6 +239,8 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
         terminal.wait_for("send")
         terminal.type(words)
         terminal.key("enter")
+        # With more behind it in one burst, Enter would break the line.
+        terminal.wait_quiet(QUIET_S)
 
     def show(words: str, until: str, name: str) -> None:
         ask(words)
@@ -305,6 +308,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     show("/sessions", "Why is the import", "sessions")
     terminal.key("ctrl+q")
     terminal.wait_for("runs in the background")
+    terminal.wait_quiet(QUIET_S)
     terminal.key("ctrl+q")
     terminal.wait_exit()
 

@@ -1,8 +1,7 @@
-"""Display names that engine and screen share: short names of tools, and of images in titles and labels.
+"""Titles of messages, for engine and screen: their words, or the names of their images.
 
-Models, stored sessions and machine-readable output have the full names of the tools. A message contains each pasted image in
-its text as a chip, `[image shot.png 1280x800 ~1.4k]`: in the prompt that says what is sent, in a title it takes the room of
-the words.
+A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`: in the prompt that says what is
+sent, in a title it takes the room of the words.
 """
 
 from __future__ import annotations
@@ -10,28 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kimi_tui.foreign_text import one_line
-
 CHIP_START = "[image "
 CHIP = re.compile(
     r"\[image (?:(?P<name>[^\[\]\n]{1,100}) )?\d{1,6}x\d{1,6} ~[0-9.]{1,6}[kM]?(?:, \d{1,3})?\]"
 )
 _CUT = re.compile(r"\[image [^\[\]\n]{0,120}…$")
 """What an older title has of a chip at its end."""
-_SHORT = {
-    "Shell": "Shell",
-    "TaskOutput": "Output",
-    "TaskStop": "Stop",
-    "ReadFile": "Read",
-    "WriteFile": "Write",
-    "StrReplaceFile": "Edit",
-    "Glob": "Glob",
-    "Grep": "Grep",
-    "SetTodoList": "Todo",
-    "SendDMail": "D-Mail",
-    "AskUserQuestion": "Ask",
-    "ExitPlanMode": "Plan",
-}
 
 
 def titled(text: str, names: Sequence[str] = ()) -> str:
@@ -55,11 +38,3 @@ def _named(names: Sequence[str]) -> str:
     if not known:
         return "Image" if len(names) < 2 else f"{len(names)} images"
     return f"{'Image' if len(known) == 1 else 'Images'} {', '.join(known)}"
-
-
-def short_name(tool: str) -> str:
-    """How a tool is called on the screen: `Read`, and `server/tool` for tools of a server."""
-    known = _SHORT.get(tool)
-    if known is not None:
-        return known
-    return one_line(tool.removeprefix("mcp__").replace("__", "/", 1)) or "tool"

@@ -192,16 +192,17 @@ def links_to(path: str) -> tuple[list[str], str]:
         path: absolute, or from the current folder.
     """
     links: list[str] = []
-    at = "/"
-    waiting = os.path.join(os.getcwd() if not path.startswith("/") else "/", path).split("/")[::-1]
+    # Without the slash of the root, so that nothing has to be asked before a name is put behind it.
+    at = ""
+    waiting = (path if path.startswith("/") else f"{os.getcwd()}/{path}").split("/")[::-1]
     while waiting:
         name = waiting.pop()
         if name in ("", "."):
             continue
         if name == "..":
-            at = os.path.dirname(at)
+            at = at.rpartition("/")[0]
             continue
-        at = os.path.join(at, name)
+        at = f"{at}/{name}"
         try:
             target = os.readlink(at)
         except OSError:
@@ -209,9 +210,9 @@ def links_to(path: str) -> tuple[list[str], str]:
         if len(links) == _MOST_LINKS:
             break
         links.append(at)
-        at = "/" if target.startswith("/") else os.path.dirname(at)
+        at = "" if target.startswith("/") else at.rpartition("/")[0]
         waiting += target.split("/")[::-1]
-    return links, at
+    return links, at or "/"
 
 
 def real_path(path: str) -> str:

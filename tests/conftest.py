@@ -45,7 +45,7 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=20,
+    max_examples=12,
 )
 usual = settings.get_profile("usual")
 settings.register_profile("quick", usual, max_examples=10)
@@ -108,6 +108,7 @@ TOGETHER = {
     "tui/main/test_long_session.py": "long session",
     "tui/main/commands/test_time_travel.py": "what was told",
     "test_packages.py": "imports",
+    "tools/sandbox/test_home.py": "a home of a thousand files",
     "tui/main/test_keystrokes.py": "a conversation",
     "tui/main/test_world_line_viewer.py": "four turns",
     "tui/test_keyboard.py": "a turn",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.cases import each
 
 from kimi_tui.base_url import host_of, is_loopback, origin_of, with_scheme
 
@@ -12,8 +12,8 @@ def test_an_origin_has_its_port() -> None:
     assert origin_of("http://a.b") != origin_of("https://a.b")
 
 
-@pytest.mark.parametrize(
-    ("url", "is_here"),
+@each(
+    "url, is_here",
     [
         ("http://[::1]:80/v1", True),
         ("http://localhost:1/v1", True),
@@ -31,8 +31,8 @@ def test_only_what_is_this_machine_by_its_whole_name_is_loopback(url: str, is_he
     assert is_loopback(host_of(url)) is is_here
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
+@each(
+    "typed, meant",
     [
         ("api.example.com/v1", "https://api.example.com/v1"),
         ("api.example.com:8443", "https://api.example.com:8443"),

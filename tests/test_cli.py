@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.cases import each
 
 from kimi_tui.cli import main, parse
 from kimi_tui.config.model_choice import Choice, FolderModel, keep_folder_model
@@ -81,7 +82,7 @@ def test_bad_arguments_are_one_line_and_exit_2(
     assert "\x1b" not in said.err
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         "修复失败的测试，然后提交",

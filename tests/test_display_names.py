@@ -1,16 +1,16 @@
-"""A title has the words of a message and not its chips; a message of images alone has their names. Tools have short ones."""
+"""A title has the words of a message and not its chips; a message of images alone has their names."""
 
 from __future__ import annotations
 
-import pytest
+from support.cases import each
 
-from kimi_tui.display_names import short_name, titled
+from kimi_tui.display_names import titled
 
 CHIP = "[image login page.png 1280x800 ~1.4k]"
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "title"),
+@each(
+    "text, names, title",
     [
         ("what is this", [], "what is this"),
         ("", [], ""),
@@ -36,10 +36,3 @@ CHIP = "[image login page.png 1280x800 ~1.4k]"
 )
 def test_a_title_has_words_or_names(text: str, names: list[str], title: str) -> None:
     assert titled(text, names) == title
-
-
-def test_tools_have_short_names() -> None:
-    assert short_name("StrReplaceFile") == "Edit"
-    assert short_name("mcp__files__read") == "files/read"
-    assert short_name("a\x1b[2Jb") == "ab"
-    assert short_name("") == "tool"

@@ -8,6 +8,7 @@ import unicodedata
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.cases import each
 from support.effort import n_calls
 
 from kimi_tui.foreign_text import (
@@ -123,7 +124,7 @@ def test_cleaning_twice_changes_nothing(text: str) -> None:
     assert clean(clean(text)) == clean(text)
 
 
-@pytest.mark.parametrize("sequence", SEQUENCES)
+@each("sequence", SEQUENCES)
 def test_whole_sequences_go(sequence: str) -> None:
     assert clean(f"a{sequence}b") == "ab"
     cleaner = Cleaner()
@@ -259,8 +260,8 @@ def test_a_decision_tells_of_marks_of_every_script(letter: str, marks: str) -> N
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each(
+    "text, shown",
     [
         ("git st\u0430tus", "git st<U+0430>tus"), ("\u0441\u0443 x", "<U+0441><U+0443> x"), ("cat \u0430.txt", "cat <U+0430>.txt"),
         ("x # \u043f\u0440\u0438\u0432\u0435\u0442 \u043e", "x # \u043f\u0440\u0438\u0432\u0435\u0442 \u043e"),
@@ -307,7 +308,7 @@ def test_no_two_names_of_files_look_alike() -> None:
     assert shown_name("отчёт/日本.md") == "отчёт/日本.md"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "\u0f67\u0f90\u0fb5\u0fa8\u0fb3\u0fba\u0fbc\u0fbb\u0f82", "\u05d1\u05bc\u05b0\u0596", "Vi\u0065\u0323\u0302t",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cases import each
 
 from kimi_tui import logging_setup
 from kimi_tui.logging_setup import LIMIT_BYTES, log_crash, redacted, start_logging
@@ -26,7 +27,7 @@ def _restored() -> Iterator[None]:
     logging.captureWarnings(False)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "key sk-abcdEFGH1234567890 refused",

@@ -8,7 +8,7 @@ import sys
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import distribution
 from itertools import chain
 from pathlib import Path
 
@@ -29,11 +29,17 @@ def declared() -> dict[str, str]:
 
 
 @cache
+def parsed(path: Path) -> tuple[str, ast.Module]:
+    """The text of a file, and its tree: several tests look at each."""
+    text = path.read_text(encoding="utf-8")
+    return text, ast.parse(text)
+
+
+@cache
 def statements() -> Mapping[Path, list[ast.Import | ast.ImportFrom]]:
     """Every import in the program, by files; also those within functions, and for types alone."""
     return {
-        path: list(imports_in(ast.parse(path.read_bytes()).body))
-        for path in (ROOT / "kimi_tui").rglob("*.py")
+        path: list(imports_in(parsed(path)[1].body)) for path in (ROOT / "kimi_tui").rglob("*.py")
     }
 
 
@@ -72,8 +78,12 @@ def test_imports_are_found_wherever_they_stand() -> None:
 
 
 def test_every_import_is_declared_and_every_declaration_imported() -> None:
-    packages = packages_distributions()
-    needed = {normal(one) for name in imported() for one in packages.get(name, [name])}
+    brought = {
+        file.parts[0].partition(".")[0]: name
+        for name in declared()
+        for file in distribution(name).files or ()
+    }
+    needed = {brought.get(name, normal(name)) for name in imported()}
     assert needed == declared().keys() - PROGRAMS
 
 
@@ -102,9 +112,9 @@ OWN_JSON = {
 def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_read() -> None:
     root = ROOT / "kimi_tui"
     missing: set[str] = set()
-    texts = ((path, path.read_text(encoding="utf-8")) for path in root.rglob("*.py"))
-    for path, text in texts:
-        for function in ast.walk(ast.parse(text)) if "json.loads(" in text else ():
+    for path in root.rglob("*.py"):
+        text, tree = parsed(path)
+        for function in ast.walk(tree) if "json.loads(" in text else ():
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 source = ast.unparse(function)
                 if "json.loads(" in source and "RecursionError" not in source:
@@ -149,12 +159,12 @@ def functions_with(pattern: re.Pattern[str], folder: Path) -> set[str]:
     """The innermost functions, by files, that hold a call of this form."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
+        text, tree = parsed(path)
         if not pattern.search(text):
             continue
         functions = [
             node
-            for node in ast.walk(ast.parse(text))
+            for node in ast.walk(tree)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
         for match in pattern.finditer(text):

@@ -72,7 +72,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("reduced_motion", "Nothing on the screen moves by itself.", "flag", (), "now"),
     Setting("titles", "Whether the model names a session after its first turn, in one small call.", "flag"),
     Setting("hints", "Whether a short hint comes when something happens for the first time; each comes once.", "flag", (), "now"),
-    Setting("stream_timeout_s", "Seconds without a piece of an answer that has begun after which it is asked for again, or you are asked.", "number", (), "start"),
+    Setting("stream_timeout_s", "Seconds without a piece of an answer that has begun after which you are asked whether to wait on.", "number", (), "start"),
     Setting(
         "first_answer_timeout_s",
         "Seconds for which the first piece of an answer is waited for before you are asked; 0 for 1800, and for no limit at this machine and in its network.",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kimi_tui import lenient_json
 from kimi_tui.llm import tokens
 from kimi_tui.llm.errors import (
+    AnswerOverdueError,
     APIConnectionError,
     APIEmptyResponseError,
     APIStatusError,
@@ -291,6 +292,8 @@ def is_retryable(error: BaseException) -> bool:
     """Whether a failure may be temporary, so that the same request is worth repeating."""
     if isinstance(error, APIStatusError):
         return error.retryable and not isinstance(error, ContextOverflowError)
+    if isinstance(error, AnswerOverdueError):
+        return error.again
     return isinstance(
         error, APIConnectionError | APITimeoutError | APIEmptyResponseError | APIStreamError
     )
@@ -303,7 +306,8 @@ def is_overload(error: BaseException, *, known: bool = True) -> bool:
     """Whether a failure is an overload (429, 503, 529, or a code with that word) or, of a `known` server, a lost connection."""
     if isinstance(error, APIStatusError):
         return is_retryable(error) and (error.status in _OVERLOAD or "overloaded" in error.code)
-    return known and isinstance(error, APIConnectionError | APITimeoutError)
+    is_lost = isinstance(error, APIConnectionError | APITimeoutError)
+    return known and is_lost and not isinstance(error, AnswerOverdueError)
 
 
 class Retries:
@@ -378,8 +382,13 @@ class Retries:
         return is_retryable(error) and not self._is_wait_too_long(error)
 
     def _wait_s(self, state: RetryCallState) -> float:
-        """Seconds to wait before the next attempt: doubled with each failure, at least what the server asked for."""
+        """Seconds to wait before the next attempt: doubled with each failure, at least what the server asked for.
+
+        0 where the user asked for the attempt, which is not counted.
+        """
         error, policy = _failure(state), self._policy
+        if isinstance(error, AnswerOverdueError):
+            return 0.0
         left_s = self._left_s(error)
         if left_s is not None:
             self._n_overloads += 1
@@ -393,7 +402,10 @@ class Retries:
 
     def _are_over(self, state: RetryCallState) -> bool:
         """Whether the policy allows no further attempt. tenacity asks this after `_wait_s`, which counts the failures."""
-        left_s = self._left_s(_failure(state))
+        error = _failure(state)
+        if isinstance(error, AnswerOverdueError):
+            return False
+        left_s = self._left_s(error)
         return self._n_others >= self._policy.max_attempts if left_s is None else left_s <= 0
 
     def _announce(self, state: RetryCallState) -> None:
@@ -479,8 +491,8 @@ async def complete(
             Empty while a retry is waited for.
         known: the server has answered before. One that never did most likely has another address: a failed connection to it
             is not waited out.
-        on_overdue: decides whether an answer that is overdue is waited on; it is cancelled where that comes meanwhile. None
-            for never, which counts as a failure that may pass.
+        on_overdue: decides whether an answer that is overdue is waited on, or asked for again; it is cancelled where that
+            comes meanwhile. None for neither: the call has failed then.
 
     Raises:
         LLMError: the last attempt failed, or the failure is one that a retry does not help.

@@ -85,6 +85,7 @@ class OpenAICompatible(ChatProvider):
         session_id: sent as the cache key to providers that cache by one.
         lean: whether the lean form of prompt and tools is configured for it; None to go by the window.
         stream_timeout_s: how long a stream may be silent between two pieces of an answer.
+        window_before: the window that the server told at an earlier start, in tokens; an estimate until it tells it again.
         first_answer_timeout_s: how long the first of them is waited for; 0 for the default (`waiting.FIRST_ANSWER_S`,
             without a limit in the same network).
     """
@@ -105,6 +106,7 @@ class OpenAICompatible(ChatProvider):
         lean: bool | None = None,
         stream_timeout_s: float = 120.0,
         first_answer_timeout_s: float = 0.0,
+        window_before: int | None = None,
     ) -> None:
         if not model:
             raise LLMNotSet("No model is set.", advice="Choose one with --model or in the config.")
@@ -129,7 +131,11 @@ class OpenAICompatible(ChatProvider):
         self._info: ModelInfo = ModelInfo(
             provider=provider,
             model=model,
-            window=window or self._quirks.window or known_window(model) or DEFAULT_WINDOW,
+            window=window
+            or self._quirks.window
+            or window_before
+            or known_window(model)
+            or DEFAULT_WINDOW,
             window_estimated=window is None and self._quirks.window is None,
             capabilities=_capabilities(capabilities, model),
             lean=lean,
@@ -343,6 +349,7 @@ class OpenAICompatible(ChatProvider):
                     f"{self._info.model} is not known to take images.",
                     advice="Send it without, choose a model that sees, or add image_in to its "
                     "capabilities in the config.",
+                    missing={"image_in"},
                 )
 
     # Sending, and learning from refusals.

@@ -130,12 +130,13 @@ class PromptRead:
 
 @dataclass(slots=True)
 class Overdue:
-    """A limit of the wait for the answer was reached. Where nobody sets `decision`, the stream ends with an `APITimeoutError`.
+    """A limit of the wait for the answer was reached. Where nobody sets `decision`, the stream ends with an `AnswerOverdueError`.
 
     Attributes:
         text: what was waited for, in one sentence.
         near: the server is on this machine or in this network.
-        decision: decides whether to wait on. It is cancelled where the answer comes before it has decided.
+        decision: decides whether to wait on, else the request is made again. It is cancelled where the answer comes before it
+            has decided.
     """
 
     text: str

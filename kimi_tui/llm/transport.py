@@ -34,6 +34,7 @@ from h11._receivebuffer import ReceiveBuffer
 from kimi_tui import __version__
 from kimi_tui.base_url import is_loopback
 from kimi_tui.llm.errors import (
+    AnswerOverdueError,
     APIConnectionError,
     APITimeoutError,
     APITLSError,
@@ -221,11 +222,10 @@ class NetworkFailures:
                 if self.proxy is None
                 else f"Check the proxy, or add {self.host} to NO_PROXY.",
             )
-        words = str(cause) if isinstance(cause, WaitedTooLong) else "took too long."
-        return APITimeoutError(
-            f"{self.host} {words}",
-            advice="If it stays silent, choose another model with /model.",
-        )
+        advice = "If it stays silent, choose another model with /model."
+        if isinstance(cause, WaitedTooLong):
+            return AnswerOverdueError(f"{self.host} {cause}", advice=advice, again=cause.again)
+        return APITimeoutError(f"{self.host} took too long.", advice=advice)
 
     def unreachable(self, error: BaseException) -> LLMError:
         """The server refused, has no such name or a wrong certificate, or closed the connection before it answered."""

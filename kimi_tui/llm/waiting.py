@@ -2,7 +2,7 @@
 
 Until the first piece of the answer every byte is a sign of life, comments and empty events too: a server may read a long
 prompt for many minutes. Behind it only events count, or a comment now and then would keep a dead stream open. Where a limit
-is reached the stream yields an `Overdue`, and whoever reads it decides whether it is waited on.
+is reached the stream yields an `Overdue`, and whoever reads it decides whether it is waited on. No limit makes the request again by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ FIRST_ANSWER_S = 1_800.0
 
 
 class WaitedTooLong(TimeoutError):
-    """A limit was reached, and nobody has said to wait on. Its text ends a sentence that begins with the host."""
+    """A limit was reached, and nobody has said to wait on. Its text ends a sentence that begins with the host.
+
+    Attributes:
+        again: it was decided to make the request again.
+    """
+
+    def __init__(self, words: str, *, again: bool = False) -> None:
+        super().__init__(words)
+        self.again = again
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,7 @@ class AnswerWait:
             take: makes something to wait for, which may be cancelled and made anew.
 
         Raises:
-            WaitedTooLong: the last `Overdue` was taken up by nobody, or the decision was to give up.
+            WaitedTooLong: the last `Overdue` was taken up by nobody, or the decision was to make the request again.
         """
         while (overdue := self._overdue) is not None:
             if overdue.decision is None:
@@ -116,16 +124,13 @@ class AnswerWait:
             finally:
                 taking.cancel()
             if not overdue.decision.result():
-                raise WaitedTooLong(self._words())
+                raise WaitedTooLong(self._words(), again=True)
             self._overdue, self._is_silent = None, False
             self._began = self._heard = time.monotonic()
         try:
             async with asyncio.timeout(self._left_s()):
                 return await take()
         except TimeoutError:
-            if self._has_begun and not self._limits.near:
-                # A stream that stops in the middle is dead, most likely: another one is worth the price.
-                raise WaitedTooLong(self._words()) from None
             limit_s = self._limits.first_s
             is_long = limit_s is not None and self._began + limit_s <= time.monotonic()
             self._is_silent = self._has_begun or not is_long

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import ClassVar, Literal, TypeVar
 
 from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
-from kimi_tui.wire.events import DisplayBlock, ImageBlock
+from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, card_of
 
 _NEAR = 16
 _WORTH_CHARS = 1_000
@@ -240,7 +240,7 @@ class AgentBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class ToolBlock(Block):
-    """One tool call. `tokens` is by how many tokens its step grew the context; `tokens_estimated` until the next model call reports usage.
+    """One tool call. `given_card` is the card that came with it. `tokens` is by how many tokens its step grew the context; `tokens_estimated` until the next model call reports usage.
 
     Of a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
     `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a command
@@ -249,6 +249,7 @@ class ToolBlock(Block):
 
     call: str = ""
     tool: str = ""
+    given_card: Card | None = None
     name: str = ""
     target: str = ""
     arguments: str = ""
@@ -266,6 +267,11 @@ class ToolBlock(Block):
     n_lost: int = 0
     lost: tuple[str, ...] = ()
     is_own: bool = False
+
+    @property
+    def card(self) -> Card:
+        """How it looks."""
+        return card_of(self.tool, self.given_card)
 
     @property
     def output(self) -> str:

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
-from kimi_tui.display_names import short_name, titled
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
-    DMAIL_CALL,
     LABEL_LIMIT,
     NOT_SENT,
     Call,
@@ -27,12 +26,12 @@ from kimi_tui.projection.timeline_tree import (
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, LineEdit, WorldLines
+from kimi_tui.tool_cards import DiffBlock, card_of, short_name
 from kimi_tui.wire.events import (
     ApprovalRequest,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
-    DiffBlock,
     EventRecord,
     FilesChanged,
     LineChanged,
@@ -56,14 +55,12 @@ from kimi_tui.wire.events import (
 _PARTS_LIMIT = 10_000
 # What a step changed may be known only when there are a few later ones.
 _LATEST = 50
-_FILE_TOOLS = ("ReadFile", "WriteFile", "StrReplaceFile")
 
 
 @dataclass(slots=True)
 class _OpenCall:
     checkpoint: Checkpoint
     call: Call
-    tool: str
     parts: list[str] = field(default_factory=list[str])
 
 
@@ -124,11 +121,12 @@ class StepTracker:
         """Add a tool call; its target is read from the arguments."""
         if head is None or event.key in self._open:
             return None
-        call = Call(short_name(event.name)[:40], is_path=event.name in _FILE_TOOLS)
+        card = card_of(event.name, event.card)
+        call = Call(short_name(event.name, card)[:40], card)
         if head.calls is None:
             head.calls = []
         head.calls.append(call)
-        self._open[event.key] = _OpenCall(head, call, event.name, [event.arguments])
+        self._open[event.key] = _OpenCall(head, call, [event.arguments])
         return head
 
     def more_arguments(self, event: ToolCallPart) -> None:
@@ -142,7 +140,7 @@ class StepTracker:
         known = self._open.get(key)
         if known is None or known.call.target:
             return None
-        known.call.target = target(known.tool, "".join(known.parts))[:LABEL_LIMIT]
+        known.call.target = target(known.call.card, "".join(known.parts))[:LABEL_LIMIT]
         return known.checkpoint
 
     def started(self, event: ToolStarted, head: Checkpoint | None) -> Checkpoint | None:
@@ -153,7 +151,7 @@ class StepTracker:
         if known is None:
             return None
         known.parts.clear()
-        known.call.target = target(event.name, event.arguments)[:LABEL_LIMIT]
+        known.call.target = target(known.call.card, event.arguments)[:LABEL_LIMIT]
         return known.checkpoint
 
     def changed(self, event: FilesChanged, live: Sequence[Checkpoint]) -> Checkpoint | None:
@@ -173,11 +171,11 @@ class StepTracker:
             return None
         checkpoint, call = known.checkpoint, known.call
         if not call.target and known.parts:
-            call.target = target(known.tool, "".join(known.parts))[:LABEL_LIMIT]
+            call.target = target(known.call.card, "".join(known.parts))[:LABEL_LIMIT]
         ended = event.interrupted or event.rejected
         call.failed = event.is_error and not ended
         call.size_chars = len(event.output) + 1
-        if call.name == DMAIL_CALL and not call.failed:
+        if call.card.is_letter and not call.failed:
             self._dmails.append(call)
         if ended:
             checkpoint.state = "stopped"

@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from kimi_tui.display_names import short_name, titled
+from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
+from kimi_tui.tool_cards import PLAIN, Card
 from kimi_tui.wire.events import SUMMARIES
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
 
-DMAIL_CALL = short_name("SendDMail")
-"""The name of the tool that sends a D-Mail."""
 TO_EARLIER = "to an earlier checkpoint"
 """The target of a D-Mail on a line whose checkpoints were renumbered since."""
 NOT_SENT = "not sent"
@@ -46,8 +45,8 @@ class Call:
     """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls."""
 
     name: str
+    card: Card = PLAIN
     target: str = ""
-    is_path: bool = False
     failed: bool = False
     size_chars: int = 0
 
@@ -197,7 +196,7 @@ class Checkpoint:
 
 def _renumbered(call: Call) -> Call:
     """A call of a checkpoint that has another number now: the number that its D-Mail names is of the time before."""
-    if call.name != DMAIL_CALL or not call.target:
+    if not call.card.is_letter or not call.target:
         return call
     is_unsent = call.target.startswith(NOT_SENT)
     return replace(call, target=f"{NOT_SENT}, {TO_EARLIER}" if is_unsent else TO_EARLIER)

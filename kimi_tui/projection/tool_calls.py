@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from typing import cast
 
-from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
+from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
 from kimi_tui.wire.events import (
     ApprovalResolved,
     FilesChanged,
@@ -19,27 +19,6 @@ from kimi_tui.wire.events import (
     ToolStarted,
 )
 
-_KEYS = {
-    "Shell": "command",
-    "ReadFile": "path",
-    "WriteFile": "path",
-    "StrReplaceFile": "path",
-    "Glob": "pattern",
-    "Grep": "pattern",
-}
-_LIKELY_KEYS = (
-    "question",
-    "command",
-    "path",
-    "file_path",
-    "url",
-    "query",
-    "pattern",
-    "name",
-    "description",
-)
-_READ_WHOLE = frozenset({"SendDMail", "ExitPlanMode"})
-"""Tools whose cards show a text argument, also while it is being streamed."""
 TARGET_LIMIT = 1_000
 """The most characters of a target that are read: more never fit in a row."""
 
@@ -64,54 +43,57 @@ def _text_of(raw: str) -> str:
         return raw
 
 
-@cache
+@lru_cache(maxsize=64)
 def _pattern(key: str) -> re.Pattern[str]:
     return re.compile(rf'"{re.escape(key)}"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
 
 
-def target(tool: str, arguments: str, work_dir: str = "") -> str:
+@lru_cache(maxsize=64)
+def _number(key: str) -> re.Pattern[str]:
+    return re.compile(rf'"{re.escape(key)}"\s*:\s*"?(\d+)')
+
+
+def target(card: Card, arguments: str, work_dir: str = "") -> str:
     """The target of a call: a path, a command, a pattern; empty while it is not known.
 
     Args:
-        tool: the tool's full name.
+        card: the card of the tool.
         arguments: the JSON text so far.
         work_dir: paths below it are shown relative to it.
     """
-    if tool == "SendDMail":
-        number = re.search(r'"checkpoint_id"\s*:\s*"?(\d+)', arguments)
-        return f"to #{number[1]}" if number else ""
-    if tool == "SetTodoList":
-        return _todo(arguments)
-    if tool in ("TaskOutput", "TaskStop"):
-        number = re.search(r'"id"\s*:\s*"?(\d+)', arguments)
-        return f"job {number[1]}" if number else ""
-    key = _KEYS.get(tool)
-    if key is not None:
-        text = argument(arguments, key)
-    else:
-        text = next((value for name in _LIKELY_KEYS if (value := argument(arguments, name))), "")
-    text = text[:TARGET_LIMIT]
-    text = shown_name(text) if key == "path" else one_line(text)
-    if work_dir and key in {"path", None} and text.startswith(work_dir.rstrip("/") + "/"):
-        text = text[len(work_dir.rstrip("/")) + 1 :]
-    return f'"{text}"' if tool == "Grep" and text else text
+    match card.kind:
+        case "progress":
+            return _progress(card.keys[0], arguments) if card.keys else ""
+        case "number":
+            numbers = (_number(key).search(arguments) for key in card.keys)
+            text = next((found[1] for found in numbers if found is not None), "")
+        case "path" | "text":
+            keys = card.keys or LIKELY_KEYS
+            text = next((value for key in keys if (value := argument(arguments, key))), "")
+            text = text[:TARGET_LIMIT]
+            text = shown_name(text) if card.kind == "path" else one_line(text)
+            folder = work_dir.rstrip("/") + "/"
+            if work_dir and (card.kind == "path" or not card.keys):
+                text = text.removeprefix(folder)
+    return card.form.replace("{}", text, 1) if text else ""
 
 
-def _todo(arguments: str) -> str:
+def _progress(key: str, arguments: str) -> str:
+    """How many entries of a list are done."""
     try:
         parsed: object = json.loads(arguments, strict=False)
     except (ValueError, RecursionError):
         return ""
-    todos = cast("dict[str, object]", parsed).get("todos") if isinstance(parsed, dict) else None
-    if not isinstance(todos, list):
+    entries = cast("dict[str, object]", parsed).get(key) if isinstance(parsed, dict) else None
+    if not isinstance(entries, list):
         return ""
-    entries = cast("list[object]", todos)
+    rows = cast("list[object]", entries)
     done = sum(
         1
-        for entry in entries
-        if isinstance(entry, dict) and cast("dict[str, object]", entry).get("status") == "done"
+        for row in rows
+        if isinstance(row, dict) and cast("dict[str, object]", row).get("status") == "done"
     )
-    return todo_summary(done, len(entries))
+    return todo_summary(done, len(rows))
 
 
 def todo_summary(done: int, count: int) -> str:
@@ -166,9 +148,10 @@ class ToolCalls:
         block = self._list.new(ToolBlock, at)
         block.call = event.key
         block.tool = event.name
-        block.name = short_name(event.name)
+        block.given_card = event.card
+        block.name = short_name(event.name, event.card)
         block.arguments = event.arguments[:ARGUMENTS_LIMIT]
-        block.target = target(event.name, block.arguments, self.work_dir)
+        block.target = target(block.card, block.arguments, self.work_dir)
         self._open[event.key] = block
         self._list.attempt.add(block.key)
         return self._list.append(block)
@@ -180,10 +163,10 @@ class ToolCalls:
             return NOTHING
         before = len(block.arguments)
         block.arguments = (block.arguments + arguments)[:ARGUMENTS_LIMIT]
-        is_read = block.tool in _READ_WHOLE
+        is_read = bool(block.card.text)
         if before > SURE_AFTER and block.target and not is_read:
             return NOTHING
-        found = target(block.tool, block.arguments, self.work_dir)
+        found = target(block.card, block.arguments, self.work_dir)
         if found == block.target and not is_read:
             return NOTHING
         block.target = found
@@ -200,7 +183,7 @@ class ToolCalls:
         block.is_own = event.key in self._own
         if (event.name, event.arguments) != (block.tool, block.arguments):
             block.arguments = event.arguments[:ARGUMENTS_LIMIT]
-            block.target = target(event.name, block.arguments, self.work_dir) or block.target
+            block.target = target(block.card, block.arguments, self.work_dir) or block.target
         block.target = self._changed.get(event.key) or block.target
         block.state = "running"
         block.at = at
@@ -234,20 +217,21 @@ class ToolCalls:
         if block.state == "stopped" and not event.duration_s:
             block.duration_s = max(0.0, at - block.at)
         block.live_output.clear()
-        if block.tool not in _READ_WHOLE:
+        if not block.card.text and block.card.shows != "answers":
             block.arguments = ""
-        elif block.tool == "SendDMail" and block.state == "done":
+        elif block.card.is_letter and block.state == "done":
             self._undelivered.append(block)
         return self._list.touched(block)
 
     def changed(self, event: FilesChanged) -> Change:
-        """Set the files that a command changed, on its card; the cards of edits have a diff."""
+        """Set the files that a call changed, on its card, unless that has the diff. Older records name a step and no call."""
         blocks = self._list.blocks
         for index in range(len(blocks) - 1, self._list.base - 1, -1):
             block = blocks[index]
-            if not isinstance(block, ToolBlock) or block.tool != "Shell":
+            if not isinstance(block, ToolBlock) or block.card.shows == "diff":
                 continue
-            if block.call == event.key or (not event.key and block.uid == event.uid != ""):
+            is_of_step = not event.key and block.uid == event.uid != ""
+            if block.call == event.key or (is_of_step and block.card.is_command):
                 named = (shown_name(path[:PATH_LIMIT]) for path in event.paths[:NAMED])
                 block.changed = (*block.changed, *named)[:NAMED]
                 block.n_changed += len(event.paths)
@@ -272,7 +256,7 @@ class ToolCalls:
             block
             for block in self._list.blocks[self._list.base :]
             if isinstance(block, ToolBlock)
-            and block.tool == "SendDMail"
+            and block.card.is_letter
             and block.uid == self._list.uid
             and block.state == "done"
         ]
@@ -297,7 +281,7 @@ class ToolCalls:
         for block in self._open.values():
             if block.state == "waiting":
                 block.state = "running"
-                if event.feedback and block.tool == "Shell":
+                if event.feedback and block.card.is_command:
                     block.target = self._changed[block.call] = one_line(event.feedback)
                 return self._list.touched(block)
         return NOTHING

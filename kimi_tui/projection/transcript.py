@@ -35,6 +35,7 @@ from kimi_tui.projection.timeline_tree import TO_EARLIER
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     ApprovalRequest,
@@ -43,7 +44,6 @@ from kimi_tui.wire.events import (
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
-    DiffBlock,
     EventRecord,
     FailureKind,
     FilesAttached,
@@ -368,7 +368,7 @@ class _LeftBlocks:
 
 def _recalled(block: Block) -> Block:
     """A copy of a D-Mail's tool call for the live line, on which it is again; the D-Mail's card keeps the original."""
-    if isinstance(block, ToolBlock) and block.tool == "SendDMail" and block.state == "done":
+    if isinstance(block, ToolBlock) and block.card.is_letter and block.state == "done":
         return copied(block, state="recalled")
     return block
 
@@ -389,9 +389,7 @@ def _dmail_block(
 ) -> DMailBlock:
     """The card of a D-Mail that was delivered, as the message with index `number` after its checkpoint."""
     folded = carried.folded
-    tools = [
-        block for block in folded if isinstance(block, ToolBlock) and block.tool != "SendDMail"
-    ]
+    tools = [block for block in folded if isinstance(block, ToolBlock) and not block.card.is_letter]
     edits: Counter[str] = Counter()
     for tool in tools:
         for shown in tool.display:
@@ -483,7 +481,7 @@ def _rearrange(
                 # What it undid stays as far away as it was.
                 copy.from_checkpoint += event.id - (block.checkpoint or 0)
                 copy.is_moved = True
-            if isinstance(copy, ToolBlock) and copy.tool == "SendDMail" and copy.target:
+            if isinstance(copy, ToolBlock) and copy.card.is_letter and copy.target:
                 copy.target = TO_EARLIER if event.id != block.checkpoint else copy.target
             kept.append(copy)
         else:

@@ -10,45 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import get_args
 from uuid import uuid4
 
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.tool_results import change_more_than, diffs_of
-from kimi_tui.tools.base import ApprovalQuestion
+from kimi_tui.tool_cards import DisplayBlock
+from kimi_tui.tools.base import ApprovalQuestion, Asks, Mode
 from kimi_tui.tools.outcome import ToolProblem, ToolRejected
 from kimi_tui.tools.session_tools import MODE_AFTER, YES_AND
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     ApprovalRequest,
     ApprovalResolved,
-    DisplayBlock,
     ModeChanged,
-    RequestKind,
 )
 from kimi_tui.wire.queue import Wire
 
 log = logging.getLogger(__name__)
 
-Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
-"""The approval modes; each asks for less than the one before. In plan mode nothing may be changed at all."""
-_EDITS = frozenset({"edit file", "edit outside", "edit protected", "restore files"})
-
-
 MOST_LINES = 100_000
 """The most lines of the diff in a request: nobody reads more, and each takes memory until there is an answer."""
 _TOO_LONG = f"The user cannot be asked about a change of more than {MOST_LINES:,} lines: make it in parts, or with a command."
-_KINDS: Mapping[str, RequestKind] = {
-    "send D-Mail": "dmail",
-    "present plan": "plan",
-    "ask the user": "question",
-    "pause the turn": "pause",
-}
-_GOES_ON = ("send keys", "restore files")
-"""Actions behind whose refusal the turn goes on without them; so it does behind one that no tool call asks for."""
 
 
 class QuestionNotShown(SoulError):
@@ -154,7 +140,7 @@ class Approval:
             ToolProblem: an edit in plan mode.
             QuestionNotShown: the request could not be shown.
         """
-        if self._mode == "plan" and ask.action in _EDITS:
+        if self._mode == "plan" and ask.asks.is_change:
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         if not self._needs_approval(ask):
             return ""
@@ -162,7 +148,7 @@ class Approval:
             decision = await self._put(_Waiting(ask, key, tool))
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
-        if self._mode == "plan" and ask.action in _EDITS:
+        if self._mode == "plan" and ask.asks.is_change:
             # The mode was changed while the question stood.
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         return decision.feedback
@@ -196,7 +182,7 @@ class Approval:
             QuestionNotShown: the question could not be shown.
         """
         ask = ApprovalQuestion(
-            action="pause the turn",
+            asks=Asks("pause"),
             question=question,
             detail=detail,
             where=where,
@@ -217,19 +203,19 @@ class Approval:
             return False
         feedback = feedback.strip()
         is_offered = feedback in shown.ask.options or (feedback and shown.ask.words_offer)
-        if shown.ask.action == "pause the turn" and answer != "no" and not is_offered:
+        if shown.ask.asks.kind == "pause" and answer != "no" and not is_offered:
             feedback = shown.ask.options[0]
         if answer == "session":
             if shown.ask.session_key and not shown.ask.protected:
                 self._allowed[shown.ask.session_key] = shown.ask.session_offer
             else:
                 answer = "once"
-        if shown.ask.action == "present plan" and answer != "no":
+        if shown.ask.asks.kind == "plan" and answer != "no":
             # What the plan was presented with is what holds from the yes on, before the agent goes on.
             agreed = feedback
             if agreed not in shown.ask.options:
                 agreed = shown.changed_first
-            self.set_mode(cast(Mode, MODE_AFTER[agreed]))
+            self.set_mode(MODE_AFTER[agreed])
             self._wire.publish(ModeChanged(self._mode))
         shown.decision.set_result(_Decision(answer, feedback))
         self._wire.publish(ApprovalResolved(shown.id, answer, feedback))
@@ -249,10 +235,7 @@ class Approval:
             return False
         if ask.session_key and ask.session_key in self._allowed:
             return False
-        if ask.action in ("read outside", "leave sandbox", "send keys"):
-            return True
-        accepts_edits = self._mode in ("edits", "sandboxed")
-        return self._mode != "all" and not (accepts_edits and ask.action == "edit file")
+        return self._mode not in ask.asks.unasked
 
     def _changed_first(self, ask: ApprovalQuestion) -> str:
         """The words that a yes to a plan which the user changed comes to.
@@ -278,7 +261,7 @@ class Approval:
             if self._closed:
                 raise asyncio.CancelledError
             self._shown = waiting
-            if ask.action == "present plan":
+            if ask.asks.kind == "plan":
                 # A change of mode meanwhile changes nothing of what stands there.
                 waiting.changed_first = self._changed_first(ask)
                 where = f"if you change it: {waiting.changed_first.removeprefix(YES_AND)}"
@@ -292,13 +275,15 @@ class Approval:
                     where=where,
                     display=display,
                     session_offer=ask.session_offer if ask.session_key else "",
-                    kind=_KINDS.get(ask.action, "tool"),
+                    kind=ask.asks.kind,
                     options=ask.options,
                     multi_select=ask.multi_select,
                     words_offer=ask.words_offer,
                     no_offer=ask.no_offer,
                     checkpoint_id=ask.checkpoint_id,
-                    stops=bool(waiting.key) and ask.action not in _GOES_ON,
+                    # A no to what no tool call asks for does not end the turn.
+                    stops=bool(waiting.key) and ask.asks.stops,
+                    changeable=ask.changeable,
                 )
             )
             return await waiting.decision

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kimi_tui.projection.timeline import TimelineModel
-from kimi_tui.projection.timeline_tree import DMAIL_CALL, NOT_SENT
+from kimi_tui.projection.timeline_tree import NOT_SENT
 from kimi_tui.projection.timeline_tree import Checkpoint as Shown
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session.context_index import WorldLineContent
@@ -22,8 +22,9 @@ from kimi_tui.soul.messages import Segment, label_of, label_of_message, segments
 from kimi_tui.soul.record import records_by_checkpoint
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import files_written
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import CheckpointKind, DiffBlock, EventRecord
+from kimi_tui.wire.events import CheckpointKind, EventRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +221,11 @@ def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
 def _dmail_calls(known: Shown | None) -> str:
     """Of a step that called for D-Mails: each with its target, and whether it was sent."""
     calls = known.calls or () if known is not None else ()
-    if not any(call.name == DMAIL_CALL for call in calls):
+    if not any(call.card.is_letter for call in calls):
         return ""
     words: list[str] = []
     for call in calls:
-        is_unsent = call.name == DMAIL_CALL and call.failed and NOT_SENT not in call.target
+        is_unsent = call.card.is_letter and call.failed and NOT_SENT not in call.target
         target = ", ".join(filter(None, (NOT_SENT * is_unsent, call.target)))
         words.append(" ".join(filter(None, (call.name, target))))
     return label_of(", ".join(words))

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from kimi_tui.foreign_text import one_line
 from kimi_tui.soul.conversation import DMAIL_TOOL
 from kimi_tui.soul.denwarenji import DMail
+from kimi_tui.soul.messages import call_arguments
 from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.soul.tool_calls import Call, CallResult
 from kimi_tui.tools.outcome import ToolOutcome
@@ -76,7 +77,7 @@ class Circles:
             return None
         call = done[-1].call
         text = f"The agent made the same call {self._n_same} times in a row, with the same result each time."
-        return text, f"{call.name} {one_line(call.arguments[:_CALL_CHARS])}"
+        return text, _shown(call)
 
     def before_dmails(self, mails: Sequence[DMail]) -> tuple[str, str] | None:
         """Note the D-Mails of a step, before they go. See `after_calls`, which is told of the same step before."""
@@ -91,6 +92,13 @@ class Circles:
             return None
         text = f"The agent sends {self._n_dmails} D-Mails in a row without a new tool result between them."
         return text, texts[0]
+
+
+def _shown(call: Call) -> str:
+    """A call as its card shows it where it has one argument, else with all of them as they were sent."""
+    given = [*call_arguments(call.arguments).values()]
+    only = given[0] if len(given) == 1 and isinstance(given[0], str) else call.arguments
+    return f"{call.name} {one_line(only[:_CALL_CHARS])}"
 
 
 def _digest(call: Call, outcome: ToolOutcome) -> bytes:

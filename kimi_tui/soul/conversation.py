@@ -7,11 +7,11 @@ tools, file snapshots and published events agree with the context.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.completion import RetryNotice
@@ -39,6 +39,9 @@ from kimi_tui.soul.tasks import TimeSlices, shielded
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens, estimate_of
 from kimi_tui.soul.tool_results import ToolMemory
 from kimi_tui.soul.usage import Ledger
+from kimi_tui.tool_cards import Card, card_of
+from kimi_tui.tools.base import Tool
+from kimi_tui.tools.session_tools import SendDMail
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire.events import (
     FORM_TOPIC,
@@ -57,7 +60,7 @@ from kimi_tui.wire.events import (
 )
 from kimi_tui.wire.queue import Wire
 
-DMAIL_TOOL = "SendDMail"
+DMAIL_TOOL = SendDMail.name
 _APPENDED_AT_ONCE = 32
 _NO_TOOLS = Toolset(())
 _SAME_FORM = 0.05
@@ -68,7 +71,7 @@ class Conversation:
     """The live world line of one session. `resume` must be awaited once before anything else.
 
     System prompt and tool list are the same in every request of a session, because the providers' prompt caches hold
-    only what begins alike. They change when the user changes them: `[dmail] enabled` is read when a session is opened
+    only what begins alike. They change when a tool comes or leaves (`change_tools`), and when the user changes them: `[dmail] enabled` is read when a session is opened
     and holds for it until it is left, also where it began otherwise; `/tools` holds from the next call on, until it
     is changed again, another model is chosen or the session is left. They change with the model, too: one with a small
     window gets the lean form, one that takes no tools gets none (`request_form`). The first call after such a change is
@@ -129,7 +132,7 @@ class Conversation:
         self.limits = limits
         self.meter = TokenMeter(context, self.system, self.toolset.specs)
         context.published_tokens = self._published_tokens
-        self.memory = ToolMemory()
+        self.memory = ToolMemory(self.card_of)
         self.denwa = DenwaRenji(wire, limits.dmails_to_one_checkpoint)
         self.ledger = Ledger(prices)
         self.n_changes = 0
@@ -246,6 +249,10 @@ class Conversation:
         targets = range(first, self.context.n_checkpoints)
         self.denwa.send_dmail(DMail(message, checkpoint_id, restore_files), targets)
 
+    def card_of(self, name: str) -> Card:
+        """How calls of the tool of that name look, as far as it is known here."""
+        return card_of(name, self.all_tools.card(name))
+
     @property
     def uses_tools(self) -> bool:
         """Whether the model is told of tools."""
@@ -260,6 +267,26 @@ class Conversation:
         """
         self._wish, self._added = wish, added
         self.choose_form()
+
+    def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
+        """Have other tools in the session from the next call of the model on, and publish which; the provider reads that call anew.
+
+        Args:
+            added: tools that come, behind those that are there.
+            removed: the names of tools that leave; where there is none of that name, nothing does.
+
+        Raises:
+            ValueError: the name of one that comes is taken, or no name; nothing was changed.
+        """
+        new, gone = tuple(added), tuple(name for name in removed if self.all_tools.get(name))
+        if not new and not gone:
+            return
+        self.all_tools = self.all_tools.without(*gone).with_added(new)
+        self._use(self.form)
+        self.meter.set_fixed(self.system, self.toolset.specs, self._unsent_markers())
+        names = tuple(tool.name for tool in new)
+        self.wire.publish(ToolsChanged(self.form.name, names, gone))
+        self.publish_status()
 
     def choose_form(self) -> bool:
         """Choose the form for the model as it is known now, and publish it where it is another; returns whether it is."""

@@ -61,9 +61,11 @@ from kimi_tui.soul.rewind_values import (
 )
 from kimi_tui.soul.tasks import shielded
 from kimi_tui.soul.tool_results import files_written, never_ran, outcome_of
-from kimi_tui.tools.base import ApprovalQuestion
+from kimi_tui.tool_cards import CardOf, card_of
+from kimi_tui.tools.base import ApprovalQuestion, Asks
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import links_around, locate, protected_reason
+from kimi_tui.tools.session_tools import SendDMail
 from kimi_tui.tools.shell import command_that_ran
 from kimi_tui.wire.events import ContextReverted, Notice
 from kimi_tui.workspace.protected_names import GuardedLink
@@ -77,6 +79,7 @@ _DRAFT_TRIES = 3
 _SMALLER_DRAFT = 0.6
 _MAX_CARRIED_TOKENS = 20_000
 _VERBS = {"restore": "bring back", "create": "create again", "delete": "delete"}
+_TO_RESTORE = Asks(unasked=frozenset({"all"}), is_change=True, stops=False)
 _ASKED_FOR = "You asked for the files of that time."
 
 
@@ -257,6 +260,7 @@ class DMailDelivery:
             work_dir=str(history.work_dir),
             pinned=places,
             author=author,
+            card=self._conversation.card_of,
         )
 
     def _undone(self, first: int) -> tuple[Sequence[Message], list[int]]:
@@ -294,7 +298,7 @@ class DMailDelivery:
         if back.restore_files:
             files = "then you are asked about the files"
         ask = ApprovalQuestion(
-            action="send D-Mail",
+            asks=Asks("dmail"),
             question=f"Send this D-Mail to #{back.checkpoint_id}?",
             detail="\n\n".join(message.strip() for message in back.messages),
             where=f"goes back from #{newest}; {files}; it can be undone",
@@ -303,7 +307,7 @@ class DMailDelivery:
             checkpoint_id=back.checkpoint_id,
         )
         try:
-            instead = await self._approval.ask(ask, key="", tool="SendDMail")
+            instead = await self._approval.ask(ask, key="", tool=SendDMail.name)
         except ToolRejected as no:
             why = f" and says: {no.feedback}" if no.feedback else "."
             await conversation.append([user_message(prompt("dmail_refused", WHY=why))])
@@ -324,7 +328,7 @@ class DMailDelivery:
             return DMailRestore(_with_conflicts("Nothing had to be brought back.", plan))
         ask = await self._question(point, plan, wanted)
         try:
-            await self._approval.ask(ask, key="", tool="SendDMail")
+            await self._approval.ask(ask, key="", tool=SendDMail.name)
         except ToolRejected as no:
             why = f": {no.feedback}" if no.feedback else "."
             return DMailRestore(f"{_ASKED_FOR} The user said no{why} They were not brought back.")
@@ -344,7 +348,7 @@ class DMailDelivery:
         lines = [f"{_VERBS[one.change]}  {one.path}" for one in wanted]
         lines += [f"leave alone, also changed outside  {path}" for path in _conflicts(plan)]
         return ApprovalQuestion(
-            action="restore files",
+            asks=_TO_RESTORE,
             question=f"Bring back the files of #{point.id}?",
             detail="\n".join(lines),
             where="a D-Mail of the agent asks for it; it can be undone",
@@ -441,6 +445,7 @@ def compose_dmail(
     work_dir: str = "",
     pinned: Collection[int] = (),
     author: Author = "agent",
+    card: CardOf = card_of,
 ) -> ComposedDMail:
     """Compose the D-Mail for a checkpoint. Reads all that is undone: call it in a thread.
 
@@ -454,6 +459,7 @@ def compose_dmail(
         work_dir: what their paths are relative to.
         pinned: the places in `undone` of messages that the user pinned: they are carried over like the user's words.
         author: who wrote it.
+        card: returns the cards of tools.
     """
     undone = list(undone)
     stay = whole_groups(undone, pinned)
@@ -461,8 +467,8 @@ def compose_dmail(
     places = [place for place, m in enumerate(undone) if place in kept or is_user_words(m)]
     carried = tuple(undone[place] for place in places)
     text = "\n\n".join(part.strip() for part in texts)
-    files = _still_changed(files_written(undone), changed or {}, restored, work_dir)
-    facts = _facts(undone, carried, files_note, files)
+    files = _still_changed(files_written(undone, card), changed or {}, restored, work_dir)
+    facts = _facts(undone, carried, files_note, files, card)
     template = "dmail_by_agent" if author == "agent" else "dmail_by_hand"
     body = prompt(template, CHECKPOINT=str(checkpoint_id), FACTS=facts, TEXT=text)
     return ComposedDMail(
@@ -505,6 +511,7 @@ def _facts(
     carried: Sequence[Message],
     files_note: str,
     files: Mapping[str, str],
+    card: CardOf,
 ) -> str:
     commands: list[str] = []
     shown: list[str] = []
@@ -516,15 +523,17 @@ def _facts(
             shown.append(message.text.strip())
         for call in message.tool_calls or ():
             arguments = call_arguments(call.function.arguments)
-            if call.function.name == "Shell" and "command" in arguments:
+            look = card(call.function.name)
+            command = next((arguments[key] for key in look.keys if key in arguments), None)
+            if look.is_command and command is not None:
                 result = results.get(call.id, ToolOutcome())
                 if not never_ran(result):
-                    commands.append(command_that_ran(str(arguments["command"]), result.message))
+                    commands.append(command_that_ran(str(command), result.message))
     lines: list[str] = []
     if files:
         names = [f"`{path}` ({said})" if said else f"`{path}`" for path, said in files.items()]
         lines.append(f"- Files changed since then, and still changed: {_some(names, _MAX_FILES)}.")
-    elif not files_written(undone):
+    elif not files_written(undone, card):
         lines.append("- No file was changed with the file tools since then.")
     if commands:
         quoted = [f"`{shortened(c, _MAX_COMMAND_CHARS)}`" for c in dict.fromkeys(commands)]

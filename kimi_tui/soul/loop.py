@@ -64,12 +64,12 @@ from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.soul.written_calls import WrittenCalls, written_calls
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import (
     FilesAttached,
-    ImageBlock,
     Notice,
     SteerQueued,
     SteerTaken,
@@ -244,7 +244,8 @@ class StreamedAnswer:
             self._nameless[position] = item
             return
         self._published[position] = item
-        self._wire.publish(ToolCall(key, item.name, item.arguments, item.id))
+        card = self._conversation.all_tools.card(item.name)
+        self._wire.publish(ToolCall(key, item.name, item.arguments, item.id, card))
 
     def restart(self, notice: RetryNotice) -> None:
         """Forget what has come, and publish the retry."""
@@ -713,7 +714,13 @@ class AgentLoop:
         for position, call in enumerate(calls):
             key, function = call_key(point.uid, position), call.function
             self._conversation.wire.publish(
-                ToolCall(key, function.name, function.arguments or "", call.id)
+                ToolCall(
+                    key,
+                    function.name,
+                    function.arguments or "",
+                    call.id,
+                    toolset.card(function.name),
+                )
             )
         # Without the text of the calls: the model would go on writing them so.
         thoughts = [part for part in message.parts if isinstance(part, MessageThinkPart)]

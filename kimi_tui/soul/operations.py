@@ -39,7 +39,8 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.wire.events import ImageBlock, LineChanged, Operation, toll_words
+from kimi_tui.tool_cards import ImageBlock
+from kimi_tui.wire.events import LineChanged, Operation, toll_words
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 Toll: TypeAlias = tuple[int, int, tuple[str, ...], str]

@@ -51,6 +51,7 @@ from kimi_tui.soul.record import (
 )
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
+from kimi_tui.tool_cards import OWN_COMMAND
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import (
     SUMMARIES,
@@ -626,7 +627,7 @@ def events_from_messages(
 
 def _own_command(command: str, facts: str, output: str, key: str) -> Iterator[Event]:
     """A command that the user ran, and how it ended."""
-    yield ev.ToolStarted(key, "Shell", json.dumps({"command": command}))
+    yield ev.ToolStarted(key, OWN_COMMAND, json.dumps({"command": command}))
     yield ev.ToolResult(
         key, not facts.startswith("Exit code 0 "), output, facts, interrupted=facts == INTERRUPTED
     )

@@ -28,14 +28,13 @@ from kimi_tui.session.schema import CHECKPOINT
 from kimi_tui.session.session import Session
 from kimi_tui.soul.record_repair import StoredLine, without_doubled
 from kimi_tui.soul.tasks import TimeSlices, run_to_completion
+from kimi_tui.tool_cards import BriefBlock, DisplayBlock
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 from kimi_tui.wire.events import (
-    BriefBlock,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
-    DisplayBlock,
     Event,
     EventRecord,
     JobsChanged,
@@ -155,11 +154,18 @@ class Recorder:
 
     def _take(self, record: EventRecord) -> None:
         event = record.event
-        if isinstance(
-            event, ToolOutput | JobsChanged | ModeChanged | PromptProgress | ToolsChanged
-        ):
-            # Of this run alone.
-            return
+        match event:
+            case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress():
+                # Of this run alone.
+                return
+            case ToolsChanged(added=(), removed=()):
+                return
+            case ToolsChanged():
+                # Versions that know no other form pass over an empty one.
+                event = replace(event, form="")
+                record = record._replace(event=event)
+            case _:
+                pass
         text = text_of(event)
         if self._open is not None and continues(self._open.event, event):
             self._pieces.append(text)

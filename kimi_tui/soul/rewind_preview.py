@@ -38,7 +38,7 @@ from kimi_tui.soul.rewind_values import END, DroppedMessage, RewindPreview, Targ
 from kimi_tui.soul.tasks import TimeSlices
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.usage import Cost
-from kimi_tui.wire.events import ImageBlock
+from kimi_tui.tool_cards import COMMANDS, ImageBlock
 
 _LISTED = {MessageKind.SAID: 1, MessageKind.DMAIL: 1, MessageKind.SUMMARY: 1, MessageKind.WORDS: 1}
 
@@ -244,7 +244,8 @@ class DroppedMessages(Sequence[DroppedMessage]):
         self._kinds = self._index.kinds(self._first)
         self._calls = self._index.calls(self._first)
         self._used = conversation.meter.used
-        self.ran_commands = self._index.has_call("Shell", self._first)
+        of_any_effect = COMMANDS | conversation.all_tools.of_any_effect
+        self.ran_commands = any(self._index.has_call(one, self._first) for one in of_any_effect)
         self._known: dict[tuple[int, int], DroppedMessage] = {}
         self._counted = (-1, 0)
         self._stays = frozenset(stays)
@@ -356,7 +357,9 @@ class DroppedMessages(Sequence[DroppedMessage]):
         if order >= len(calls):
             return DroppedMessage("tool", "", "", failed, tokens)
         call = calls[order]
-        return DroppedMessage("tool", call_target(call), call.function.name, failed, tokens)
+        name = call.function.name
+        card = self._conversation.all_tools.card(name)
+        return DroppedMessage("tool", call_target(call, card), name, failed, tokens, card)
 
     def _n_results(self, number: int) -> int:
         """How many results follow the calls of a message."""

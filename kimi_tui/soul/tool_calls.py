@@ -34,7 +34,8 @@ from kimi_tui.soul.tool_results import (
     call_key,
     rejection,
 )
-from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
+from kimi_tui.tool_cards import OWN_COMMAND
+from kimi_tui.tools.base import ApprovalQuestion, Asks, FileVersions, ToolEnv
 from kimi_tui.tools.credentials import (
     count_in_words,
     find_keys,
@@ -126,7 +127,7 @@ class ToolBatch:
         slices = TimeSlices()
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)
-            is_alone = tool is not None and tool.changes
+            is_alone = tool is not None and tool.changes != "nothing"
             await self._wait(0 if is_alone else _SIDE_BY_SIDE - 1)
             if self._failures:
                 break
@@ -263,7 +264,7 @@ class _RunningCall:
         limit_s = conversation.limits.tool_timeout_s
         # What changes something begins when it may; of the rest, what has not asked by then is running.
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
-        if self._tool is not None and self._tool.changes:
+        if self._tool is not None and self._tool.changes != "nothing":
             timer.cancel()
         rejected, feedback = False, ""
         try:
@@ -331,7 +332,7 @@ class _RunningCall:
             return replace(outcome, brief=brief)
         call = self._call
         question = ApprovalQuestion(
-            action="send keys",
+            asks=Asks(stops=False),
             question=f"Send the result of {call.name} to the model, with {told}?",
             detail="\n".join(
                 [
@@ -376,15 +377,14 @@ class _RunningCall:
         approval = self._runtime.approval
         instead = await approval.ask(ask, key=call.key, tool=call.name)
         mode = approval.mode
-        if self._tool is not None and self._tool.changes:
-            is_command = ask.action in ("run command", "leave sandbox")
+        if self._tool is not None and self._tool.changes != "nothing":
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
-            paths = None if is_command else inside
+            paths = None if self._tool.changes == "anything" else inside
             self._changes.append(await conversation.files.before_change(paths))
             while approval.mode != mode:
                 # Changed during that: what was covered may not be any more.
                 mode = approval.mode
-                if is_command and instead:
+                if ask.changeable and instead:
                     ask = replace(ask, detail=instead, session_key="")
                 instead = await approval.ask(ask, key=call.key, tool=call.name) or instead
         self._asking = False
@@ -533,7 +533,7 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         key=key,
     )
     change = await conversation.files.before_change(None)
-    conversation.wire.publish(ToolStarted(key, "Shell", json.dumps({"command": command})))
+    conversation.wire.publish(ToolStarted(key, OWN_COMMAND, json.dumps({"command": command})))
     began = time.monotonic()
     stopped = False
     try:

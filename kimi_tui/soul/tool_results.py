@@ -23,17 +23,18 @@ from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
 from kimi_tui.session.images import image_part
 from kimi_tui.soul.messages import call_arguments
 from kimi_tui.soul.project_notes import brought_by
-from kimi_tui.tools.outcome import CommandRun, Effect, FileEdit, TodoChange, TodoEntry, ToolOutcome
-from kimi_tui.wire.events import (
+from kimi_tui.tool_cards import (
     BriefBlock,
+    CardOf,
     DiffBlock,
     DiffLine,
     DisplayBlock,
     ImageBlock,
-    ShellBlock,
     TodoBlock,
     TodoItem,
+    card_of,
 )
+from kimi_tui.tools.outcome import Effect, FileEdit, ToolOutcome
 from kimi_tui.workspace.diff import diff_lines
 
 CARD_LINES = 200
@@ -94,12 +95,14 @@ def rejection(feedback: str) -> ToolOutcome:
     return ToolOutcome(message=REJECTED, is_error=True, brief="refused")
 
 
-_FILE_TOOLS = frozenset({"WriteFile", "StrReplaceFile"})
 _STATUSES = frozenset({"pending", "in_progress", "done"})
 
 
 class ToolMemory:
     """What the tools know of the live world line: the files that the agent has read, and its todo list.
+
+    Args:
+        card: returns the cards of tools: one shows a list that its calls set.
 
     Attributes:
         todos: the todo list; None where none was set.
@@ -110,8 +113,9 @@ class ToolMemory:
         known: whether it was computed since `forget`.
     """
 
-    def __init__(self) -> None:
-        self.todos: tuple[TodoEntry, ...] | None = None
+    def __init__(self, card: CardOf = card_of) -> None:
+        self._card = card
+        self.todos: tuple[TodoItem, ...] | None = None
         self.versions: dict[str, str] = {}
         self.notes: set[str] = set()
         self.mode = self.folder = ""
@@ -150,7 +154,7 @@ class ToolMemory:
     def update(self, outcome: ToolOutcome) -> None:
         """Take in the outcome of a call that has just ended."""
         for effect in outcome.effects:
-            if isinstance(effect, TodoChange):
+            if isinstance(effect, TodoBlock):
                 self.todos = effect.items
 
     def _see(self, message: Message) -> None:
@@ -161,8 +165,9 @@ class ToolMemory:
                     self.versions[path] = version
 
     def _take(self, call: ToolCall, result: Message) -> None:
-        if call.function.name == "SetTodoList" and not outcome_of(result).is_error:
-            todos = _todos(call.function.arguments)
+        card = self._card(call.function.name)
+        if card.shows == "list" and card.keys and not outcome_of(result).is_error:
+            todos = _todos(card.keys[0], call.function.arguments)
             if todos is not None:
                 self.todos = todos
 
@@ -174,17 +179,17 @@ def with_versions(message: Message, noted: Mapping[str, str]) -> Message:
     return message.model_copy(update={"saw": dict(noted)})
 
 
-def _todos(arguments: str | None) -> tuple[TodoEntry, ...] | None:
-    items = call_arguments(arguments).get("todos")
+def _todos(key: str, arguments: str | None) -> tuple[TodoItem, ...] | None:
+    items = call_arguments(arguments).get(key)
     if not isinstance(items, list):
         return None
-    found: list[TodoEntry] = []
+    found: list[TodoItem] = []
     for item in cast("list[object]", items):
         row = lenient_json.mapping(item)
         title, status = row.get("title"), row.get("status")
         if isinstance(title, str) and isinstance(status, str) and status in _STATUSES:
             found.append(
-                TodoEntry(title.strip(), cast('Literal["pending", "in_progress", "done"]', status))
+                TodoItem(title.strip(), cast('Literal["pending", "in_progress", "done"]', status))
             )
     return tuple(found)
 
@@ -199,14 +204,16 @@ def call_key(checkpoint_uid: str, position: int) -> str:
     return f"{checkpoint_uid}:{position}"
 
 
-def files_written(messages: Sequence[Message]) -> dict[str, int]:
-    """How often each path was changed with the file tools, by the calls that did not fail."""
+def files_written(messages: Sequence[Message], card: CardOf = card_of) -> dict[str, int]:
+    """How often each path was changed with the file tools, by the calls that did not fail; `card` returns the cards of tools."""
     failed = _failed_calls(messages)
     files: dict[str, int] = {}
     for position, message in enumerate(messages):
         for order, call in enumerate(message.tool_calls or ()):
-            if call.function.name in _FILE_TOOLS and (position, order) not in failed:
-                path = str(call_arguments(call.function.arguments).get("path", ""))
+            look = card(call.function.name)
+            if look.shows == "diff" and (position, order) not in failed:
+                arguments = call_arguments(call.function.arguments)
+                path = next((str(arguments[key]) for key in look.keys if key in arguments), "")
                 files[path] = files.get(path, 0) + 1
     return files
 
@@ -238,10 +245,8 @@ async def blocks_of(
         match effect:
             case FileEdit():
                 blocks.append(await diff_of(effect, CARD_LINES))
-            case TodoChange(items):
-                blocks.append(TodoBlock(tuple(TodoItem(i.title, i.status) for i in items)))
-            case CommandRun(command, exit_code, duration_s):
-                blocks.append(ShellBlock(command, exit_code, duration_s))
+            case _:
+                blocks.append(effect)
     return tuple(blocks)
 
 

@@ -1,29 +1,77 @@
-"""`Tool`, the base class of tools, and `ToolEnv`, what a call gets; what it returns is in `outcome.py`.
+"""`Tool`, which owns all that is known of a tool, and `ToolEnv`, what a call gets; what it returns is in `outcome.py`.
+
+A tool of this program is a `TypedTool`, whose parameters are a pydantic model; one that is described at run time, as those of
+MCP servers are, a `SchemaTool`. What a call asks the user is an `ApprovalQuestion`, with the rule (`Asks`) by which it is asked.
 
 Tools do not import the wire, the session or the soul: what they may use of those, the soul puts into the `ToolEnv`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.request import plain_schema
 from kimi_tui.prompts import prompt
-from kimi_tui.tools.outcome import FileEdit, TodoEntry, ToolOutcome
+from kimi_tui.tool_cards import PLAIN, Card, RequestKind, TodoItem, short_name
+from kimi_tui.tools.arguments import bad_arguments, explained, with_json_parsed
+from kimi_tui.tools.outcome import FileEdit, ToolOutcome
 
 if TYPE_CHECKING:
     from kimi_tui.tools.jobs import Jobs
     from kimi_tui.tools.sandbox.sandbox import Sandbox
 
-Params = TypeVar("Params", bound=BaseModel)
+Params = TypeVar("Params")
+Model = TypeVar("Model", bound=BaseModel)
+
+
+Mode = Literal["plan", "ask", "edits", "sandboxed", "all"]
+"""The approval modes; each asks for less than the one before. In plan mode nothing may be changed at all."""
+Changes = Literal["nothing", "order", "edits", "anything"]
+"""What the calls of a tool may change:
+
+- `nothing`: they run beside one another. All others run one after another.
+- `order`: no file, but a call has to come in its place.
+- `edits`: the files that its questions name as `edits`.
+- `anything`: any file. It asks in every mode, by `Tool.question` or in `Tool.run`, if only to be allowed without the user:
+  before the answer the files are looked at, so that it is known afterwards what the call changed.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """The rule by which a question is asked.
+
+    Attributes:
+        kind: how it is put.
+        unasked: the modes in which the answer is yes without the user. Whatever is `protected` is asked in these too.
+        is_change: whether it is refused in plan mode, and not asked.
+        stops: whether a no without a reason ends the turn.
+    """
+
+    kind: RequestKind = "tool"
+    unasked: frozenset[Mode] = frozenset()
+    is_change: bool = False
+    stops: bool = True
+
+
+TO_EDIT = Asks(unasked=frozenset({"edits", "sandboxed", "all"}), is_change=True)
+"""To edit a file in the work folder."""
+TO_EDIT_ELSEWHERE = Asks(unasked=frozenset({"all"}), is_change=True)
+"""To edit any other file, or one that is protected."""
+TO_RUN = Asks(unasked=frozenset({"all"}))
+"""To run a command, or whatever else may have any effect."""
+TO_GO_OUTSIDE = Asks()
+"""To read outside the work folder, or to run a command outside the sandbox that the mode would have it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +79,7 @@ class ApprovalQuestion:
     """A request for approval, before something is run, changed, or read outside the work folder.
 
     Attributes:
-        action: the kind of action.
+        asks: the rule by which it is asked.
         question: one sentence.
         detail: exactly what will run, or the path that will be read or written.
         where: the folder, time limit and warnings, for the line below the question.
@@ -43,24 +91,12 @@ class ApprovalQuestion:
         options: the answers offered where a yes is not enough; the answer is one of them, or the user's own text.
         multi_select: whether the answer may be several options, joined by semicolons.
         sandboxed: whether it is about a sandboxed command, which is not asked about in the mode that allows these.
+        changeable: whether a yes may bring a command in the place of `detail`, which runs instead.
         words_offer: of a pause, the label of the answer with the user's own words; empty where none is offered.
         no_offer: of a pause, the label of the no.
     """
 
-    action: Literal[
-        "run command",
-        "leave sandbox",
-        "edit file",
-        "edit outside",
-        "edit protected",
-        "read outside",
-        "restore files",
-        "send D-Mail",
-        "present plan",
-        "ask the user",
-        "send keys",
-        "pause the turn",
-    ]
+    asks: Asks
     question: str
     detail: str
     where: str = ""
@@ -72,6 +108,7 @@ class ApprovalQuestion:
     options: tuple[str, ...] = ()
     multi_select: bool = False
     sandboxed: bool = False
+    changeable: bool = False
     words_offer: str = ""
     no_offer: str = ""
 
@@ -144,7 +181,7 @@ class ToolEnv:
     emit: Callable[[str], None]
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     key: str = ""
-    todos: tuple[TodoEntry, ...] | None = None
+    todos: tuple[TodoItem, ...] | None = None
     sandbox: Sandbox | None = None
     search_sandbox: Sandbox | None = None
     reads_only: bool = False
@@ -155,14 +192,14 @@ class ToolEnv:
 
 
 class Tool(ABC, Generic[Params]):
-    """One tool. Stateless: whatever it needs comes in by `ToolEnv`."""
+    """One tool: all that is known of it. Stateless: whatever a call needs comes in by `ToolEnv`."""
 
-    name: ClassVar[str]
-    changes: ClassVar[bool]
-    """Whether it may change anything: such tools run one after another, the others at once."""
-    params: type[Params]
-    """The parameters as a pydantic model. The model reads its docstrings, and the field descriptions, in the JSON schema."""
-    lean_params: ClassVar[tuple[str, ...]] = ()
+    name: str
+    changes: Changes
+    """What its calls may change."""
+    card: Card = PLAIN
+    """How its calls look. Those of `tool_cards.KNOWN` have that one."""
+    lean_params: tuple[str, ...] = ()
     """The parameters that a model with a small window is told of; empty where such a model is not given the tool by itself."""
 
     @property
@@ -170,20 +207,38 @@ class Tool(ABC, Generic[Params]):
         """What the model reads of it: `prompts/tools/NAME.md`."""
         return prompt(f"tools/{self.name}")
 
+    @property
+    @abstractmethod
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of the arguments, an object."""
+
+    @abstractmethod
+    def parse(self, values: Mapping[str, object]) -> Params:
+        """The parameters from the arguments of a call.
+
+        Raises:
+            ToolProblem: they make no sense.
+        """
+
+    def question(self, params: Params, env: ToolEnv) -> ApprovalQuestion | None:
+        """What is asked before `run`; None where nothing is, or `run` asks itself."""
+        del params, env
+        return None
+
     @abstractmethod
     async def run(self, params: Params, env: ToolEnv) -> ToolOutcome:
         """Do it.
 
         Raises:
+            ToolProblem: it cannot be done.
             ToolRejected: the user said no.
             asyncio.CancelledError: stopped; whatever it started has been ended.
         """
 
     def spec(self) -> ToolSpec:
         """Name, description and parameters as they are sent to the model."""
-        schema = _schema_of(self.params)
         # Without the docstring of the class.
-        schema = {key: value for key, value in schema.items() if key != "description"}
+        schema = {key: value for key, value in self.schema.items() if key != "description"}
         return ToolSpec(self.name, self.description, plain_schema(schema))
 
     def lean_spec(self) -> ToolSpec:
@@ -198,6 +253,93 @@ class Tool(ABC, Generic[Params]):
         required = [name for name in schema.get("required", ()) if name in wanted]
         lean = {"type": "object", "properties": wanted, "required": required}
         return ToolSpec(self.name, prompt(f"lean/tools/{self.name}"), lean)
+
+
+class TypedTool(Tool[Model]):
+    """A tool whose parameters are a pydantic model."""
+
+    params: type[Model]
+    """The model reads the docstrings and the field descriptions of this in the JSON schema."""
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema of `params`."""
+        return _schema_of(self.params)
+
+    def parse(self, values: Mapping[str, object]) -> Model:
+        """The arguments as `params`; lists and objects may have been written as strings of JSON."""
+        try:
+            return self.params.model_validate(values)
+        except ValidationError as error:
+            schema = self.spec().parameters
+            try:
+                return self.params.model_validate(with_json_parsed(values, schema))
+            except (ValidationError, RecursionError):
+                problems = explained(error, schema["properties"])
+                raise bad_arguments(self.name, problems) from error
+
+
+class SchemaTool(Tool[dict[str, Any]]):
+    """A tool that is described by a plain JSON schema, as those of servers are. Its own server checks most of the arguments.
+
+    Where its calls may change anything, each is asked about, whole.
+
+    Args:
+        name: what the model calls it by: letters, digits, `_` and `-`, at most 64.
+        description: what the model reads of it.
+        schema: of its arguments.
+        changes: what its calls may change.
+        card: how they look.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        schema: Mapping[str, Any],
+        *,
+        changes: Changes = "anything",
+        card: Card = PLAIN,
+    ) -> None:
+        self.name = name
+        self.changes = changes
+        self.card = card
+        self._description = description
+        self._schema: Mapping[str, Any] = {"type": "object", "properties": {}, **schema}
+        said = json.dumps([description, dict(schema)], sort_keys=True, default=str)
+        # A yes for the session covers the tool that was described so, and not what may come in its place under its name.
+        self._allowed_by = (
+            f"call:{name}:{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()}"
+        )
+
+    @property
+    def description(self) -> str:
+        """What the model reads of it."""
+        return self._description
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema as it was given."""
+        return self._schema
+
+    def parse(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """The arguments, all that are required; lists and objects may have been written as strings of JSON."""
+        missing = [name for name in self._schema.get("required", ()) if name not in values]
+        if missing:
+            raise bad_arguments(self.name, [f"`{name}` is required." for name in missing])
+        return cast("dict[str, Any]", with_json_parsed(dict(values), self.spec().parameters))
+
+    def question(self, params: dict[str, Any], env: ToolEnv) -> ApprovalQuestion | None:
+        """Whether it may be called with these arguments."""
+        if self.changes != "anything":
+            return None
+        return ApprovalQuestion(
+            TO_RUN,
+            f"Call {short_name(self.name, self.card)}?",
+            json.dumps(params, ensure_ascii=False, indent=2),
+            session_key=self._allowed_by,
+            session_offer="Yes, and every call of it in this session",
+        )
 
 
 _WORDS = frozenset(

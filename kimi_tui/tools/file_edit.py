@@ -16,14 +16,14 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.filesystem import create_file, publish, sync_folder
 from kimi_tui.text_encoding import UTF8, encoding_of
 from kimi_tui.tools import text as texts
-from kimi_tui.tools.base import Tool, ToolEnv
+from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
 from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
     Content,
@@ -249,13 +249,13 @@ class WriteFileParams(BaseModel):
     )
 
 
-class WriteFile(Tool[WriteFileParams]):
+class WriteFile(TypedTool[WriteFileParams]):
     """Writes whole files."""
 
-    name: ClassVar[str] = "WriteFile"
-    changes: ClassVar[bool] = True
+    name = "WriteFile"
+    changes: Changes = "edits"
     params = WriteFileParams
-    lean_params: ClassVar[tuple[str, ...]] = ("path", "content", "mode")
+    lean_params = ("path", "content", "mode")
 
     async def run(self, params: WriteFileParams, env: ToolEnv) -> ToolOutcome:
         """Write the file, after the approval of the user."""
@@ -335,13 +335,13 @@ class StrReplaceFileParams(BaseModel):
         return [value] if isinstance(value, (dict, Edit)) else value
 
 
-class StrReplaceFile(Tool[StrReplaceFileParams]):
+class StrReplaceFile(TypedTool[StrReplaceFileParams]):
     """Edits files by exact text."""
 
-    name: ClassVar[str] = "StrReplaceFile"
-    changes: ClassVar[bool] = True
+    name = "StrReplaceFile"
+    changes: Changes = "edits"
     params = StrReplaceFileParams
-    lean_params: ClassVar[tuple[str, ...]] = ("path", "edit")
+    lean_params = ("path", "edit")
 
     async def run(self, params: StrReplaceFileParams, env: ToolEnv) -> ToolOutcome:
         """Make all edits, with the user's yes, or none."""

@@ -21,12 +21,12 @@ import unicodedata
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kimi_tui.filesystem import open_folder
-from kimi_tui.tools.base import Tool, ToolEnv
+from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
 from kimi_tui.tools.files import missing, searched
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.paths import (
@@ -174,11 +174,11 @@ class GlobParams(BaseModel):
     )
 
 
-class Glob(Tool[GlobParams]):
+class Glob(TypedTool[GlobParams]):
     """Finds files by name."""
 
-    name: ClassVar[str] = "Glob"
-    changes: ClassVar[bool] = False
+    name = "Glob"
+    changes: Changes = "nothing"
     params = GlobParams
 
     async def run(self, params: GlobParams, env: ToolEnv) -> ToolOutcome:

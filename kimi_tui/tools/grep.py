@@ -23,12 +23,12 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.filesystem import open_folder
-from kimi_tui.tools.base import Tool, ToolEnv
+from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
 from kimi_tui.tools.files import missing, parent_of, searched, stat_regular
 from kimi_tui.tools.glob import expand_braces
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
@@ -422,13 +422,13 @@ class GrepParams(BaseModel):
         return "count" if value == "count_matches" else value
 
 
-class Grep(Tool[GrepParams]):
+class Grep(TypedTool[GrepParams]):
     """Searches in the text of files."""
 
-    name: ClassVar[str] = "Grep"
-    changes: ClassVar[bool] = False
+    name = "Grep"
+    changes: Changes = "nothing"
     params = GrepParams
-    lean_params: ClassVar[tuple[str, ...]] = (
+    lean_params = (
         "pattern",
         "path",
         "glob",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from kimi_tui.tool_cards import DisplayBlock
 
 if TYPE_CHECKING:
     from kimi_tui.images import Image
@@ -42,31 +44,8 @@ class FileEdit:
     """What changes of the file's bytes though its lines look the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class TodoEntry:
-    """One item of the todo list."""
-
-    title: str
-    status: Literal["pending", "in_progress", "done"]
-
-
-@dataclass(frozen=True, slots=True)
-class TodoChange:
-    """The tool replaced the todo list."""
-
-    items: tuple[TodoEntry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommandRun:
-    """A command ended; `exit_code` is None where it was stopped."""
-
-    command: str
-    exit_code: int | None
-    duration_s: float
-
-
-Effect = FileEdit | TodoChange | CommandRun
+Effect = FileEdit | DisplayBlock
+"""A change of a file, whose card shows a diff of it, or what the card shows as it is. A `TodoBlock` is the agent's list from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +57,7 @@ class ToolOutcome:
         message: one sentence about it, for the model too.
         is_error: whether the tool failed.
         brief: a fact in a few words for the card (`184 lines`).
-        effects: what changed.
+        effects: what changed, and what else the card shows.
         images: for the model to look at.
     """
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import links_to, real_path
-from kimi_tui.tools.base import ApprovalQuestion, ToolEnv
+from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
 from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
 from kimi_tui.workspace.protected_names import (
@@ -432,7 +432,7 @@ async def ask_to_read(
         is_offered = False
     await env.approver.ask(
         ApprovalQuestion(
-            action="read outside",
+            asks=TO_GO_OUTSIDE,
             question="Search this folder?" if search else "Read this file?",
             detail="\n".join([target.shown, *(search.lines if search else ())]),
             where="; ".join(facts),
@@ -462,7 +462,7 @@ async def ask_to_show(target: ResolvedPath, linked: Sequence[str], env: ToolEnv)
     place = "this folder" if target.shown == "." else target.shown
     await env.approver.ask(
         ApprovalQuestion(
-            action="read outside",
+            asks=TO_GO_OUTSIDE,
             question="Show what was found in these files?",
             detail="\n".join(linked),
             where="each of them has several names, and the others may be elsewhere",
@@ -521,9 +521,7 @@ async def ask_to_change(
     ordinary = target.inside and not reason and n_links <= 1 and not lost and not edit.unseen
     await env.approver.ask(
         ApprovalQuestion(
-            action="edit protected"
-            if reason
-            else ("edit file" if target.inside else "edit outside"),
+            asks=TO_EDIT if target.inside and not reason else TO_EDIT_ELSEWHERE,
             question=question,
             detail=target.shown,
             where=where,

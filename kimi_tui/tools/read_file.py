@@ -6,14 +6,13 @@ import asyncio
 import io
 import os
 import stat
-from typing import ClassVar
 
 from aiofiles.threadpool.binary import AsyncBufferedReader
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kimi_tui.images import ImageRefused, check_size, is_image, read_image
 from kimi_tui.text_encoding import UTF8, encoding_name, encoding_of
-from kimi_tui.tools.base import Tool, ToolEnv
+from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
 from kimi_tui.tools.files import (
     HASHED_LIMIT_BYTES,
     content_version,
@@ -61,13 +60,13 @@ class ReadFileParams(BaseModel):
         return value or 1
 
 
-class ReadFile(Tool[ReadFileParams]):
+class ReadFile(TypedTool[ReadFileParams]):
     """Reads text files."""
 
-    name: ClassVar[str] = "ReadFile"
-    changes: ClassVar[bool] = False
+    name = "ReadFile"
+    changes: Changes = "nothing"
     params = ReadFileParams
-    lean_params: ClassVar[tuple[str, ...]] = ("path", "line_offset", "n_lines")
+    lean_params = ("path", "line_offset", "n_lines")
 
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; asks first outside the work folder."""

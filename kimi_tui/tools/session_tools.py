@@ -7,13 +7,14 @@ the live world line (`soul.tool_results`), and questions are shown like approval
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.tools.base import ApprovalQuestion, Tool, ToolEnv
-from kimi_tui.tools.outcome import TodoChange, TodoEntry, ToolOutcome, failure
+from kimi_tui.tool_cards import TodoBlock, TodoItem
+from kimi_tui.tools.base import ApprovalQuestion, Asks, Changes, Mode, ToolEnv, TypedTool
+from kimi_tui.tools.outcome import ToolOutcome, failure
 
 
 class SendDMailParams(BaseModel):
@@ -33,11 +34,11 @@ class SendDMailParams(BaseModel):
     )
 
 
-class SendDMail(Tool[SendDMailParams]):
+class SendDMail(TypedTool[SendDMailParams]):
     """Queues D-Mails. Nothing happens until the step ends: then the soul takes them from the mailbox."""
 
-    name: ClassVar[str] = "SendDMail"
-    changes: ClassVar[bool] = False
+    name = "SendDMail"
+    changes: Changes = "nothing"
     params = SendDMailParams
 
     async def run(self, params: SendDMailParams, env: ToolEnv) -> ToolOutcome:
@@ -83,11 +84,11 @@ class SetTodoListParams(BaseModel):
     )
 
 
-class SetTodoList(Tool[SetTodoListParams]):
+class SetTodoList(TypedTool[SetTodoListParams]):
     """Sets or reads the list. Stateless: the list is what the calls of the live world line say."""
 
-    name: ClassVar[str] = "SetTodoList"
-    changes: ClassVar[bool] = False
+    name = "SetTodoList"
+    changes: Changes = "nothing"
     params = SetTodoListParams
 
     async def run(self, params: SetTodoListParams, env: ToolEnv) -> ToolOutcome:
@@ -96,20 +97,20 @@ class SetTodoList(Tool[SetTodoListParams]):
             if env.todos is None:
                 return ToolOutcome(message="No list was set yet.", brief="no list")
             return ToolOutcome(output=_listed(env.todos), message=_count(env.todos))
-        items = tuple(TodoEntry(todo.title.strip(), todo.status) for todo in params.todos)
+        items = tuple(TodoItem(todo.title.strip(), todo.status) for todo in params.todos)
         return ToolOutcome(
             output=_listed(items),
             message="The list is set. " + _count(items),
             brief=_count(items).rstrip("."),
-            effects=(TodoChange(items),),
+            effects=(TodoBlock(items),),
         )
 
 
-def _listed(items: tuple[TodoEntry, ...]) -> str:
+def _listed(items: tuple[TodoItem, ...]) -> str:
     return "\n".join(f"{_MARKS[item.status]} {item.title}" for item in items)
 
 
-def _count(items: tuple[TodoEntry, ...]) -> str:
+def _count(items: tuple[TodoItem, ...]) -> str:
     if not items:
         return "It is empty."
     done = sum(item.status == "done" for item in items)
@@ -160,11 +161,11 @@ class AskUserQuestionParams(BaseModel):
     questions: list[UserQuestion] = Field(min_length=1, max_length=4)
 
 
-class AskUserQuestion(Tool[AskUserQuestionParams]):
+class AskUserQuestion(TypedTool[AskUserQuestionParams]):
     """Asks the user; gives back each question with its answer."""
 
-    name: ClassVar[str] = "AskUserQuestion"
-    changes: ClassVar[bool] = True
+    name = "AskUserQuestion"
+    changes: Changes = "order"
     """Nothing; but of several questions of one step one has to come after another."""
     params = AskUserQuestionParams
 
@@ -177,7 +178,7 @@ class AskUserQuestion(Tool[AskUserQuestionParams]):
             where += ["several may be chosen"] * asked.multi_select
             answer = await env.approver.ask(
                 ApprovalQuestion(
-                    action="ask the user",
+                    asks=Asks("question"),
                     question=one_line(asked.question),
                     detail="\n".join(f"{label}: {words}" for label, words in described if words),
                     where=", ".join(where),
@@ -197,7 +198,7 @@ class AskUserQuestion(Tool[AskUserQuestionParams]):
 
 
 YES_AND = "Yes, and "
-MODE_AFTER: Mapping[str, str] = {
+MODE_AFTER: Mapping[str, Mode] = {
     f"{YES_AND}run commands in the sandbox unasked": "sandboxed",
     f"{YES_AND}edit files unasked": "edits",
     f"{YES_AND}ask before each change": "ask",
@@ -213,11 +214,11 @@ class ExitPlanModeParams(BaseModel):
     plan: str = Field(description="The plan, as Markdown.", min_length=1, max_length=100_000)
 
 
-class ExitPlanMode(Tool[ExitPlanModeParams]):
+class ExitPlanMode(TypedTool[ExitPlanModeParams]):
     """Presents a plan. Which mode holds afterwards is decided with the answer, where approvals are kept."""
 
-    name: ClassVar[str] = "ExitPlanMode"
-    changes: ClassVar[bool] = True
+    name = "ExitPlanMode"
+    changes: Changes = "order"
     """Nothing; but what stands behind it in a step was not agreed to before."""
     params = ExitPlanModeParams
 
@@ -228,7 +229,7 @@ class ExitPlanMode(Tool[ExitPlanModeParams]):
         offered = [words for words in MODE_AFTER if env.sandbox or MODE_AFTER[words] != "sandboxed"]
         answer = await env.approver.ask(
             ApprovalQuestion(
-                action="present plan",
+                asks=Asks("plan"),
                 question="Carry out this plan?",
                 detail=params.plan.strip(),
                 options=tuple(offered),

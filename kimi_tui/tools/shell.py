@@ -9,17 +9,18 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.app_paths import home_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
-from kimi_tui.tools.base import ApprovalQuestion, Tool, ToolEnv
+from kimi_tui.tool_cards import ShellBlock
+from kimi_tui.tools.base import TO_GO_OUTSIDE, TO_RUN, ApprovalQuestion, Changes, ToolEnv, TypedTool
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.jobs import Job, Jobs, OutputTail
-from kimi_tui.tools.outcome import CommandRun, ToolOutcome, ToolProblem
+from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.paths import with_tilde
 from kimi_tui.tools.process import (
     ProcessEnd,
@@ -84,13 +85,13 @@ class ShellParams(BaseModel):
         return value
 
 
-class Shell(Tool[ShellParams]):
+class Shell(TypedTool[ShellParams]):
     """Runs shell commands."""
 
-    name: ClassVar[str] = "Shell"
-    changes: ClassVar[bool] = True
+    name = "Shell"
+    changes: Changes = "anything"
     params = ShellParams
-    lean_params: ClassVar[tuple[str, ...]] = ("command", "timeout", "sandbox", "why")
+    lean_params = ("command", "timeout", "sandbox", "why")
 
     async def run(self, params: ShellParams, env: ToolEnv) -> ToolOutcome:
         """Run the command, after the approval of the user."""
@@ -113,13 +114,14 @@ class Shell(Tool[ShellParams]):
                 continue
             instead = await env.approver.ask(
                 ApprovalQuestion(
-                    action="leave sandbox" if start.beyond else "run command",
+                    asks=TO_GO_OUTSIDE if start.beyond else TO_RUN,
                     question="Run this command?",
                     detail=command,
                     where=f"in {where}, {how_long}; {start.beyond or _asked_for(params)}{start.warning}",
                     session_key=start.group,
                     session_offer=start.offer,
                     sandboxed=start.confined is not None and not start.beyond,
+                    changeable=True,
                 )
             )
             if instead:
@@ -517,7 +519,7 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         message=" ".join(facts),
         is_error=code != 0,
         brief=brief,
-        effects=(CommandRun(command, code, ended.duration_s),),
+        effects=(ShellBlock(command, code, ended.duration_s),),
     )
 
 
@@ -549,11 +551,11 @@ class TaskOutputParams(BaseModel):
     )
 
 
-class TaskOutput(Tool[TaskOutputParams]):
+class TaskOutput(TypedTool[TaskOutputParams]):
     """Reads what a command in the background has printed."""
 
-    name: ClassVar[str] = "TaskOutput"
-    changes: ClassVar[bool] = False
+    name = "TaskOutput"
+    changes: Changes = "nothing"
     params = TaskOutputParams
 
     async def run(self, params: TaskOutputParams, env: ToolEnv) -> ToolOutcome:
@@ -572,11 +574,11 @@ class TaskStopParams(BaseModel):
     id: int = Field(description="The id that Shell gave.")
 
 
-class TaskStop(Tool[TaskStopParams]):
+class TaskStop(TypedTool[TaskStopParams]):
     """Ends a command in the background."""
 
-    name: ClassVar[str] = "TaskStop"
-    changes: ClassVar[bool] = True
+    name = "TaskStop"
+    changes: Changes = "order"
     params = TaskStopParams
 
     async def run(self, params: TaskStopParams, env: ToolEnv) -> ToolOutcome:

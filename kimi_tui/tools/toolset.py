@@ -6,15 +6,14 @@ Whatever the model writes as arguments, the outcome is a text for it: a call nev
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
-
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+import re
+from collections.abc import Iterable
+from typing import Any
 
 from kimi_tui.llm.provider import ToolSpec
+from kimi_tui.tool_cards import KNOWN, PLAIN, Card
+from kimi_tui.tools.arguments import encodable, parsed
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.file_edit import StrReplaceFile, WriteFile
 from kimi_tui.tools.glob import Glob
@@ -28,10 +27,9 @@ from kimi_tui.tools.text import nearest_words
 AnyTool = Tool[Any]
 
 _log = logging.getLogger(__name__)
-_ERRORS_NAMED = 5
 _VALUE_CHARS = 80
 _LONG_CHARS = 32_768
-_MOST_ENCODED = 3
+_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
 class Toolset:
@@ -56,13 +54,40 @@ class Toolset:
         """Their names, in order."""
         return tuple(self._tools)
 
+    @property
+    def of_any_effect(self) -> frozenset[str]:
+        """The names of those that may change any file."""
+        return frozenset(one.name for one in self._tools.values() if one.changes == "anything")
+
     def get(self, name: str) -> AnyTool | None:
         """The tool of this name."""
         return self._tools.get(name)
 
-    def without(self, name: str) -> Toolset:
-        """A toolset without the tool of that name."""
-        return Toolset(tool for tool in self._tools.values() if tool.name != name)
+    def without(self, *names: str) -> Toolset:
+        """A toolset without the tools of these names."""
+        return Toolset(tool for tool in self._tools.values() if tool.name not in names)
+
+    def with_added(self, tools: Iterable[AnyTool]) -> Toolset:
+        """A toolset with these tools behind its own.
+
+        Raises:
+            ValueError: a name is taken, or one that servers refuse.
+        """
+        added = list(tools)
+        names = [*self._tools, *(tool.name for tool in added)]
+        for place, tool in enumerate(added, len(self._tools)):
+            if tool.name in names[:place]:
+                raise ValueError(f"There is a tool {tool.name!r} already.")
+            if not _NAME.fullmatch(tool.name):
+                raise ValueError(
+                    f"{tool.name[:_VALUE_CHARS]!r} is no name of a tool: letters, digits, _ and -, at most 64."
+                )
+        return Toolset([*self._tools.values(), *added])
+
+    def card(self, name: str) -> Card | None:
+        """The card that has to go with a call of this tool; None where its name says enough."""
+        tool = self._tools.get(name)
+        return None if tool is None or name in KNOWN or tool.card == PLAIN else tool.card
 
     def lean(self, added: Iterable[str] = ()) -> Toolset:
         """The few tools for a model with a small window, described in few words, and those of `added`.
@@ -76,7 +101,13 @@ class Toolset:
     def accepts(self, name: str, arguments: str) -> bool:
         """Whether there is a tool of this name, and the arguments (JSON text) fit its parameters."""
         tool = self._tools.get(name)
-        return tool is not None and not isinstance(_params(tool, arguments), ToolOutcome)
+        if tool is None:
+            return False
+        try:
+            tool.parse(parsed(arguments))
+        except ToolProblem:
+            return False
+        return True
 
     async def run(self, name: str, arguments: str | None, env: ToolEnv) -> ToolOutcome:
         """Run one call.
@@ -96,25 +127,26 @@ class Toolset:
         tool = self._tools.get(name)
         if tool is None:
             return self._unknown(name)
-        # Thousands of edits in one call take tens of milliseconds.
-        is_long = len(arguments or "") > _LONG_CHARS
-        params = (
-            await asyncio.to_thread(_params, tool, arguments)
-            if is_long
-            else _params(tool, arguments)
-        )
-        if isinstance(params, ToolOutcome):
-            return params
         try:
-            return await tool.run(params, env)
+            # Thousands of edits in one call take tens of milliseconds.
+            is_long = len(arguments or "") > _LONG_CHARS
+            values = (
+                await asyncio.to_thread(_read, tool, arguments)
+                if is_long
+                else _read(tool, arguments)
+            )
+            ask = tool.question(values, env)
+            if ask is not None:
+                await env.approver.ask(ask)
+            return await tool.run(values, env)
         except ToolProblem as problem:
-            return failure(_encodable(str(problem)), brief=problem.brief)
+            return failure(encodable(str(problem)), brief=problem.brief)
         except ToolRejected:
             raise
         except Exception as error:
             _log.exception("%s failed", name)
             reason = str(error) or type(error).__name__
-            return failure(_encodable(f"{name} failed: {reason}"), brief="failed")
+            return failure(encodable(f"{name} failed: {reason}"), brief="failed")
 
     def _unknown(self, name: str) -> ToolOutcome:
         if not self._tools:
@@ -130,114 +162,8 @@ class Toolset:
         )
 
 
-def _params(tool: AnyTool, arguments: str | None) -> BaseModel | ToolOutcome:
-    """The arguments of a call; an error outcome where they make no sense."""
-    values = _parsed(arguments)
-    if isinstance(values, ToolOutcome):
-        return values
-    try:
-        return tool.params.model_validate(values)
-    except ValidationError as error:
-        try:
-            # Some models and gateways write lists and objects as strings with JSON in them.
-            return tool.params.model_validate(_parsed_again(values, tool.spec().parameters))
-        except (ValidationError, RecursionError):
-            return failure(_explained(error, tool), brief="bad arguments")
-
-
-def _parsed_again(value: object, schema: Mapping[str, Any]) -> object:
-    """The value with those strings parsed that stand where the schema has a list or an object and no string."""
-    kinds = _kinds(schema)
-    if isinstance(value, str) and kinds & {"array", "object"} and "string" not in kinds:
-        parsed = _from_json(value)
-        if isinstance(parsed, dict | list):
-            value = cast("object", parsed)
-    if isinstance(value, dict):
-        known = cast("Mapping[str, Any]", schema.get("properties", {}))
-        fields = cast("dict[str, object]", value)
-        return {key: _parsed_again(one, known.get(key, {})) for key, one in fields.items()}
-    if isinstance(value, list):
-        items = cast("Mapping[str, Any]", schema.get("items", {}))
-        return [_parsed_again(one, items) for one in cast("list[object]", value)]
-    return value
-
-
-def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """The types of JSON that a schema takes, as far as it names them."""
-    found: set[str] = set()
-    for one in (schema, *schema.get("anyOf", ())):
-        kind: object = one.get("type", ())
-        found.update([kind] if isinstance(kind, str) else cast("Iterable[str]", kind))
-    return found
-
-
-def _from_json(text: str) -> object:
-    """The value of JSON that may be encoded as a string a few times; the text itself where it is none."""
-    value: object = text
-    for _ in range(_MOST_ENCODED):
-        if not isinstance(value, str):
-            break
-        try:
-            value = json.loads(value, strict=False)
-        except (ValueError, RecursionError):
-            break
-    return value
-
-
-def _parsed(arguments: str | None) -> dict[str, object] | ToolOutcome:
-    text = (arguments or "").strip() or "{}"
-    try:
-        parsed: object = json.loads(text, strict=False)
-    except (ValueError, RecursionError) as error:
-        where = (
-            f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
-            if isinstance(error, json.JSONDecodeError)
-            else "nested too deeply or not readable"
-        )
-        return failure(
-            f"The arguments are not valid JSON ({where}). Nothing was run: send the call again with a whole, "
-            "valid JSON object.",
-            brief="bad JSON",
-        )
-    if isinstance(parsed, str):
-        parsed = _from_json(parsed)
-    if parsed is None:
-        return {}
-    if not isinstance(parsed, dict):
-        return failure(
-            "The arguments must be one JSON object. Nothing was run: send the call again.",
-            brief="bad JSON",
-        )
-    # Models write null for what they mean to leave out.
-    values = cast("dict[str, object]", parsed)
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def _explained(error: ValidationError, tool: AnyTool) -> str:
-    known = [str(name) for name in tool.spec().parameters["properties"]]
-    problems = [_problem(detail, known) for detail in error.errors()[:_ERRORS_NAMED]]
-    return f"The arguments of {tool.name} are wrong; nothing was run. " + " ".join(problems)
-
-
-def _problem(detail: ErrorDetails, known: list[str]) -> str:
-    field = ".".join(str(part) for part in detail["loc"]) or "arguments"
-    if detail["type"] == "missing":
-        return f"`{field}` is required."
-    if detail["type"] == "extra_forbidden":
-        near = nearest_words(field, known, limit=1)
-        hint = f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(known)}."
-        return f"`{field}` is not a parameter{hint}"
-    expected = detail["msg"].removeprefix("Value error, ")
-    expected = expected.replace("Input should be", "should be")
-    got = json.dumps(detail["input"], ensure_ascii=False, default=str)
-    if len(got) > _VALUE_CHARS:
-        got = got[:_VALUE_CHARS] + "…"
-    return _encodable(f"`{field}` {expected}, not {got}.")
-
-
-def _encodable(text: str) -> str:
-    """The text with lone surrogates (from odd file names or the model) written out, so that it can be sent."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def _read(tool: AnyTool, arguments: str | None) -> Any:
+    return tool.parse(parsed(arguments))
 
 
 def default_toolset() -> Toolset:

@@ -17,7 +17,7 @@ from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import LINE_LIMIT, MARGIN, Line
 
 if TYPE_CHECKING:
-    from kimi_tui.wire.events import DiffLine
+    from kimi_tui.tool_cards import DiffLine
 
 
 def change_counts(

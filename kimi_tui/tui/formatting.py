@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
-from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import one_line
+from kimi_tui.tool_cards import short_name
 
 if TYPE_CHECKING:
     from kimi_tui.soul.token_meter import WindowPart

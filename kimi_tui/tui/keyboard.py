@@ -605,6 +605,10 @@ class TypeAhead:
         """The widget that had the focus when a key that leaves a field was pressed."""
         self._dropped_at = 0.0
         """When the newest key was read that was dropped."""
+        self._shown: PaintWatch | None = None
+        """Tells since when what is being opened, or what was written meanwhile, can be seen; None before the first opening."""
+        self._refused_at = float("-inf")
+        """When the newest key was read that was to send something blind."""
 
     def intercept(self, event: events.Key | events.Paste) -> bool:
         """Hold a key back; False for one that is to be handled as usual."""
@@ -670,6 +674,7 @@ class TypeAhead:
         """Begin to open something: keys are held back until its screen is open, or until the returned function is called."""
         token = object()
         self._openings.add(token)
+        self._show()
 
         def opened() -> None:
             self._openings.discard(token)
@@ -677,6 +682,25 @@ class TypeAhead:
                 self._release(self._n_hold)
 
         return opened
+
+    def _show(self) -> None:
+        self._shown = self._shown or PaintWatch(self.screen)
+        self._shown.begin()
+
+    def is_blind(self, at: float) -> bool:
+        """Whether a text was sent from the prompt before its writer could have seen that something else is being opened.
+
+        However the keys got there: a program that stood still for a while lets go of them too early.
+
+        Args:
+            at: when the key that sent it was read, in monotonic time. One that sends nothing so restarts the wait.
+        """
+        if self._shown is None or (not self._openings and self.screen.is_current):
+            return False
+        if at - max(self._shown.seen_at, self._refused_at) >= QUIET_S:
+            return False
+        self._refused_at = max(self._refused_at, at)
+        return True
 
     def leave(self) -> None:
         """Hold back all keys from now on, for the session that replaces this one."""
@@ -724,14 +748,10 @@ class TypeAhead:
     def _wait_no_longer(self, hold: int) -> None:
         if not isinstance(self.screen.focused, TextArea):
             return
-        if self._openings and not self._is_leaving and hold == self._n_hold:
+        if self._openings and hold == self._n_hold:
             # What is still to be opened may ask: what was written blind is seen, and waits for an Enter that is pressed then.
-            self._held = [event for event in self._held if not self._sends(event)]
+            self._show()
         self._release(hold)
-
-    def _sends(self, event: events.Key | events.Paste) -> bool:
-        bound = isinstance(event, events.Key) and self.screen.active_bindings.get(event.key)
-        return bool(bound) and bound.binding.id == "send"
 
     def _await_focus(self, hold: int, rounds: int) -> None:
         top = app_of(self.screen).screen

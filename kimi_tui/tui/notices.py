@@ -29,6 +29,9 @@ Level = Literal["info", "warning", "error"]
 STAYS_S = 6.0
 """Seconds that a notice without a topic stays."""
 MAX_ROWS = 3
+"""Rows that several notices take together."""
+ROWS_ALONE = 4
+"""Rows that the newest takes where it would be cut otherwise: narrow terminals."""
 LIST_ROWS = 6
 """The most rows of a notice that lists several."""
 _EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
@@ -108,11 +111,12 @@ def notice_rows(board: tuple[Notice, ...], width: int, glyphs: Glyphs) -> Sequen
     for one in reversed(board):
         if one.more:
             return [*rows, *_list_rows(one, room, glyphs)]
+        most = MAX_ROWS if rows else ROWS_ALONE
         advice = _wrapped(one.advice, room, MAX_ROWS - 1, glyphs.cut)
-        text = _wrapped(one.text, room, MAX_ROWS - len(advice), glyphs.cut)
-        if len(rows) + len(text) + len(advice) > MAX_ROWS:
+        text = _wrapped(one.text, room, most - len(advice), glyphs.cut)
+        if len(rows) + len(text) + len(advice) > most:
             return rows
-        signs = [f"{glyphs.caution} " if one.level != "info" else "  "] + ["  "] * MAX_ROWS
+        signs = [f"{glyphs.caution} " if one.level != "info" else "  "] + ["  "] * most
         styled = [(row, "bold $ink-strong") for row in text] + [(row, "$ink") for row in advice]
         edge = _EDGES[one.level]
         rows += [

@@ -24,11 +24,11 @@ from rich.style import Style
 from textual.message import Message
 
 from kimi_tui.projection.blocks import Block, ToolBlock, UserBlock
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.screens import app_of
-from kimi_tui.wire.events import ImageBlock
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

@@ -19,7 +19,7 @@ from kimi_tui.tui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block
-    from kimi_tui.wire.events import ImageBlock
+    from kimi_tui.tool_cards import ImageBlock
 
 
 MARGIN = 4
@@ -495,14 +495,19 @@ def image_rows(
     for image in images:
         hit = f"{HIT_IMAGE}{image.sha256}" if image.sha256 else ""
         size = f"{image.width}x{image.height}  {size_words(image.n_bytes)}" if image.width else ""
-        name = path(image.name or "image", max(LEAST_NAME, free - cells(size) - 2), room.glyphs.cut)
-        spans = (*lead, Span(name, "ink"), Span(f"  {size}", "quiet"))
         n_rows = picture_rows(room) if image.sha256 else 0
         drawn: Sequence[tuple[Span, ...]] = ()
         if room.picture is not None and n_rows:
             drawn = room.picture(image, min(free, PICTURE_COLUMNS), n_rows)
-        if hit and not drawn and spans_width(spans) + len(HOW_TO_SEE) <= room.width - RIGHT:
-            spans = (*spans, Span(HOW_TO_SEE, "quiet"))
+        for_name = free - cells(size) - 2
+        advice = HOW_TO_SEE if hit and not drawn else ""
+        if for_name - len(advice) < min(LEAST_NAME, cells(image.name)):
+            advice = ""
+        cut = room.glyphs.cut
+        name = path(image.name or "image", max(LEAST_NAME, for_name - len(advice)), cut)
+        spans = (*lead, Span(name, "ink"), Span(f"  {size}", "quiet"))
+        if advice:
+            spans = (*spans, Span(advice, "quiet"))
         yield Line(spans, fill=fill, hit=hit, margin=margin)
         for row in drawn:
             # Nothing of it is text that can be copied.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kimi_tui.launch import Launch
-    from kimi_tui.wire.events import ImageBlock
+    from kimi_tui.tool_cards import ImageBlock
 
 STYLE_SHEETS = Path(__file__).parent.parent / "css"
 """The folder of the style sheets. Each screen names its own, so that those of screens not shown are not parsed."""
@@ -123,26 +123,6 @@ class RefusesEarlyClicks(Protocol):
     def refuses_click(self, event: events.MouseUp) -> bool:
         """Whether a mouse button was released before the present content was shown, so that no click must come of it."""
         ...
-
-
-class CannotOpen(Exception):
-    """The session asked for cannot be opened. `code` is the exit code where nothing else is left to do."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class DiskRefuses(CannotOpen):
-    """The disk does not take or give what the session needs, and may do so when it is asked again."""
-
-
-class NoModelNamed(CannotOpen):
-    """A server was named without a model. `listed` is false where it does not say either which ones it has."""
-
-    def __init__(self, message: str, code: int, *, listed: bool) -> None:
-        super().__init__(message, code)
-        self.listed = listed
 
 
 # What a screen tells the app. Plain classes: dataclasses would take longer to define than all of them.

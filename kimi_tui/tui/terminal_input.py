@@ -777,6 +777,8 @@ class TerminalInput(LinuxDriver):
         is_gone = False
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
+            # What is there already was typed while the terminal had lines edited, and made a line feed of Enter.
+            is_from_before = bool(selector.select(0))
             while not self.exit_event.is_set():
                 is_ready = bool(selector.select(BURST_S if bursts.waits else _LOOK_S))
                 if not is_ready and bursts.waits:
@@ -791,6 +793,8 @@ class TerminalInput(LinuxDriver):
                     data = b""
                     with suppress(OSError):
                         data = os.read(self.fileno, _READ_BYTES)
+                    if is_from_before:
+                        is_from_before, data = False, data.replace(b"\n", b"\r")
                     if not data:
                         if not is_gone and (is_gone := lose_terminal()):
                             self.process_message(TerminalGone())

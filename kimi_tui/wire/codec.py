@@ -18,20 +18,23 @@ from typing import Any, Literal, TypeGuard, cast, get_args, get_origin, get_type
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import one_line
-from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import (
+from kimi_tui.tool_cards import (
     MAX_WORD,
     BriefBlock,
     DiffBlock,
     DiffLine,
     DisplayBlock,
-    Event,
-    EventRecord,
     ImageBlock,
+    RequestKind,
     ShellBlock,
     TodoBlock,
     TodoItem,
+    card_from,
+    card_of,
+    card_record,
 )
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.events import Event, EventRecord
 
 # By field: the first eleven have no name at kimi-cli, the last four have an empty payload there.
 _STORED_BY_FIELD: dict[str, type] = {
@@ -118,14 +121,17 @@ def _encode(event: Event) -> tuple[str, Json]:
             return "ContentPart", {"type": "text", "text": text}
         case ev.ThinkPart(text):
             return "ContentPart", {"type": "think", "think": text, "encrypted": None}
-        case ev.ToolCall(key, name, arguments, call_id):
-            return "ToolCall", {
+        case ev.ToolCall(key, name, arguments, call_id, card):
+            call: Json = {
                 "type": "function",
                 "id": call_id or key,
                 "function": {"name": name, "arguments": arguments},
                 "extras": None,
                 "key": key,
             }
+            if card is not None:
+                call["card"] = card_record(card)
+            return "ToolCall", call
         case ev.ToolCallPart(key, arguments):
             return "ToolCallPart", {"arguments_part": arguments, "key": key}
         case ev.ToolResult():
@@ -241,6 +247,8 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         payload["no_offer"] = event.no_offer
     if not event.stops:
         payload["stops"] = False
+    if event.changeable != card_of(event.tool).is_command:
+        payload["changeable"] = event.changeable
     if event.checkpoint_id != -1:
         payload["checkpoint_id"] = event.checkpoint_id
     return payload
@@ -315,7 +323,14 @@ class Decoder:
         self._last_key = key
         text = lenient_json.text(arguments)
         self._arguments[key] = [text]
-        return ev.ToolCall(key, name, text, "" if call_id == key else call_id)
+        card = data.get("card")
+        return ev.ToolCall(
+            key,
+            name,
+            text,
+            "" if call_id == key else call_id,
+            card_from(cast("Json", card)) if isinstance(card, dict) else None,
+        )
 
     def _tool_call_part(self, data: Json) -> Event | None:
         key = _text(data, "key") or self._last_key
@@ -437,21 +452,24 @@ def _decode_approval(data: Json) -> Event | None:
     if not request_id:
         return None
     kind, options = data.get("kind"), lenient_json.listing(data.get("options"))
+    tool = _text(data, "sender")
     return ev.ApprovalRequest(
         id=request_id,
         key=_text(data, "tool_call_id"),
-        tool=_text(data, "sender"),
+        tool=tool,
         question=_text(data, "action"),
         detail=_text(data, "description"),
         where=_text(data, "where"),
         display=_decode_display(data.get("display")),
         session_offer=_text(data, "session_offer"),
-        kind=cast(ev.RequestKind, kind) if kind in get_args(ev.RequestKind) else "tool",
+        kind=cast(RequestKind, kind) if kind in get_args(RequestKind) else "tool",
         options=tuple(one for one in options if isinstance(one, str)),
         multi_select=data.get("multi_select") is True,
         words_offer=_text(data, "words_offer"),
         no_offer=_text(data, "no_offer"),
         stops=data.get("stops") is not False,
+        # Where that is left out, the name of the tool says it, as it did in older records.
+        changeable=data.get("changeable", card_of(tool).is_command) is True,
         checkpoint_id=at if _is_whole(at := data.get("checkpoint_id")) else -1,
     )
 

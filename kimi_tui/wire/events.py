@@ -1,4 +1,4 @@
-"""All events that the soul publishes and views reduce, and the display blocks of tool results in them (diffs, commands, images).
+"""All events that the soul publishes and views reduce.
 
 Frozen dataclasses of plain values, so that they can be compared, stored and replayed; named tuples where there are so many
 that making them would be felt (a tuple is made ten times as fast as a frozen dataclass). A checkpoint is named by its
@@ -12,123 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from kimi_tui.foreign_text import one_line
-
-if TYPE_CHECKING:
-    from kimi_tui.images import Image
+from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, RequestKind
 
 CheckpointKind = Literal["user", "step", "dmail", "compaction", "summary", "interrupted", "error"]
 Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "redo", "files"]
-RequestKind = Literal["tool", "dmail", "plan", "question", "pause"]
 ApprovalAnswer = Literal["once", "session", "no"]
 FailureKind = Literal["", "model", "tools"]
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})
 """The operations that put another world line in the place of the live one."""
 SUMMARIES = frozenset[CheckpointKind]({"compaction", "summary"})
 """The checkpoints behind which the summary of a compaction stands: of all that was before, or of a part."""
-
-MAX_WORD = 200
-"""Characters of the name and of the type of an image that are kept."""
-
-
-# Display blocks.
-
-
-@dataclass(frozen=True, slots=True)
-class DiffLine:
-    """One row of a diff. `number` is the line's number on its own side, counted from 1."""
-
-    sign: Literal[" ", "-", "+"]
-    number: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class DiffBlock:
-    """A change of one file. `lines` may be cut; `added` and `removed` always count the whole change."""
-
-    path: str
-    added: int
-    removed: int
-    lines: tuple[DiffLine, ...]
-    created: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ShellBlock:
-    """A command that ran. `exit_code` is None where it was stopped or never ended."""
-
-    command: str
-    exit_code: int | None
-    duration_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class TodoItem:
-    """One entry of the agent's list."""
-
-    title: str
-    status: Literal["pending", "in_progress", "done"]
-
-
-@dataclass(frozen=True, slots=True)
-class TodoBlock:
-    """The whole list as it is after the call."""
-
-    items: tuple[TodoItem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BriefBlock:
-    """A fact in a few words for the right side of a card: `184 lines`, `6 files`, `no such file`."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImageBlock:
-    """An image that went to the model, by its facts: what it shows is stored once, in the session, under its hash.
-
-    Attributes:
-        name: what the user knows it by, one clean line; empty where an older record only counts.
-        media_type: `image/png` or the like.
-        width, height: in pixels, as it was sent.
-        n_bytes: its size.
-        sha256: its hash in hexadecimal.
-    """
-
-    name: str = ""
-    media_type: str = ""
-    width: int = 0
-    height: int = 0
-    n_bytes: int = 0
-    sha256: str = ""
-
-    @classmethod
-    def of(cls, image: Image) -> ImageBlock:
-        """The facts of an image, as they are read again where they were written."""
-        name, n_bytes = one_line(image.name[:MAX_WORD]), len(image.data)
-        return cls(name, image.media_type, image.width, image.height, n_bytes, image.sha256)
-
-    @property
-    def label(self) -> str:
-        """It in a few words: `image shot.png 640x480`."""
-        size = f"{self.width}x{self.height}" if self.width else ""
-        return " ".join(word for word in ("image", self.name, size) if word)
-
-
-def with_names(text: str, images: Sequence[ImageBlock]) -> str:
-    """A text with the images that go with it by name, each on a line of its own."""
-    names = [f"[{image.label}]" for image in images]
-    return "\n".join([text, *names] if text.strip() else names or [text])
-
-
-DisplayBlock = DiffBlock | ShellBlock | TodoBlock | BriefBlock | ImageBlock
-
-
-# Events.
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +121,16 @@ class ThinkPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model begins a tool call; `arguments` is the JSON text so far, more may follow as `ToolCallPart`."""
+    """The model begins a tool call; `arguments` is the JSON text so far, more may follow as `ToolCallPart`.
+
+    `card` is that of its tool; None where that is known by the name (`tool_cards.card_of`).
+    """
 
     key: str
     name: str
     arguments: str = ""
     id: str = ""
+    card: Card | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +209,11 @@ class StatusUpdate(NamedTuple):
     correction: float = 0.0
     model: str = ""
     messages: int = -1
+
+    @property
+    def context_usage(self) -> float:
+        """The part of the window that is in use, from 0 to 1."""
+        return min(1.0, self.used / self.limit) if self.limit > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +313,7 @@ class ApprovalRequest:
         key: of the tool call.
         tool: its name.
         question: one sentence.
-        detail: exactly what will run or be written: of the tool Shell the command, of the kind `dmail` the D-Mail
+        detail: exactly what will run or be written: where it is `changeable` a command, of the kind `dmail` the D-Mail
             before it is sent. A yes with a feedback runs or sends that instead.
         where: the folder, time limit and warnings.
         display: the changes as diffs.
@@ -423,6 +327,7 @@ class ApprovalRequest:
         words_offer: of a pause, the label of the yes with the user's own words; empty where none is offered.
         no_offer: of a pause, the label of the no.
         stops: whether a no without a feedback ends the turn.
+        changeable: whether `detail` is a command in whose place the user may put another one.
     """
 
     id: str
@@ -440,6 +345,7 @@ class ApprovalRequest:
     words_offer: str = ""
     no_offer: str = ""
     stops: bool = True
+    changeable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -603,10 +509,18 @@ class ModeChanged:
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged:
-    """Requests carry other tools from now on: all (`on`), few in a short form (`lean`), or none (`off`). Of this run of the
-    program alone, and not recorded."""
+    """Requests carry other tools from now on.
 
-    form: Literal["on", "lean", "off"]
+    Attributes:
+        form: all (`on`), few in a short form (`lean`), or none (`off`). Of this run of the program alone: empty where it is
+            recorded, which it is only with a tool that came or left.
+        added: the tools that came into the session, by name.
+        removed: those that left it. A tool of both has become another one.
+    """
+
+    form: Literal["", "on", "lean", "off"] = ""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

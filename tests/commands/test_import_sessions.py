@@ -121,6 +121,52 @@ def test_import_and_go_on(place: Place, share: Path) -> None:
     assert place.run("checkpoints", "--json").json[-1]["label"] == "I read everything"
 
 
+def test_an_imported_session_is_exported_as_it_was_said(place: Place, share: Path) -> None:
+    folder = write_kimi_session(share, place.work, "0a0a", "read \x1b[1mthis")
+    # What kimi-cli keeps of a call: a status in tags and the output, as parts or as one text; a call may have no result.
+    asked = {"name": "Shell", "arguments": '{"command": "ls"}'}
+    records = [
+        *point(3),
+        {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
+        *point(4),
+        {
+            "role": "assistant",
+            "content": [{"type": "think", "think": "hm"}, {"type": "text", "text": "Looking."}],
+            "tool_calls": [
+                {"type": "function", "id": f"c{n}", "function": asked} for n in range(3)
+            ],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "c0",
+            "content": [
+                {"type": "text", "text": "<system>Command executed successfully.</system>"},
+                {"type": "text", "text": "a.txt\n"},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "<system>ERROR: No such file</system>"},
+    ]
+    with (folder / "context.jsonl").open("a") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    assert place.run("import").code == 0
+    found = place.run("sessions", "export", "0a0a")
+    assert (found.code, found.err) == (0, "")
+    assert [part for part in found.out.strip().split("\n\n") if part[:3] != "```"] == [
+        "**You:** read this",
+        "**D-Mail:** read only the end",
+        "**Agent:** done",
+        "**You:** And now?",
+        "**Agent:** Looking.",
+        "**Shell** `ls`",
+        "**Shell** `ls` (failed)",
+        "**Shell** `ls` (no result)",
+    ]
+    assert "a.txt" in found.out
+    assert "No such file" in found.out
+    for theirs in ("<system>", "CHECKPOINT", "future self", "\x1b", "I read everything"):
+        assert theirs not in found.out
+
+
 def test_all_folders(place: Place, share: Path) -> None:
     write_kimi_session(share, place.work, "0a0a", "read \x1b[1mthis")
     write_kimi_session(share, Path("/somewhere/else"), "0b0b", "other")

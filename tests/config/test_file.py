@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 
 from kimi_tui.config.file import THEMES, parse_config, read_config, save_choice, save_setting
 from kimi_tui.config.model_choice import Choice, Overrides, choose_model
@@ -143,8 +144,8 @@ def test_no_key_is_shown_when_values_are_printed() -> None:
 PRICED = "[providers.p]\nbase_url='http://localhost/v1'\n[models.m]\nprovider='p'\nmodel='x'\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
+@each(
+    "line, named",
     [
         ("colour = 1", "colour"),
         ('theme = "pink"', "theme"),
@@ -185,8 +186,8 @@ def test_prices_of_a_model() -> None:
     assert parse(PRICED).models["m"].prices is None
 
 
-@pytest.mark.parametrize(
-    ("prices", "named", "kept"),
+@each(
+    "prices, named, kept",
     [
         ("3", "models.m.prices must be a table", False),
         ("{ input = 1 }", "models.m.prices.output is missing", False),

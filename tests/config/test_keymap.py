@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import _character_to_key
@@ -46,8 +47,8 @@ def test_every_action_is_known_with_its_keys() -> None:
     assert {name: keys for name, keys in known.items() if name not in cursor} == bound
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
+@each(
+    "text, key",
     [
         ("Ctrl+K", "ctrl+k"),
         ("f12", "f12"),
@@ -69,8 +70,8 @@ def test_a_key_is_taken_as_the_terminal_names_it(text: str, key: str) -> None:
     assert (config.keys, config.notices) == ({"summary.leave": key}, ())
 
 
-@pytest.mark.parametrize(
-    ("text", "sent"),
+@each(
+    "text, sent",
     [
         *(("ctrl+i", "tab"), ("ctrl+m", "enter"), ("ctrl+h", "backspace")),
         *(("ctrl+left_square_bracket", "escape"), ("ctrl+2", "2"), ("ctrl+comma", "comma")),
@@ -116,7 +117,7 @@ def test_what_edits_the_prompt_is_no_key_of_what_stands_outside_it(text: str) ->
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("ctrl+banana", "banana", "strg+k", "ctrl+", "ctrl++", "f25", "ctrl k", "a,", ","),

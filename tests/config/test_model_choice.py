@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.cases import each
 
 from kimi_tui.config.file import parse_config
 from kimi_tui.config.model_choice import (
@@ -196,8 +197,8 @@ def test_window_dialect_and_thinking() -> None:
         assert choice.thinking == meant
 
 
-@pytest.mark.parametrize(
-    ("overrides", "environ"),
+@each(
+    "overrides, environ",
     [
         (Overrides(base_url="host/v1"), {}),
         (Overrides(base_url="file:///etc/passwd"), {}),

@@ -91,3 +91,14 @@ def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     assert "[dmail]\nreview = true" in (configured.home / "config.toml").read_text()
+
+
+def test_a_message_typed_before_the_program_reads_keys_is_sent(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(say("Heard."))
+    terminal = configured.start(fresh=True)
+    # The terminal still edits lines, and makes a line feed of Enter.
+    terminal.type("hello\r")
+    terminal.wait_for("Heard.")
+    assert len(server.requests) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 from support.program import Program
 from support.terminal import Terminal
 
@@ -41,3 +44,37 @@ def test_the_colours_follow_the_terminal_and_its_answers_are_no_keys(configured:
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     assert b"\x1b[?2031l" in terminal.raw, "nothing is to be told any more"
+
+
+def test_another_terminal_that_is_attached_in_place_of_the_first_is_told_all(
+    configured: Program,
+) -> None:
+    """What `dtach`, `abduco` and `screen` attach was told nothing; they send Ctrl+L or tell of a window, often of the same size."""
+    terminal = configured.start(env={"TERM": "xterm-256color"})
+    terminal.wait_for("› Ask for a change")
+    terminal.wait_raw(b"\x1b[?u")
+    modes = (
+        *(
+            b"\x1b[?25l",
+            b"\x1b[?1004h",
+            b"\x1b[?2004h",
+            b"\x1b[?1000h",
+            b"\x1b[?1003h",
+            b"\x1b[?1006h",
+        ),
+        *(b"\x1b[=29;1u", b"\x1b[>4;1m"),
+    )
+    for attach in (
+        lambda: terminal.key("ctrl+l"),
+        lambda: os.kill(terminal.pid, signal.SIGWINCH),
+        lambda: terminal.resize(90, 30),
+    ):
+        terminal.wait_quiet()
+        start = terminal.n_bytes
+        attach()
+        for mode in modes:
+            terminal.wait_raw(mode, start=start)
+        # All of the screen is drawn, not only what has changed.
+        terminal.wait_raw(b"sk for a change", start=start)
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.cases import each
 
 from kimi_tui.llm.completion import Collector, RetryNotice, RetryPolicy, complete
 from kimi_tui.llm.errors import APIConnectionError, APIStatusError, APIStreamError, LLMError
@@ -248,8 +249,8 @@ async def test_usage_is_estimated_where_none_came() -> None:
     assert done.usage.output == 4 + 4
 
 
-@pytest.mark.parametrize(
-    ("text", "low", "high"),
+@each(
+    "text, low, high",
     [
         ("", 0, 0),
         ("word", 1, 1),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, Request, say, sequence_fault, status
 from support.strict_dialects import (
     STRICT,
@@ -146,8 +147,8 @@ async def talk(
     return provider
 
 
-@pytest.mark.parametrize("thinking", ["", "off", "on"])
-@pytest.mark.parametrize("name", STRICT)
+@each("thinking", ["", "off", "on"])
+@each("name", STRICT)
 async def test_a_known_server_refuses_nothing(name: str, thinking: str) -> None:
     model, check = STRICT[name]
     for field in ("reasoning_content", "reasoning"):
@@ -270,8 +271,8 @@ async def test_thinking_is_asked_for_as_each_kimi_model_wants(
         assert provider.info.thinking == (thinking == "on" or model not in {"kimi-k2.6"})
 
 
-@pytest.mark.parametrize(
-    ("host", "name"),
+@each(
+    "host, name",
     [
         ("api.moonshot.cn", "moonshot"),
         ("api.kimi.com", "moonshot"),

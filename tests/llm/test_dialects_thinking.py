@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, Request, say
 from support.strict_dialects import refuse
 
@@ -38,8 +39,8 @@ async def sent(server: ChatServer, asked: OpenAICompatible) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key not in PLAIN | {"reasoning_split"}}
 
 
-@pytest.mark.parametrize(
-    ("dialect", "model", "word", "expected", "thinks"),
+@each(
+    "dialect, model, word, expected, thinks",
     [
         ("moonshot", "kimi-k2.6", "on", {"thinking": {"type": "enabled"}}, True),
         ("moonshot", "kimi-k2.6", "off", {"thinking": {"type": "disabled"}}, False),

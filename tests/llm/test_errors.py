@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from support.cases import each
 
 from kimi_tui.llm.completion import is_retryable
 from kimi_tui.llm.errors import (
@@ -36,7 +37,7 @@ def failed(status: int, body: Any, *, host: str = "api.example.org", **headers: 
 SENTENCE = "It is so, and not otherwise."
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         {"error": {"message": SENTENCE, "type": "x", "code": None}},
@@ -67,9 +68,7 @@ def test_the_providers_own_sentence_is_dug_out_of_any_body(body: Any) -> None:
     assert SENTENCE in failed(400, body).message
 
 
-@pytest.mark.parametrize(
-    "body", ["", "null", "[]", "{}", "17", '{"error": {}}', "{not json", "\x00\xff"]
-)
+@each("body", ["", "null", "[]", "{}", "17", '{"error": {}}', "{not json", "\x00\xff"])
 def test_a_body_that_says_nothing_leaves_status_and_host(body: str) -> None:
     error = failed(500, body)
     assert "api.example.org 500" in error.message
@@ -98,11 +97,11 @@ def test_the_request_id_is_shown_and_the_key_never() -> None:
     assert "local.password" not in redact("you sent local.password!", ("local.password",))
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     ["sk-" + "aB3x" * 12, "local-password-of-32-characters..", "local/password+of/32=characters.."],
 )
-@pytest.mark.parametrize("status", [200, 302, 400, 401, 500])
+@each("status", [200, 302, 400, 401, 500])
 def test_a_key_is_nowhere_in_an_error_wherever_a_server_repeats_it(status: int, key: str) -> None:
     headers = {"x-request-id": key, "location": f"https://a/?key={key}", "retry-after": key}
     context = ResponseContext(
@@ -132,20 +131,20 @@ def test_a_sentence_is_cut_to_size() -> None:
     assert len(failed(400, {"message": "word " * 10_000}).message) < 700
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+@each("status", [408, 409, 429, 500, 502, 503, 504, 529])
 def test_what_may_pass_is_tried_again(status: int) -> None:
     assert is_retryable(failed(status, {"message": "Later."}))
 
 
-@pytest.mark.parametrize("status", [301, 307, 400, 401, 402, 403, 404, 413, 422])
+@each("status", [301, 307, 400, 401, 402, 403, 404, 413, 422])
 def test_what_will_not_pass_is_not(status: int) -> None:
     error = failed(status, {"message": "No."})
     assert not is_retryable(error)
     assert error.advice or status == 422
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
+@each(
+    "status, body",
     [
         (
             429,
@@ -174,8 +173,8 @@ def test_limits_that_waiting_does_not_lift(status: int, body: Any) -> None:
     assert not isinstance(error, ContextOverflowError)
 
 
-@pytest.mark.parametrize(
-    ("status", "error", "advice"),
+@each(
+    "status, error, advice",
     [
         (400, {"message": "Your credit balance is too low to access the API."}, "Add credit"),
         (400, {"code": "Arrearage", "message": "Make sure you are in good standing"}, "Add credit"),
@@ -267,8 +266,8 @@ def test_a_model_without_tools_is_named_as_such(status: int, text: str) -> None:
     assert isinstance(failed(status, {"error": {"message": text}}), LLMNotSupported)
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "window"),
+@each(
+    "status, body, window",
     [
         (
             400,
@@ -399,8 +398,8 @@ def test_overflows_are_known_in_every_tongue_and_teach_the_window(
     assert not is_retryable(error)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "window"),
+@each(
+    "sentence, window",
     [
         # Anthropic, and the same behind others.
         (
@@ -477,14 +476,14 @@ def test_overflows_are_known_in_every_tongue_and_teach_the_window(
         ("Prompt exceeds context window of 65536 tokens", 65_536),
     ],
 )
-@pytest.mark.parametrize("shape", ["error", "message"])
+@each("shape", ["error", "message"])
 def test_the_overflows_of_more_servers(sentence: str, window: int | None, shape: str) -> None:
     error = failed(400, {shape: {"message": sentence}} if shape == "error" else {shape: sentence})
     assert isinstance(error, ContextOverflowError)
     assert error.window == window
 
 
-@pytest.mark.parametrize(
+@each(
     "sentence",
     [
         "Too many tokens, please wait before trying again.",
@@ -517,8 +516,8 @@ def test_a_rate_limit_is_no_overflow_whatever_it_says() -> None:
 # -- waits --
 
 
-@pytest.mark.parametrize(
-    ("headers", "body", "expected"),
+@each(
+    "headers, body, expected",
     [
         ({"retry-after-ms": "1500", "retry-after": "9"}, "", 1.5),
         ({"retry-after": "3"}, "", 3.0),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import (
     ChatServer,
     Request,
@@ -45,8 +46,8 @@ from kimi_tui.llm.openai_compatible import OpenAICompatible
 # -- lists of models --
 
 
-@pytest.mark.parametrize(
-    ("entry", "window"),
+@each(
+    "entry, window",
     [
         ({"id": "kimi-k3", "context_length": 1_048_576}, 1_048_576),
         ({"id": "llama", "context_window": 131_072}, 131_072),
@@ -91,8 +92,8 @@ def test_capabilities_are_read_where_they_are_told() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("pricing", "price"),
+@each(
+    "pricing, price",
     [
         ({"prompt": "0.000002", "completion": "0.00001"}, (2.0, 10.0)),
         ({"prompt": "0", "completion": "0"}, (0.0, 0.0)),
@@ -265,8 +266,8 @@ async def test_a_server_without_a_list_is_told_of_as_it_was_named() -> None:
         assert len(server.other_requests) == asked + 1
 
 
-@pytest.mark.parametrize(
-    ("entry", "chats"),
+@each(
+    "entry, chats",
     [
         ({"id": "kimi-k3"}, True),
         ({"id": "text-embedding-3-small"}, False),

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say
 
 from kimi_tui.llm.completion import RetryPolicy, complete
@@ -355,9 +356,9 @@ async def test_what_is_no_usable_proxy_is_named_in_a_sentence(
         assert error.message == message.replace("ALL_PROXY", "all_proxy")
 
 
-@pytest.mark.parametrize("server_url", [URL, f"https://{NAME}/v1"])
-@pytest.mark.parametrize(
-    ("environ", "variable"),
+@each("server_url", [URL, f"https://{NAME}/v1"])
+@each(
+    "environ, variable",
     [
         ({}, None),
         ({"ALL_PROXY": "", "all_proxy": "   "}, None),
@@ -383,8 +384,8 @@ def test_one_variable_applies(
     assert (found.variable if found else None) == wanted
 
 
-@pytest.mark.parametrize(
-    ("no_proxy", "url", "excepted"),
+@each(
+    "no_proxy, url, excepted",
     [
         ("api.example.test", URL, True),
         ("API.Example.Test", URL, True),

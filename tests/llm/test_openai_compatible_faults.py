@@ -41,7 +41,6 @@ from kimi_tui.llm.errors import (
     APIEmptyResponseError,
     APIStatusError,
     APIStreamError,
-    APITimeoutError,
     ContextOverflowError,
     LLMError,
     LLMNotSupported,
@@ -109,8 +108,6 @@ FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
     "only reasoning": (say("", think="hm"), APIEmptyResponseError, "nothing"),
     "only [DONE]": (stream(finish=None, usage=None), APIEmptyResponseError, "nothing"),
     "empty stream": (stream(finish=None, usage=None, done=False), APIStreamError, "broke"),
-    "stalled": (stall(3), APITimeoutError, "silent"),
-    "slow headers": (slow_headers(), APITimeoutError, "silent"),
     "408": (status(408), APIStatusError, "408"),
     "429": (status(429), APIStatusError, "429"),
     "500": (status(500), APIStatusError, "500"),
@@ -140,7 +137,6 @@ FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool, far: None) -> None:
     fault, kind, words = FAULTS[name]
-    slow = kind is APITimeoutError
     async with ChatServer(chunked=chunked) as server:
         provider = OpenAICompatible(
             provider="p",
@@ -148,7 +144,7 @@ async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool, fa
             api_key="",
             model="m",
             dialect="generic",
-            stream_timeout_s=0.15 if slow else 5.0,
+            stream_timeout_s=5.0,
         )
         try:
             server.script(fault)

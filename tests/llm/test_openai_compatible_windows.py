@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say, status
 
 from kimi_tui.llm.completion import RetryPolicy, complete
@@ -51,7 +52,7 @@ def connected(server: ChatServer, **options: Any) -> OpenAICompatible:
     return OpenAICompatible(provider="p", base_url=server.base_url, api_key="", **settings)
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         said("Invalid 'messages[3].name': string exceeds the limit of 256 characters"),
@@ -73,8 +74,8 @@ def test_limits_of_other_things_are_no_overflow(body: Any) -> None:
     assert not isinstance(failed(body), ContextOverflowError)
 
 
-@pytest.mark.parametrize(
-    ("body", "window"),
+@each(
+    "body, window",
     [
         (said("The prompt exceeds the limit of 32768 tokens"), 32_768),
         (said("prompt tokens exceeded the model's context, limit: 16384"), 16_384),

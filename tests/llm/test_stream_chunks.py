@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 
 from kimi_tui.llm.completion import Collector
 from kimi_tui.llm.errors import (
@@ -478,9 +479,9 @@ def content(*pieces: str) -> list[dict[str, Any]]:
     return [{"content": piece} for piece in pieces]
 
 
-@pytest.mark.parametrize("size", [7, 60, 10_000])
-@pytest.mark.parametrize(
-    ("pieces", "text"),
+@each("size", [7, 60, 10_000])
+@each(
+    "pieces, text",
     [
         (["so ", *HALVES, "!"], "so 😀!"),
         ([*HALVES, " so"], "😀 so"),
@@ -544,9 +545,9 @@ def test_halves_in_an_error() -> None:
         f"{caught.value}{caught.value.code}".encode()
 
 
-@pytest.mark.parametrize("size", [3, 40, 10_000])
-@pytest.mark.parametrize(
-    ("pieces", "thought", "text"),
+@each("size", [3, 40, 10_000])
+@each(
+    "pieces, thought, text",
     [
         (["reasoning here", "</think>", "The answer"], "reasoning here", "The answer"),
         (["so\n", "</", "thi", "nk>", "\n\nThe answer", " is"], "so\n", "The answer is"),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 
+from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.tool_calls import argument, target
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tool_cards import KNOWN, card_of
+from kimi_tui.wire.events import EventRecord, ToolCall, ToolResult
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "shown"),
+@each(
+    "tool, arguments, shown",
     [
         ("Shell", {"command": "pytest -q\n  tests"}, "pytest -q tests"),
         ("ReadFile", {"path": "/app/src/a.py", "n_lines": 3}, "src/a.py"),
@@ -27,20 +31,22 @@ from kimi_tui.projection.tool_calls import argument, target
     ],
 )  # fmt: skip
 def test_targets(tool: str, arguments: dict[str, object], shown: str) -> None:
-    assert target(tool, json.dumps(arguments), "/app") == shown
+    assert target(card_of(tool), json.dumps(arguments), "/app") == shown
 
 
 def test_a_file_that_seems_to_be_another_is_told_from_it() -> None:
-    assert target("ReadFile", '{"path": "/w/\u0430.py\ufe0f"}', "/w") == "<U+0430>.py<U+FE0F>"
-    assert target("Shell", '{"command": "cat \u0430.py"}') == "cat \u0430.py"
+    assert (
+        target(KNOWN["ReadFile"], '{"path": "/w/\u0430.py\ufe0f"}', "/w") == "<U+0430>.py<U+FE0F>"
+    )
+    assert target(KNOWN["Shell"], '{"command": "cat \u0430.py"}') == "cat \u0430.py"
 
 
 def test_partial_arguments() -> None:
-    assert target("Shell", '{"command": "git di') == "git di"
-    assert target("Shell", '{"command": "a\\u00') == "a\\u00"
-    assert target("Shell", "") == ""
-    assert target("SetTodoList", '{"todos": [') == ""
-    assert target("SetTodoList", '{"todos": ' + "[" * 100_000) == ""
+    assert target(KNOWN["Shell"], '{"command": "git di') == "git di"
+    assert target(KNOWN["Shell"], '{"command": "a\\u00') == "a\\u00"
+    assert target(KNOWN["Shell"], "") == ""
+    assert target(KNOWN["SetTodoList"], '{"todos": [') == ""
+    assert target(KNOWN["SetTodoList"], '{"todos": ' + "[" * 100_000) == ""
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
@@ -51,6 +57,20 @@ def test_any_argument_comes_back_whole(value: str, other: str) -> None:
 
 @given(st.text(), st.sampled_from(["Shell", "SetTodoList", "SendDMail", "Grep", "x"]))
 def test_no_arguments_are_too_broken(text: str, tool: str) -> None:
-    shown = target(tool, text)
+    shown = target(card_of(tool), text)
     assert "\n" not in shown
     assert "\x1b" not in shown
+
+
+def test_the_questions_of_answers_are_known_by_their_arguments_to_the_end() -> None:
+    model = TranscriptModel()
+    asked = json.dumps({"questions": [{"question": "Tabs?"}]})
+    for event in (
+        ToolCall("k", "AskUserQuestion", asked),
+        ToolCall("s", "Shell", '{"command": "ls"}'),
+        ToolResult("k", False, "Tabs? Yes"),
+        ToolResult("s", False, ""),
+    ):
+        model.apply(EventRecord(1, 0.0, event))
+    answers, command = (block for block in model.blocks if isinstance(block, ToolBlock))
+    assert (answers.arguments, command.arguments) == (asked, "")

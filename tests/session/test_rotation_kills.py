@@ -99,7 +99,7 @@ def begun(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("how", CALLS)
-@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.exhaustive)])
 async def test_killed_at_each_call_in_turn(root: Path, how: str, every: int) -> None:
     *results, whole = runs(root, how, CALLS[how], every)
     assert whole["status"] == 0

@@ -11,14 +11,15 @@ from support.soul import next_event
 
 from kimi_tui.soul import approval as approvals
 from kimi_tui.soul.approval import Approval, Mode, QuestionNotShown
-from kimi_tui.tools.base import ApprovalQuestion
+from kimi_tui.tool_cards import DisplayBlock
+from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, TO_RUN, ApprovalQuestion
 from kimi_tui.tools.outcome import FileEdit, ToolProblem, ToolRejected
-from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved, DisplayBlock
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved
 from kimi_tui.wire.queue import Subscription, Wire
 
-RUN = ApprovalQuestion("run command", "Run this command?", "make test")
+RUN = ApprovalQuestion(TO_RUN, "Run this command?", "make test")
 EDIT = ApprovalQuestion(
-    "edit file",
+    TO_EDIT,
     "Make this edit?",
     "a.py",
     edits=(FileEdit("a.py", "x\n", "y\n"),),
@@ -26,7 +27,7 @@ EDIT = ApprovalQuestion(
     session_offer="Yes, all",
 )
 GUARDED = ApprovalQuestion(
-    "edit protected", "Make this edit?", ".git/config", session_key="k", protected=True
+    TO_EDIT_ELSEWHERE, "Make this edit?", ".git/config", session_key="k", protected=True
 )
 
 
@@ -118,7 +119,7 @@ async def test_what_is_read_outside_is_asked_for_in_every_mode(
     heard = wire.subscribe()
     approval.set_mode("all")
     outside = ApprovalQuestion(
-        "read outside", "Read this file?", "~/a", session_key="k", session_offer="Yes, k"
+        TO_GO_OUTSIDE, "Read this file?", "~/a", session_key="k", session_offer="Yes, k"
     )
     waiting = ask(approval, outside)
     approval.answer((await asked(heard)).id, "session")
@@ -131,9 +132,9 @@ async def test_leaving_the_sandbox_asks_in_every_mode_until_its_group_is_allowed
 ) -> None:
     heard = wire.subscribe()
     approval.set_mode("all")
-    other = ApprovalQuestion("leave sandbox", "Run this command?", "git push")
+    other = ApprovalQuestion(TO_GO_OUTSIDE, "Run this command?", "git push")
     known = ApprovalQuestion(
-        "leave sandbox", "Run this command?", "git status", session_key="g", session_offer="Yes, g"
+        TO_GO_OUTSIDE, "Run this command?", "git status", session_key="g", session_offer="Yes, g"
     )
     answers: list[tuple[ApprovalQuestion, ApprovalAnswer]]
     answers = [(other, "session"), (other, "once"), (known, "session")]

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.chat_server import call, gate, say
 from support.soul import Stage, stage
 
@@ -30,8 +31,8 @@ def said_blocks(on: Stage) -> list[tuple[str, str]]:
     return [(b.text, ", ".join(b.attached)) for b in model.blocks if isinstance(b, UserBlock)]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@each(
+    "text, found",
     [
         ("see @app.py", ["app.py"]),
         ("(@a/b.py), then", ["a/b.py),", "a/b.py)", "a/b.py"]),
@@ -76,7 +77,7 @@ async def test_files_folders_and_ranges_go_with_the_message(tmp_path: Path) -> N
         assert said_blocks(on) == [(text, attached)]
         assert on.session.title.startswith("look at @app.py#10-12")
         # The prompt after a rewind has what was typed, and no more.
-        outcome = await on.soul.rewind(Target(0))
+        outcome = await on.soul.travel.rewind(Target(0))
         assert outcome.prompt == text
         assert "line 10" not in "".join(map(str, on.file()))
 

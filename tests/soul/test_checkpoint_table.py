@@ -9,8 +9,8 @@ from kimi_tui.llm.message import Message
 from kimi_tui.session.context_index import ContextIndex, WorldLineContent
 from kimi_tui.session.schema import message_of
 from kimi_tui.soul.checkpoint_table import CheckpointRow, checkpoint_rows, files_by_checkpoint
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import DiffBlock
 
 SUMMARY = "<system>Previous context has been compacted. Here is the compaction output:</system>"
 LETTER = "<system>You just got a D-Mail from your future self. D-Mail content:\n\nshorter</system>"

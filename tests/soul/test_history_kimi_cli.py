@@ -14,8 +14,8 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.checkpoint_table import list_checkpoints
 from kimi_tui.soul.history import session_history
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import DiffBlock
 
 DMAIL = "<system>You just got a D-Mail from your future self. D-Mail content:\n\nb is x</system>"
 

@@ -10,8 +10,8 @@ from support.chat_server import call, say
 from support.soul import next_event, stage
 
 from kimi_tui.soul.tool_results import outcome_of
+from kimi_tui.tool_cards import BriefBlock
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import BriefBlock
 
 KEY = "sk-proj-abcdefgh12345678abcd"
 

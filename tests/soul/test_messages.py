@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 
 from kimi_tui.llm.message import Message, user_message
 from kimi_tui.soul import messages as im
@@ -15,8 +15,8 @@ KIMI_CLI_DMAIL = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
+@each(
+    "text, kind",
     [
         ("<system>CHECKPOINT 0</system>", "marker"),
         ("<system>CHECKPOINT 12345</system>\n", "marker"),
@@ -57,8 +57,8 @@ ANSWER = Message(role="assistant", content="Done.")
 ASIDE = [user_message("<system>CHECKPOINT 7</system>"), user_message("<system-reminder>look")]
 
 
-@pytest.mark.parametrize(
-    ("messages", "is_open"),
+@each(
+    "messages, is_open",
     [
         ([], False),
         ([user_message("hello")], True),

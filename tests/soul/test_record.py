@@ -13,9 +13,9 @@ from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.session import Session
 from kimi_tui.soul import record
 from kimi_tui.soul.record import Recorder
+from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
-from kimi_tui.wire.events import DiffBlock, DiffLine
 from kimi_tui.wire.queue import Wire
 
 TOLD: list[ev.Event] = [

@@ -24,6 +24,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.history import read_history, session_history
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record_repair import DOUBLED_NAME, without_doubled
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tui.replay.source import read as read_replay
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import EventRecord
@@ -39,8 +40,12 @@ SAID = {
     ],
     "turns-1": ["question 0", "answer 0"],
     "turns-4": [word for n in range(4) for word in (f"question {n}", f"answer {n}")],
+    # All but the first and the last were interrupted before a step: as much as that version could take for a killed program's.
+    "turns-6": ["question 0", "answer 0", *(f"question {n}" for n in range(1, 6)), "answer 5"],
 }
 NAMES = sorted(SAID)
+LONG = [word for n in range(6) for word in (f"question {n}", f"answer {n}")]
+"""A session of six answers (`not-doubled`) was too long for that version to append it again."""
 
 
 @pytest.fixture(params=NAMES)
@@ -146,6 +151,18 @@ async def test_a_doubled_part_is_taken_out_at_the_next_opening(damaged: Path) ->
     assert lines(damaged) == after
 
 
+async def test_a_session_that_was_not_doubled_is_left_as_it_is(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(RECORDS / "not-doubled", tmp_path / "not-doubled"))
+    before = lines(folder)
+    for _ in range(2):
+        async with opened(folder) as session:
+            history = read_history(session, end=True)
+        assert (said(history.shown), history.remarks) == ([*LONG, *SINCE], ())
+        assert lines(folder) == before
+    assert said(list(await asyncio.to_thread(_replayed, folder))) == [*LONG, *SINCE]
+    assert not (folder / DOUBLED_NAME).exists()
+
+
 async def test_where_the_disk_refuses_the_record_stays_and_is_read_right(damaged: Path) -> None:
     before = lines(damaged)
     storage = WatchedStorage()
@@ -175,6 +192,22 @@ async def test_times_are_those_of_the_record(damaged: Path) -> None:
     assert all(first < record.at < first + 600 for record in shown[:until])
     times = [record.at for record in shown]
     assert times == sorted(times)
+
+
+async def test_a_session_that_was_doubled_is_exported_once(tmp_path: Path, damaged: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.aclose()
+        shutil.copytree(damaged, on.session.dir, dirs_exist_ok=True)
+        await on.reopen()
+        text = await on.soul.lines.markdown(Target(END))
+    words = [word.removeprefix("◆ ").removeprefix("≡ ") for word in expected(damaged)]
+    if damaged.name == "compaction":
+        words = words[words.index("all of it") - 1 :]
+        words[:2] = reversed(words[:2])
+    if damaged.name == "dmail":
+        words = [words[0], *words[3:]]
+    parts = [part.partition(":** ")[2] for part in text.strip().split("\n\n")]
+    assert parts == words
 
 
 async def test_a_turn_of_kimi_cli_behind_one_of_ours_is_told_once(tmp_path: Path) -> None:

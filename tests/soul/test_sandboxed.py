@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,32 @@ from support.covered import whole_sandbox
 from support.soul import next_event, stage
 from support.watching import until
 
+from kimi_tui.soul import assembly
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.tool_cards import BriefBlock
 from kimi_tui.tools import grep
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.process import marked
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
-from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.events import BriefBlock
 
 
 @pytest.fixture(scope="module", autouse=True)
-def there_is_one() -> None:
-    whole_sandbox(Path.home())
+def there_is_one() -> Iterator[None]:
+    found = whole_sandbox(Path.home())
+
+    def find(settings: SandboxSettings, environ: Mapping[str, str], *work_dirs: Path) -> Sandbox:
+        if not settings.enabled:
+            return find_sandbox(settings, environ, *work_dirs)
+        # That it holds was tried just now, and a trial takes as long as all else that a session here does.
+        return Sandbox(found.backend, settings, environ, found.program)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembly, "find_sandbox", find)
+        yield
 
 
 async def test_commands_run_unasked_in_the_sandbox_and_ask_to_leave_it(tmp_path: Path) -> None:
@@ -165,11 +177,11 @@ async def test_what_a_background_task_does_to_git_is_undone_and_told_while_it_ru
                 said += record.event.text
             if ".git/commondir" in said and "sub/.git" in said:
                 break
-        (job,) = on.soul.jobs
+        (job,) = on.soul.tasks.all
         assert not job.ended
         assert not (on.work / ".git/commondir").exists()
         await asyncio.to_thread(subprocess.run, ["git", "status"], cwd=on.work, check=True)
-        await on.soul.stop_job(job.id)
+        await on.soul.tasks.stop(job.id)
 
 
 def commit_all(folder: Path) -> None:
@@ -275,7 +287,7 @@ async def test_a_command_in_the_background_is_confined_and_ends_with_the_session
         assert not on.ear.of(ev.ApprovalRequest)
         assert (on.work / "inside").exists()
         assert not out.exists()
-        (job,) = on.soul.jobs
+        (job,) = on.soul.tasks.all
         assert len(marked(job.running.mark)) >= 2
         await on.soul.aclose()
         assert await until(lambda: not marked(job.running.mark))

@@ -19,9 +19,9 @@ from kimi_tui.soul.tool_results import (
     tool_message,
     was_stopped,
 )
-from kimi_tui.tools.outcome import CommandRun, FileEdit, TodoChange, TodoEntry, ToolOutcome
+from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
+from kimi_tui.tools.outcome import FileEdit, ToolOutcome
 from kimi_tui.tools.shell import command_that_ran
-from kimi_tui.wire import events as ev
 
 TEXTS = st.lists(st.sampled_from("abcd "), max_size=12).map("\n".join) | st.text(
     "ab\n", max_size=20
@@ -94,17 +94,17 @@ async def test_effects_become_blocks() -> None:
     blocks = await blocks_of(
         [
             FileEdit("a.py", None, "x\n"),
-            CommandRun("ls", 0, 0.5),
-            TodoChange((TodoEntry("one", "done"),)),
+            ShellBlock("ls", 0, 0.5),
+            TodoBlock((TodoItem("one", "done"),)),
         ],
         "1 line",
     )
     assert blocks == (
-        ev.BriefBlock("1 line"),
-        ev.DiffBlock("a.py", 1, 0, (ev.DiffLine("+", 1, "x"),), created=True),
-        ev.ShellBlock("ls", 0, 0.5),
-        ev.TodoBlock((ev.TodoItem("one", "done"),)),
+        BriefBlock("1 line"),
+        DiffBlock("a.py", 1, 0, (DiffLine("+", 1, "x"),), created=True),
+        ShellBlock("ls", 0, 0.5),
+        TodoBlock((TodoItem("one", "done"),)),
     )
     (block,) = await diffs_of([FileEdit("a", "x\n" * 9_000, "y\n" * 3)])
-    assert isinstance(block, ev.DiffBlock)
+    assert isinstance(block, DiffBlock)
     assert len(block.lines) == 9_003

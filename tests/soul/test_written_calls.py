@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 from support.chat_server import call, say
-from support.soul import Stage, next_event, stage
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.soul.written_calls import WrittenCall, written_calls
 from kimi_tui.wire import events as ev
@@ -26,8 +27,8 @@ def fenced(text: str, language: str = "json") -> str:
     return f"```{language}\n{text}\n```"
 
 
-@pytest.mark.parametrize(
-    ("text", "calls", "before"),
+@each(
+    "text, calls, before",
     [
         (fenced(READ), [A_READ], ""),
         (fenced(READ, ""), [A_READ], ""),
@@ -60,7 +61,7 @@ def test_what_is_a_call(text: str, calls: list[WrittenCall], before: str) -> Non
     assert (list(found.calls), found.before, found.is_end) == (calls, before, True)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -208,12 +209,12 @@ async def test_the_usual_question_comes_all_the_same(tmp_path: Path) -> None:
 async def test_stopped_while_it_is_asked_the_answer_stays(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say(fenced(READ)), say("on"))
-        turn = asyncio.create_task(on.soul.run("read"))
+        turn = asyncio.create_task(until_end(on.soul.run("read")))
         await next_event(on.soul.wire.subscribe(), ev.ApprovalRequest)
         await on.soul.interrupt()
         await turn
         assert on.ear.of(ev.TurnEnd)[-1].reason == "interrupted"
-        await on.soul.run("go on")
+        await until_end(on.soul.run("go on"))
         assert READ in str(on.sent())
 
 

@@ -6,22 +6,24 @@ import json
 import time
 from typing import Any
 
-from kimi_tui.wire.events import (
+from kimi_tui.tool_cards import (
     BriefBlock,
-    CheckpointCreated,
-    ContextReverted,
     DiffBlock,
     DiffLine,
     DisplayBlock,
+    ShellBlock,
+    TodoBlock,
+    TodoItem,
+)
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    ContextReverted,
     Event,
     EventRecord,
-    ShellBlock,
     StatusUpdate,
     StepBegin,
     TextPart,
     ThinkPart,
-    TodoBlock,
-    TodoItem,
     ToolCall,
     ToolResult,
     ToolStarted,

@@ -3,9 +3,12 @@ home may lie there."""
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,18 +46,10 @@ def whole_sandbox(place: Path) -> Sandbox:
     """
     if is_covered(place):
         pytest.skip(f"{place} lies below /tmp, which the sandbox covers: nothing was tried")
-    with pytest.MonkeyPatch.context() as patch:
-        # On a machine that is shared the trial of one may take long.
-        patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
-        try:
-            found = find_sandbox(SandboxSettings(), os.environ)
-        except NoSandbox as no:
-            _without(str(no), [sys.executable, "-c", _PARTS])
-        if sys.platform == "linux" and found.backend != "full":
-            # Bubblewrap is tried for itself: in the place of our own it would hide what is broken there.
-            own = trouble_with(Sandbox("full", SandboxSettings(), os.environ))
-            _without(own or "another one was found", [sys.executable, "-c", _PARTS])
-    return found
+    found, trouble = _found(find_sandbox, trouble_with)
+    if not found or trouble:
+        _without(trouble, [sys.executable, "-c", _PARTS])
+    return Sandbox(found.backend, found.settings, found.environ, found.program)
 
 
 def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> RunningCommand:
@@ -75,13 +70,10 @@ def bubblewrap() -> Sandbox:
     program = find_program("bwrap", os.environ)
     if not program:
         pytest.skip("bubblewrap is not installed here: nothing was tried in it")
-    sandbox = Sandbox("bwrap", SandboxSettings(), os.environ, program)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
-        trouble = trouble_with(sandbox)
+    trouble = _trouble_with_bubblewrap(trouble_with, program)
     if trouble:
         _without(trouble, [program, "--ro-bind", "/", "/", "--unshare-all", "true"])
-    return sandbox
+    return Sandbox("bwrap", SandboxSettings(), os.environ, program)
 
 
 def search_sandbox(kind: str) -> Sandbox:
@@ -93,6 +85,37 @@ def search_sandbox(kind: str) -> Sandbox:
     if confine.landlock_abi() < 1:
         pytest.skip("there is no Landlock on this machine: nothing was tried")
     return Sandbox("full", SandboxSettings(), os.environ)
+
+
+@functools.cache
+def _found(
+    find: Callable[..., Sandbox], trouble: Callable[[Sandbox], str]
+) -> tuple[Sandbox | None, str]:
+    """What is found here, and what is wrong with it: tried once in a process, which takes as long as a test does."""
+    with _patience():
+        try:
+            found = find(SandboxSettings(), os.environ)
+        except NoSandbox as no:
+            return None, str(no)
+        if sys.platform == "linux" and found.backend != "full":
+            # Bubblewrap is tried for itself: in the place of our own it would hide what is broken there.
+            own = trouble(Sandbox("full", SandboxSettings(), os.environ))
+            return found, own or "another one was found"
+    return found, ""
+
+
+@functools.cache
+def _trouble_with_bubblewrap(trouble: Callable[[Sandbox], str], program: str) -> str:
+    with _patience():
+        return trouble(Sandbox("bwrap", SandboxSettings(), os.environ, program))
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """On a machine that is shared the trial of a sandbox may take long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox_module, "_TRIAL_S", _PATIENCE_S)
+        yield
 
 
 def _without(why: str, parts: list[str]) -> NoReturn:

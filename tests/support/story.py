@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from kimi_tui.projection.replay import Replay, ReplayState
 from kimi_tui.soul.rewind_values import DroppedMessage, RewindPreview, Target
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CheckpointKind,
     CompactionBegin,
     CompactionEnd,
     ContextReverted,
-    DiffBlock,
     Event,
     EventRecord,
     LineChanged,

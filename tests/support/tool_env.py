@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kimi_tui.tool_cards import TodoItem
 from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.jobs import Jobs
-from kimi_tui.tools.outcome import TodoEntry, ToolOutcome, ToolRejected
+from kimi_tui.tools.outcome import ToolOutcome, ToolRejected
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
@@ -62,7 +63,7 @@ class Bench:
         self.versions = FileVersions({})
         self.live: list[str] = []
         self.environ = dict(os.environ)
-        self.todos: tuple[TodoEntry, ...] | None = None
+        self.todos: tuple[TodoItem, ...] | None = None
         self.jobs = Jobs()
         self.sees = False
         self.search_sandbox: Sandbox | None = None

@@ -7,7 +7,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from kimi_tui.display_names import short_name
 from kimi_tui.projection.blocks import (
     AgentBlock,
     Block,
@@ -20,6 +19,7 @@ from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import Checkpoint
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.soul.rewind_values import RewindPreview
+from kimi_tui.tool_cards import short_name
 from support.stored_lines import (
     Line,
     Place,

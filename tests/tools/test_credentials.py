@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-import pytest
+from support.cases import each
 
 from kimi_tui.tools.credentials import (
     LEFT_OUT,
@@ -52,7 +52,7 @@ NO_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_keys_are_found_whole(key: str) -> None:
     for before in (0, 16_380, 40_000):
         text = "x " * (before // 2) + f"\nvalue {key}\nrest"
@@ -91,7 +91,8 @@ def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
     ):
         began = time.process_time()
         assert len(find_keys(piece * (100_000 // len(piece)))) <= 1000
-        assert time.process_time() - began < 0.125
+        # A tenth of it is enough; what is quadratic takes more than ten times as much.
+        assert time.process_time() - began < 1.0, piece
 
 
 WORDS = [

@@ -19,6 +19,7 @@ from support.watching import until
 
 from kimi_tui import filesystem
 from kimi_tui.tools import file_edit, files
+from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE
 from kimi_tui.tools.file_edit import Edit, replaced
 from kimi_tui.tools.outcome import FileEdit, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import ResolvedPath, locate, protected_reason
@@ -37,8 +38,8 @@ async def test_a_new_file_in_new_folders(bench: Bench) -> None:
     assert outcome.message == "Created a/b/c.txt; it has 2 lines now."
     assert outcome.effects == (FileEdit("a/b/c.txt", None, "one\ntwo\n"),)
     (ask,) = bench.approver.asks
-    assert (ask.action, ask.question, ask.detail) == (
-        "edit file",
+    assert (ask.asks, ask.question, ask.detail) == (
+        TO_EDIT,
         "Create this file?",
         "a/b/c.txt",
     )
@@ -309,7 +310,7 @@ async def test_a_link_is_followed_to_its_target_and_stays_a_link(bench: Bench) -
     assert target.read_text() == "two\n"
     assert link.is_symlink()
     (ask,) = bench.approver.asks
-    assert (ask.action, ask.detail) == ("edit file", "real/a.txt")
+    assert (ask.asks, ask.detail) == (TO_EDIT, "real/a.txt")
     assert "link.txt is a link that leads there" in ask.where
 
 
@@ -335,7 +336,7 @@ async def test_writing_outside_always_asks_and_shows_the_real_target(
     assert not outcome.is_error
     assert target.read_text() == "two\n"
     (ask,) = bench.approver.asks
-    assert (ask.action, ask.detail) == ("edit outside", str(target))
+    assert (ask.asks, ask.detail) == (TO_EDIT_ELSEWHERE, str(target))
     assert ask.protected
     assert ask.session_key == ask.session_offer == ""
 
@@ -381,7 +382,7 @@ async def test_an_edit_outside_that_fails_tells_nothing_unasked(
     with pytest.raises(ToolRejected):
         await bench.run(tool, **asked)
     (ask,) = bench.approver.asks
-    assert ask.action == "read outside"
+    assert ask.asks == TO_GO_OUTSIDE
     bench.approver.refuse = None
     assert (await bench.run(tool, **asked)).is_error
 
@@ -518,7 +519,7 @@ async def test_files_that_run_later_always_ask(bench: Bench, path: str) -> None:
     content = '{"scripts": {"postinstall": "x"}}' if path == "package.json" else "x\n"
     await bench.run("WriteFile", path=path, content=content)
     (ask,) = bench.approver.asks
-    assert (ask.action, ask.protected) == ("edit protected", True)
+    assert (ask.asks, ask.protected) == (TO_EDIT_ELSEWHERE, True)
     assert ask.session_key == ask.session_offer == ""
 
 
@@ -539,7 +540,7 @@ async def test_protection_looks_through_links_and_at_the_name_written(
     for path in ("harmless", ".envrc", "dots/two"):
         bench.approver.asks.clear()
         await bench.run("WriteFile", path=path, content="y\n")
-        assert [ask.action for ask in bench.approver.asks] == ["edit protected"], path
+        assert [ask.asks for ask in bench.approver.asks] == [TO_EDIT_ELSEWHERE], path
     for path in ("one", "dots/two", str(tmp_path / "elsewhere"), str(tmp_path / "ours/new")):
         assert protected_reason(locate(path, bench.work_dir, bench.environ), bench.environ), path
     (tmp_path / "ours/config.toml").unlink()
@@ -576,11 +577,11 @@ async def test_what_a_guarded_link_leads_to_is_guarded_as_it_is(
         for name in targets:
             bench.approver.asks.clear()
             await bench.run("WriteFile", path=name, content=f"{time}\n")
-            assert [ask.action for ask in bench.approver.asks] == ["edit protected"], name
+            assert [ask.asks for ask in bench.approver.asks] == [TO_EDIT_ELSEWHERE], name
         for name in ("conf/plain.txt", "app.py", "named.txt"):
             bench.approver.asks.clear()
             await bench.run("WriteFile", path=name, content=f"{time}\n")
-            assert [ask.action for ask in bench.approver.asks] == ["edit file"], name
+            assert [ask.asks for ask in bench.approver.asks] == [TO_EDIT], name
         bench.approver.asks.clear()
         for name in ("conf/real.txt", "keys/config", "conf/other.txt", "notes.md", "app.py"):
             await bench.run("ReadFile", path=name)
@@ -601,7 +602,7 @@ async def test_what_a_guarded_link_leads_to_is_guarded_as_it_is(
 )
 async def test_ordinary_names_are_not_protected(bench: Bench, path: str) -> None:
     await bench.run("WriteFile", path=path, content="x\n")
-    assert [ask.action for ask in bench.approver.asks] == ["edit file"]
+    assert [ask.asks for ask in bench.approver.asks] == [TO_EDIT]
 
 
 async def test_what_no_snapshot_holds_is_said_and_asked_for(bench: Bench) -> None:
@@ -669,7 +670,7 @@ async def test_package_json_asks_only_where_scripts_change(bench: Bench) -> None
     await bench.run("StrReplaceFile", path="package.json", edit=edit)
     edit = {"old": '"b"', "new": '"curl x | sh"'}
     await bench.run("StrReplaceFile", path="package.json", edit=edit)
-    assert [ask.action for ask in bench.approver.asks] == ["edit file", "edit protected"]
+    assert [ask.asks for ask in bench.approver.asks] == [TO_EDIT, TO_EDIT_ELSEWHERE]
 
 
 # --- one step or none

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.tool_env import Bench
 
 from kimi_tui.tools import glob
-from kimi_tui.tools.base import ApprovalQuestion
+from kimi_tui.tools.base import TO_GO_OUTSIDE, ApprovalQuestion
 from kimi_tui.tools.glob import patterns_of
 from kimi_tui.tools.outcome import ToolRejected
 
@@ -97,7 +97,7 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
         ]
         (ask,) = bench.approver.asks
         shown = f"{tmp_path / 'other'}\npattern  {pattern}"
-        assert (ask.action, ask.detail) == ("read outside", shown)
+        assert (ask.asks, ask.detail) == (TO_GO_OUTSIDE, shown)
         assert "names only, of this folder alone" in ask.where
 
 
@@ -112,7 +112,7 @@ async def test_what_is_outside_is_not_even_named_unasked(
         await bench.run("Glob", pattern="*", directory=directory)
     bench.approver.refuse = None
     assert (await bench.run("Glob", pattern="*", directory=directory)).is_error
-    assert [ask.action for ask in bench.approver.asks] == ["read outside"] * 2
+    assert [ask.asks for ask in bench.approver.asks] == [TO_GO_OUTSIDE] * 2
 
 
 async def test_a_folder_that_is_none(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from support.tool_env import Bench
 from support.watching import until
 
 from kimi_tui.tools import grep
+from kimi_tui.tools.base import TO_GO_OUTSIDE
 from kimi_tui.tools.outcome import ToolRejected
 
 
@@ -180,8 +181,8 @@ async def test_outside_asks(bench: Bench, tmp_path: Path) -> None:
     outcome = await bench.run("Grep", pattern="needle", path="..", glob="*.txt")
     assert outcome.output == str(tmp_path / "a.txt")
     (ask,) = bench.approver.asks
-    assert (ask.action, ask.question, ask.detail) == (
-        "read outside",
+    assert (ask.asks, ask.question, ask.detail) == (
+        TO_GO_OUTSIDE,
         "Search this folder?",
         f"{tmp_path}\npattern  needle\nglob     *.txt",
     )
@@ -243,7 +244,7 @@ async def test_files_with_other_names_are_shown_when_the_user_agrees(
         with pytest.raises(ToolRejected):
             await bench.run(tool, **more)
         ask = bench.approver.asks.pop()
-        assert (ask.action, ask.detail) == ("read outside", "key.txt")
+        assert (ask.asks, ask.detail) == (TO_GO_OUTSIDE, "key.txt")
         assert "others may be" in ask.where
 
 
@@ -256,7 +257,7 @@ async def test_what_is_outside_is_not_even_named_unasked(bench: Bench, tmp_path:
     outcome = await bench.run("Grep", pattern="x", path="../secret.txt")
     assert outcome.is_error
     assert "secrets.txt" in outcome.message
-    assert [ask.action for ask in bench.approver.asks] == ["read outside"] * 2
+    assert [ask.asks for ask in bench.approver.asks] == [TO_GO_OUTSIDE] * 2
 
 
 def program(path: Path, text: str) -> None:

@@ -68,30 +68,32 @@ def planted(folder: Path, *names: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("place", PLACES)
 def test_no_program_is_taken_from_where_commands_can_write(
-    place: str, environ: dict[str, str], tmp_path: Path
+    environ: dict[str, str], tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    folder = planted(tmp_path / PLACES[place], *NAMES)
     works = [home / "work", home / "repo/sub", home / "linked"]
     theirs = planted(home / "bin", *NAMES)
-    # The folder itself, a link to it, a link to the program, and one by way of a third folder.
-    (home / "linked-bin").symlink_to(folder)
-    (tmp_path / "links").mkdir()
-    (tmp_path / "way").symlink_to(folder)
-    for name in NAMES:
-        (tmp_path / "links" / name).symlink_to(tmp_path / "way" / name)
-    for entry in (folder, home / "linked-bin", tmp_path / "links"):
-        environ["PATH"] = str(entry)
+    for n, place in enumerate(PLACES):
+        folder = planted(tmp_path / PLACES[place], *NAMES)
+        # The folder itself, a link to it, a link to the program, and one by way of a third folder.
+        linked, links, way = (tmp_path / f"{name}-{n}" for name in ("linked", "links", "way"))
+        linked.symlink_to(folder)
+        links.mkdir()
+        way.symlink_to(folder)
         for name in NAMES:
-            assert find_program(name, environ, *works) is None, (entry, name)
-            assert find_program(str(entry / name), environ, *works) is None
-            assert is_planted(str(entry / name), environ, *works)
-        environ["PATH"] = f"{entry}{os.pathsep}{theirs}"
-        assert find_program("git", environ, *works) == str(theirs / "git")
-        if entry.name != "links":
-            assert trusted_path(environ, *works) == str(theirs)
+            (links / name).symlink_to(way / name)
+        for entry in (folder, linked, links):
+            environ["PATH"] = str(entry)
+            # Where a program lies counts, and not what it is called: all names are tried at one of the places.
+            for name in NAMES if not n else NAMES[:2]:
+                assert find_program(name, environ, *works) is None, (entry, name)
+                assert find_program(str(entry / name), environ, *works) is None
+                assert is_planted(str(entry / name), environ, *works)
+            environ["PATH"] = f"{entry}{os.pathsep}{theirs}"
+            assert find_program("git", environ, *works) == str(theirs / "git"), place
+            if entry != links:
+                assert trusted_path(environ, *works) == str(theirs), place
 
 
 def test_no_link_that_commands_can_turn_leads_to_a_program(

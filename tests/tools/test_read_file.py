@@ -22,6 +22,7 @@ from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
 from kimi_tui.tools import read_file
+from kimi_tui.tools.base import TO_GO_OUTSIDE
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, open_for_reading
 from kimi_tui.tools.outcome import ToolRejected
 from kimi_tui.tools.paths import ResolvedPath
@@ -284,7 +285,7 @@ async def test_outside_the_work_folder_asks(bench: Bench, tmp_path: Path) -> Non
         outcome = await bench.run("ReadFile", path=path)
         assert outcome.output == numbered(1, "far")
         (ask,) = bench.approver.asks
-        assert (ask.action, ask.detail) == ("read outside", str(outside))
+        assert (ask.asks, ask.detail) == (TO_GO_OUTSIDE, str(outside))
         assert ask.session_key == f"read outside:{outside.parent}"
         assert not ask.protected
     assert "link is a link that leads there" in bench.approver.asks[0].where
@@ -298,7 +299,7 @@ async def test_the_neighbour_with_a_longer_name_is_outside(bench: Bench) -> None
     neighbour.mkdir()
     (neighbour / "a").write_text("x")
     await bench.run("ReadFile", path=str(neighbour / "a"))
-    assert [ask.action for ask in bench.approver.asks] == ["read outside"]
+    assert [ask.asks for ask in bench.approver.asks] == [TO_GO_OUTSIDE]
 
 
 async def test_places_with_keys_ask_every_time(bench: Bench, tmp_path: Path) -> None:

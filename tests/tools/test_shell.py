@@ -16,9 +16,11 @@ import pytest
 from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
+from kimi_tui.tool_cards import ShellBlock
 from kimi_tui.tools import process, shell
+from kimi_tui.tools.base import TO_RUN
 from kimi_tui.tools.command_groups import find_shfmt
-from kimi_tui.tools.outcome import CommandRun, ToolRejected
+from kimi_tui.tools.outcome import ToolRejected
 from kimi_tui.tools.shell import command_that_ran
 
 
@@ -49,7 +51,7 @@ async def test_output_exit_code_and_time_are_told(bench: Bench) -> None:
     assert outcome.message.startswith("Exit code 3 after 0.")
     assert outcome.brief == "exit 3"
     (effect,) = outcome.effects
-    assert isinstance(effect, CommandRun)
+    assert isinstance(effect, ShellBlock)
     assert (effect.command, effect.exit_code) == ("echo out; echo err >&2; exit 3", 3)
     assert 0 < effect.duration_s < 5
 
@@ -65,9 +67,29 @@ async def test_the_question_shows_exactly_what_runs(bench: Bench) -> None:
     bench.environ["HOME"] = str(bench.work_dir.parent)
     await bench.run("Shell", command="echo  'a  b'\n#x", timeout=9)
     (ask,) = bench.approver.asks
-    assert (ask.action, ask.detail) == ("run command", "echo  'a  b'\n#x")
+    assert (ask.asks, ask.detail) == (TO_RUN, "echo  'a  b'\n#x")
     assert ask.where == "in ~/work, for at most 9 s; may change files"
     assert ask.session_key == ask.session_offer == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        ("off", "OUTSIDE THE SANDBOX, may do whatever you may. Its reason: It pushes."),
+        ("network", "may change files and use the network. Its reason: It pushes."),
+    ],
+)
+async def test_what_a_command_wants_and_why_is_on_the_card_where_no_sandbox_runs_it(
+    bench: Bench, asked: str, where: str
+) -> None:
+    """In `ask` mode, and where the machine has no sandbox: the model asks for what it would ask for there."""
+    await bench.run("Shell", command="git push", sandbox=asked, why="It\x1b[2J\npushes.")
+    (ask,) = bench.approver.asks
+    assert ask.where.endswith(f"; {where}")
+    # A reason is asked for where something is wanted, and nobody is asked without one.
+    refused = await bench.run("Shell", command="git push", sandbox=asked, why=" ")
+    assert "needs `why`" in refused.message
+    assert len(bench.approver.asks) == 1
 
 
 async def test_a_description_which_other_tools_ask_for_is_no_mistake(bench: Bench) -> None:
@@ -91,7 +113,7 @@ async def test_a_command_that_the_person_changed_runs_and_is_told(bench: Bench) 
     assert "The user changed the command before it ran." in outcome.message
     assert command_that_ran("rm -rf .", outcome.message) == bench.approver.instead
     (effect,) = outcome.effects
-    assert isinstance(effect, CommandRun)
+    assert isinstance(effect, ShellBlock)
     assert effect.command == bench.approver.instead
 
 
@@ -180,7 +202,7 @@ async def test_a_timeout_ends_everything_it_started(tmp_path: Path) -> None:
         assert outcome.output == "begun\n"
         assert outcome.is_error
         assert "Stopped after 1 s (its timeout)" in outcome.message
-        assert isinstance(outcome.effects[0], CommandRun)
+        assert isinstance(outcome.effects[0], ShellBlock)
         assert outcome.effects[0].exit_code is None
         assert await until(lambda: _sleepers(bench.work_dir) == []), name
 

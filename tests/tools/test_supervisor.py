@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.covered import command_of, whole_sandbox
 
-from kimi_tui.tools import supervisor
+from kimi_tui.tools import process, supervisor
 
 
 def test_its_start_loads_nothing_that_a_command_would_wait_for(tmp_path: Path) -> None:
@@ -67,3 +68,33 @@ def test_its_pipes_are_closed_to_what_it_watches_over() -> None:
         [sys.executable, "-c", WATCHES, folder], capture_output=True, text=True, check=True
     )
     assert "Permission denied" in said.stdout, said
+
+
+@pytest.mark.parametrize("n_busy", [0, 1, 2, 3])
+async def test_a_command_that_cannot_be_confined_is_tried_again_with_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_busy: int
+) -> None:
+    """What is in the way at the first try may be gone by the next; where it stays, the command never runs."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path / "data"))
+    sandbox = whole_sandbox(Path(__file__))
+    (work := tmp_path / "work").mkdir()
+    confined = sandbox.confined(["/bin/sh", "-c", "echo ran >> log; cat log"], work)
+    tried: list[tuple[str, ...]] = []
+
+    def told(words: tuple[str, ...]) -> int:
+        tried.append(tuple(words))
+        busy = (*words, f"tmp:{tmp_path}/gone") if len(tried) <= n_busy else words
+        return supervisor.told(busy)
+
+    monkeypatch.setattr(process, "told", told)
+    try:
+        if n_busy < process._TRIES:  # pyright: ignore[reportPrivateUsage]
+            ended = await command_of(confined, work).run()
+            assert (ended.exit_code, ended.output.text) == (0, "ran\n")
+        else:
+            with pytest.raises(FileNotFoundError, match="gone"):
+                await command_of(confined, work).run()
+            assert not (work / "log").exists()
+    finally:
+        sandbox.remove_temporary()
+    assert tried == [tuple(confined.words)] * min(n_busy + 1, 3)

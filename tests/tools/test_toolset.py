@@ -5,7 +5,7 @@ import json
 import logging
 import re
 import threading
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from support.tool_env import Bench
 
+from kimi_tui.tool_cards import TodoBlock, TodoItem
 from kimi_tui.tools import toolset
-from kimi_tui.tools.base import Tool, ToolEnv
-from kimi_tui.tools.outcome import TodoChange, TodoEntry, ToolOutcome, ToolRejected
+from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
+from kimi_tui.tools.outcome import ToolOutcome, ToolRejected
 from kimi_tui.tools.toolset import Toolset, default_toolset
 
 
@@ -120,9 +121,9 @@ class Nothing(BaseModel):
     pass
 
 
-class Broken(Tool[Nothing]):
-    name: ClassVar[str] = "Broken"
-    changes: ClassVar[bool] = False
+class Broken(TypedTool[Nothing]):
+    name = "Broken"
+    changes: Changes = "nothing"
     params = Nothing
     error: BaseException = RuntimeError("wires crossed \ud800")
 
@@ -208,11 +209,11 @@ async def test_the_todo_list(bench: Bench) -> None:
         ],
     )
     items = (
-        TodoEntry("A test", "done"),
-        TodoEntry("A fix", "in_progress"),
-        TodoEntry("More", "pending"),
+        TodoItem("A test", "done"),
+        TodoItem("A fix", "in_progress"),
+        TodoItem("More", "pending"),
     )
-    assert outcome.effects == (TodoChange(items),)
+    assert outcome.effects == (TodoBlock(items),)
     assert outcome.brief == "1 of 3 done"
     assert outcome.output == "[x] A test\n[>] A fix\n[ ] More"
     assert (await bench.run("SetTodoList")).message == "No list was set yet."
@@ -220,7 +221,7 @@ async def test_the_todo_list(bench: Bench) -> None:
     assert (await bench.run("SetTodoList")).output == outcome.output
     outcome = await bench.run("SetTodoList", todos=[{"title": "x", "status": "maybe"}])
     assert "`todos.0.status` should be 'pending', 'in_progress' or 'done'" in outcome.message
-    assert (await bench.run("SetTodoList", todos=[])).effects == (TodoChange(()),)
+    assert (await bench.run("SetTodoList", todos=[])).effects == (TodoBlock(()),)
 
 
 async def test_a_dmail(bench: Bench) -> None:
@@ -245,7 +246,9 @@ async def test_a_dmail(bench: Bench) -> None:
 def test_which_tools_run_one_after_another() -> None:
     tools = default_toolset()
     changing = {
-        spec.name for spec in tools.specs if (tool := tools.get(spec.name)) and tool.changes
+        spec.name
+        for spec in tools.specs
+        if (tool := tools.get(spec.name)) and tool.changes != "nothing"
     }
     assert changing == {
         "WriteFile",
@@ -261,13 +264,13 @@ async def test_long_arguments_are_read_beside_the_event_loop(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_in: list[bool] = []
-    real = toolset._params
+    real = toolset._read
 
     def params(tool: Any, arguments: str | None) -> Any:
         read_in.append(threading.current_thread() is threading.main_thread())
         return real(tool, arguments)
 
-    monkeypatch.setattr(toolset, "_params", params)
+    monkeypatch.setattr(toolset, "_read", params)
     bench.write("a", "x\n")
     await bench.run("ReadFile", path="a")
     edits = [{"old": f"{n}", "new": ""} for n in range(10_000)]

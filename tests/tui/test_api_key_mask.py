@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.chat_server import ChatServer
@@ -13,6 +14,7 @@ from textual.widgets import Input
 
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.launch import Launch
+from kimi_tui.tui import api_key_mask
 from kimi_tui.tui.api_key_mask import MASK
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import KEY_REFUSED as NOT_TAKEN
@@ -76,21 +78,27 @@ async def test_a_pasted_key_is_masked_in_its_first_picture_and_told(key: str) ->
         assert app.shown == "http://h/v1"
 
 
-async def test_a_burst_is_masked_until_it_is_over_and_then_only_a_key_is() -> None:
+async def test_a_burst_is_masked_until_it_is_over_and_then_only_a_key_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for text, keys, shown in ((MODEL, [], MODEL), (KEY, [KEY], MASK * len(KEY))):
+        # Time stands still until all has been typed, however long this machine takes.
+        clock = Mock(monotonic=Mock(return_value=1_000.0))
+        monkeypatch.setattr(api_key_mask, "time", clock)
         app = FieldApp()
         async with app.run_test() as pilot:
             app.field.focus()
             await pilot.pause()
             for n in range(len(text)):
-                # Read now, so that it is not over before the last one is.
                 event = events.Key(text[n], text[n])
+                event.time = 1_000.0
                 event.set_sender(app)
                 app.post_message(event)
             while app.field.value != text:
                 await pilot.pause()
                 drawn = app.shown if len(app.field.value) > 3 else ""
                 assert set(drawn) <= {MASK}, drawn
+            clock.monotonic.return_value += 1
             # Hangs where it is not so, until the test has no time left.
             while (app.shown, app.keys) != (shown, keys):
                 await pilot.pause()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 from textual import events
 
 from kimi_tui.config.settings import Config
@@ -26,8 +26,8 @@ WHITE = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\"
 BLACK = "\x1b]11;rgb:00/00/00\x07"
 
 
-@pytest.mark.parametrize(
-    ("colour", "light"),
+@each(
+    "colour, light",
     [
         ("rgb:ffff/ffff/ffff", True),
         ("rgb:fd/f6/e3", True),
@@ -71,9 +71,9 @@ def keys(*pieces: str) -> tuple[str, list[bool]]:
     return "".join(m.character or m.key for m in found if isinstance(m, events.Key)), told
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 9, 100])
-@pytest.mark.parametrize(
-    ("answer", "light"),
+@each("size", [1, 2, 3, 5, 9, 100])
+@each(
+    "answer, light",
     [(WHITE, [True]), (BLACK, [False]), ("\x1b[?997;2n", [True]), ("\x1b[?997;1n", [False])],
 )
 def test_an_answer_in_pieces_is_no_key_and_swallows_none(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk
 from support.still_screen import still_screen
@@ -58,8 +59,8 @@ def test_how_much_it_is() -> None:
     assert text_amount("a\nb", "python") == "2 lines of python"
 
 
-@pytest.mark.parametrize(
-    ("environ", "option", "words"),
+@each(
+    "environ, option, words",
     [
         ({"TERM": "xterm-kitty"}, "", ""),
         ({"TERM_PROGRAM": "Apple_Terminal"}, "", "hold Fn"),
@@ -474,8 +475,8 @@ def _impatient() -> dict[str, object]:
 PUSH, POP = "\x1b[22;2t", "\x1b[23;2t"
 
 
-@pytest.mark.parametrize(
-    ("environ", "way", "progress"),
+@each(
+    "environ, way, progress",
     [
         ({"TERM": "xterm-256color"}, "bell", False),
         ({"TERM": "xterm-kitty"}, "osc99", False),

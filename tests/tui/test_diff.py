@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from kimi_tui.tool_cards import DiffLine
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import spans_width
 from kimi_tui.tui.glyphs import ASCII, UNICODE
-from kimi_tui.wire.events import DiffLine
 
 
 def texts(*lines: DiffLine) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.cases import each
 from textual import events
 
 from kimi_tui.tui import terminal_input
@@ -32,8 +33,8 @@ def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("sent", "key"),
+@each(
+    "sent, key",
     [
         # Kitty with the key in the same place of a Latin keyboard: Russian, Greek, Hebrew, Arabic, Korean.
         ("\x1b[1089::99;5u", "ctrl+c"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say
 from support.screens import Desk, desk, talk
 from textual import events, on
@@ -15,7 +17,9 @@ from textual.widgets import Input
 
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.parts import Travel
 from kimi_tui.soul.rewind_values import Forked, RewindPreview, Target
+from kimi_tui.tui import keyboard
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import LONGEST_WAIT_S, LineField, key_name
@@ -76,9 +80,9 @@ async def test_a_bookmark_is_named_by_what_is_typed_at_once(home: Path) -> None:
         field = one.app.screen
         assert isinstance(field, TextDialog)
         await one.until(lambda: field.area.text == "Puwp")
-        assert not soul.pins
+        assert not soul.marks.pins
         at_once(one, "x", "enter")
-        await one.until(lambda: "Puwpx" in soul.bookmarks.values())
+        await one.until(lambda: "Puwpx" in soul.marks.bookmarks.values())
 
 
 async def test_the_palette_takes_what_is_typed_at_once(home: Path) -> None:
@@ -94,24 +98,24 @@ async def test_what_is_typed_while_a_preview_is_computed_acts_on_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...]
 ) -> None:
     computed = asyncio.Event()
-    preview = KimiSoul.preview
+    preview = Travel.preview
 
-    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+    async def slow(self: Travel, target: Target) -> RewindPreview:
         await computed.wait()
         return await preview(self, target)
 
-    monkeypatch.setattr(KimiSoul, "preview", slow)
+    monkeypatch.setattr(Travel, "preview", slow)
     async with talk(home, a_turn, quiet_s=1e9) as (one, server):
         soul = soul_of(one)
         for key in typed:
             await one.pilot.press(key)
         at_once(one, *"PyPu just")
         await one.pilot.pause()
-        assert not soul.pins
+        assert not soul.marks.pins
         computed.set()
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
         await one.until(lambda: one.screen.prompt.area.text == "PyPu just")
-        assert not soul.pins
+        assert not soul.marks.pins
         assert len(server.requests) == 1
 
 
@@ -120,11 +124,11 @@ async def test_escape_lets_go_of_what_was_typed_ahead(
 ) -> None:
     never = asyncio.Event()
 
-    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+    async def slow(self: Travel, target: Target) -> RewindPreview:
         await never.wait()
         raise KeyError(f"There is no checkpoint #{target.id}.")
 
-    monkeypatch.setattr(KimiSoul, "preview", slow)
+    monkeypatch.setattr(Travel, "preview", slow)
     async with talk(home, a_turn) as (one, _):
         await one.say("/rewind 0")
         at_once(one, *"lost")
@@ -140,15 +144,20 @@ async def test_what_is_typed_in_the_prompt_is_not_held_back_for_long(
 ) -> None:
     computed = asyncio.Event()
 
-    async def slow(self: KimiSoul, target: Target) -> RewindPreview:
+    async def slow(self: Travel, target: Target) -> RewindPreview:
         await computed.wait()
         raise KeyError(f"There is no checkpoint #{target.id}.")
 
-    monkeypatch.setattr(KimiSoul, "preview", slow)
+    monkeypatch.setattr(Travel, "preview", slow)
     async with talk(home, a_turn) as (one, _):
         await one.say("/rewind 0")
         at_once(one, *"later")
         await one.until(lambda: one.screen.prompt.area.text == "later")
+        # Enter sends it for those who had time to see it.
+        ahead = one.screen.bench.type_ahead
+        assert ahead.is_blind(0.0)
+        monkeypatch.setattr(keyboard, "QUIET_S", 0.0)
+        await one.until(lambda: not ahead.is_blind(time.monotonic()))
         computed.set()
         await one.sees("There is no checkpoint #0.")
         assert one.screen.prompt.area.text == "later"
@@ -160,8 +169,8 @@ async def test_a_command_that_opens_nothing_leaves_the_keys_where_they_are(home:
         await one.until(lambda: one.screen.prompt.area.text == "more")
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
+@each(
+    "key, name",
     [
         ("ctrl+t", "Ctrl+T"),
         ("f1", "F1"),
@@ -184,13 +193,13 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = asyncio.Event()
-    fork = KimiSoul.fork
+    fork = Travel.fork
 
-    async def slow(self: KimiSoul, *args: Any) -> Forked:
+    async def slow(self: Travel, *args: Any) -> Forked:
         await made.wait()
         return await fork(self, *args)
 
-    monkeypatch.setattr(KimiSoul, "fork", slow)
+    monkeypatch.setattr(Travel, "fork", slow)
     async with talk(home, a_turn) as (one, server):
         first = soul_of(one).session
         server.script(say("They are yellow."))
@@ -208,10 +217,10 @@ async def test_what_is_typed_while_a_fork_is_made_is_said_in_the_fork(
 async def test_what_is_typed_while_a_fork_fails_stays_in_the_prompt(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: KimiSoul, *args: Any) -> Forked:
+    async def failing(self: Travel, *args: Any) -> Forked:
         raise SoulError("The fork could not be made.")
 
-    monkeypatch.setattr(KimiSoul, "fork", failing)
+    monkeypatch.setattr(Travel, "fork", failing)
     async with talk(home, a_turn) as (one, _):
         at_once(one, *"/fork", "enter", *"And pears")
         await one.sees("The fork could not be made.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
 from rich.console import Console
 from rich.style import Style
+from support.cases import each
 from textual.filter import LineFilter, NoColor
 from textual.widget import Widget
 
@@ -128,7 +128,7 @@ def test_the_parts_of_a_link_belong_together() -> None:
     assert len(ids) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "https://a.b/\x1b]52;c;eA==\x07", "https://a.b/\x07", "https://a.b/\x9c", "https://a.b/c d", "file:///etc/passwd",

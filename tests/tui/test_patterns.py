@@ -15,6 +15,7 @@ import kimi_tui.projection
 import kimi_tui.tui
 from kimi_tui import foreign_text
 from kimi_tui.projection import tool_calls
+from kimi_tui.tool_cards import KNOWN
 from kimi_tui.tui import key_sequences, terminal_input
 from kimi_tui.tui.dialogs import settings
 from kimi_tui.tui.main import drafts, image_input
@@ -59,7 +60,7 @@ def sequences(text: str) -> object:
 
 CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "tool_calls.re.search": (
-        lambda text: (tool_calls.argument(text, "path"), tool_calls.target("SendDMail", text)),
+        lambda text: (tool_calls.argument(text, "path"), tool_calls.target(KNOWN["SendDMail"], text)),
         [of('"path" '), of('"path":"\\'), '{"path":"' + of("\\a"), '"path"' + of(" "), of('"checkpoint_id" '),
          '"checkpoint_id":' + of("1")],
     ),

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui import rows as wrapping
 from kimi_tui.tui.formatting import spans_width
-from kimi_tui.tui.rows import Span, cells, chop, ranges, wrap
+from kimi_tui.tui.rows import (
+    HIT_IMAGE,
+    HOW_TO_SEE,
+    LayoutRoom,
+    Line,
+    Span,
+    cells,
+    chop,
+    image_rows,
+    ranges,
+    wrap,
+)
 
 texts = st.text(alphabet="ab c中é\u0301👍 \n", max_size=60)
 ascii_texts = st.text(alphabet="abc  d\n", max_size=60)
@@ -62,3 +76,40 @@ def test_chopping_keeps_blanks(spans: list[Span], width: int) -> None:
         span.text for span in spans
     )
     assert all(spans_width(row) <= width for row in rows)
+
+
+SHOT = ImageBlock(
+    "Screenshot 2026-03-02 at 10.11.12.png", "image/png", 1280, 800, 190_000, "0" * 64
+)
+DRAWN = ((Span("▀▀"),),)
+
+
+def how_to_see_is_said(line: Line) -> bool:
+    return "".join(span.text for span in line.spans).endswith(HOW_TO_SEE)
+
+
+@pytest.mark.parametrize(
+    ("room", "is_said"),
+    [
+        # A pane without pictures; one in a terminal of too few colours, or while they are made; no room for any.
+        pytest.param(LayoutRoom(100), True, id="none"),
+        pytest.param(LayoutRoom(100, picture=lambda *_: ()), True, id="not drawn"),
+        pytest.param(LayoutRoom(100, True, True, picture=lambda *_: DRAWN), True, id="lowest"),
+        pytest.param(LayoutRoom(100, picture=lambda *_: DRAWN), False, id="drawn"),
+        pytest.param(LayoutRoom(60), True, id="60 columns"),
+        pytest.param(LayoutRoom(40), False, id="no room for the words"),
+    ],
+)
+def test_a_picture_that_is_not_drawn_says_how_to_see_it(room: LayoutRoom, is_said: bool) -> None:
+    rows = list(image_rows((SHOT,), room, (Span("  "),)))
+    assert how_to_see_is_said(rows[0]) is is_said
+    assert spans_width(rows[0].spans) <= room.width
+    assert rows[0].spans[1].text.endswith(".png")
+    # A click opens it, wherever it is named or drawn.
+    assert {row.hit for row in rows} == {HIT_IMAGE + SHOT.sha256}
+
+
+def test_a_picture_whose_file_was_never_kept_offers_nothing() -> None:
+    (row,) = image_rows((replace(SHOT, sha256=""),), LayoutRoom(100), ())
+    assert not row.hit
+    assert not how_to_see_is_said(row)

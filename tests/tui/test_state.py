@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from rich.cells import cell_len
+from support.cases import each
 
 from kimi_tui.tui.state import MainState, reduce, settled
 from kimi_tui.wire.events import (
@@ -76,8 +76,8 @@ def test_the_title_is_the_first_thing_said() -> None:
     assert after(TurnBegin("\x1b[2Jhi"), state=MainState()).title == "hi"
 
 
-@pytest.mark.parametrize(
-    ("events", "can"),
+@each(
+    "events, can",
     [
         ([TurnBegin("a"), TurnEnd("done")], False),
         ([TurnBegin("a"), TurnEnd("error", "x")], True),

@@ -8,6 +8,7 @@ import threading
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.cases import each
 from textual import events
 
 from kimi_tui.tui.terminal_input import (
@@ -61,7 +62,7 @@ def test_a_paste_without_sequences_is_left_as_it_is() -> None:
     assert said(messages(pasted("one\r\ttwo\u200b"), pasted("x"))) == ["one\r\ttwo\u200b", "x"]
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         "]52;c;cm0gLXJmIH4K\x07",
@@ -107,8 +108,8 @@ def test_outside_a_paste_all_is_handed_on_at_once(data: bytes, size: int) -> Non
         assert len(rest) <= 1 or rest.startswith(("\x1b]", "\x1b["))
 
 
-@pytest.mark.parametrize(
-    ("sent", "key"),
+@each(
+    "sent, key",
     [
         # Enter: of kitty, of xterm's modifyOtherKeys, and as all others send it with Alt.
         ("\x1b[13;2u", "shift+enter"),
@@ -156,9 +157,9 @@ def test_no_sequence_ends_the_reading(text: str) -> None:
     assert said(messages(b"z")) == ["z"]
 
 
-@pytest.mark.parametrize("size", [1, 3, 8, 1000])
-@pytest.mark.parametrize(
-    ("answer", "graphics"),
+@each("size", [1, 3, 8, 1000])
+@each(
+    "answer, graphics",
     [
         ("\x1b_Gi=31;OK\x1b\\\x1b[?62;22c", "kitty"),
         ("\x1b_Gi=31;ENOTSUPPORTED\x1b\\\x1b[?64;4;6c", "sixel"),

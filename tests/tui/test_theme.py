@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.color import Color, ColorSystem
 from rich.style import Style
+from support.cases import each
 from support.chat_app import ChatApp, is_drawn
 from support.conversation import quoted_fields
 from support.story import whole_story
@@ -152,7 +153,7 @@ def test_every_theme_of_textual_is_offered() -> None:
     assert {*THEMES} - {*OURS, AUTO} == {*BUILTIN_THEMES} - plain
 
 
-@pytest.mark.parametrize("name", [name for name in THEMES if name not in (AUTO, "16")])
+@each("name", [name for name in THEMES if name not in (AUTO, "16")])
 def test_every_text_colour_can_be_read_on_every_ground(name: str) -> None:
     palette = theme_of(name, themes_for(TRUE_COLOUR)).variables
     assert palette.keys() >= DARK.keys()

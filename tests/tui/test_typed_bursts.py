@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.cases import each
 from textual import events
 
 from kimi_tui.tui.terminal_input import KeyParser
@@ -32,8 +32,8 @@ def told(*reads: tuple[float, str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("reads", "found"),
+@each(
+    "reads, found",
     [
         # Pasted without marks, however it is cut and ended.
         ([(0, "u1\ru2\ru3")], ["<u1\nu2\nu3>"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.cases import each
 
 from kimi_tui.projection.world_lines import LiveLineActivity, news_after
 from kimi_tui.soul.world_line_reader import WorldLineInfo
@@ -93,8 +94,8 @@ def said(*events: Event, running: bool = False, asks: bool = False) -> str:
     return "".join(text for text, _ in news_spans(news, UNICODE, running=running, asks=asks))
 
 
-@pytest.mark.parametrize(
-    ("events", "running", "asks", "wanted"),
+@each(
+    "events, running, asks, wanted",
     [
         ((), False, False, ""),
         ((), True, False, "Now   • the agent works"),

@@ -15,6 +15,19 @@ from hypothesis import strategies as st
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session import schema
+from kimi_tui.tool_cards import (
+    BriefBlock,
+    Card,
+    DiffBlock,
+    DiffLine,
+    ImageBlock,
+    RequestKind,
+    ShellBlock,
+    Shows,
+    TargetKind,
+    TodoBlock,
+    TodoItem,
+)
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 
@@ -29,25 +42,25 @@ def encode(event: ev.Event) -> dict[str, Any]:
 
 
 @st.composite
-def diff_blocks(draw: st.DrawFn) -> ev.DiffBlock:
-    lines: list[ev.DiffLine] = []
+def diff_blocks(draw: st.DrawFn) -> DiffBlock:
+    lines: list[DiffLine] = []
     old = new = 1
     for _ in range(draw(st.integers(0, 3))):
         old += draw(st.integers(0, 50))
         new += draw(st.integers(0, 50))
         for sign in draw(
-            st.lists(st.sampled_from(get_args(get_type_hints(ev.DiffLine)["sign"])), max_size=8)
+            st.lists(st.sampled_from(get_args(get_type_hints(DiffLine)["sign"])), max_size=8)
         ):
-            lines.append(ev.DiffLine(sign, old if sign == "-" else new, draw(LINE)))
+            lines.append(DiffLine(sign, old if sign == "-" else new, draw(LINE)))
             old += sign != "+"
             new += sign != "-"
-    return ev.DiffBlock(
+    return DiffBlock(
         draw(TEXT), draw(COUNT), draw(COUNT), tuple(lines), created=draw(st.booleans())
     )
 
 
 IMAGES = st.builds(
-    ev.ImageBlock,
+    ImageBlock,
     st.text("ab .png", max_size=9).map(one_line),
     TEXT.map(one_line),
     COUNT,
@@ -57,21 +70,31 @@ IMAGES = st.builds(
 )
 BLOCKS = st.one_of(
     IMAGES,
-    st.builds(ev.BriefBlock, TEXT),
+    st.builds(BriefBlock, TEXT),
     st.builds(
-        ev.ShellBlock,
+        ShellBlock,
         TEXT,
         st.none() | st.integers(-255, 255),
         st.floats(0, 1e6).map(lambda x: round(x, 3)),
     ),
     st.builds(
-        ev.TodoBlock,
+        TodoBlock,
         st.lists(
-            st.builds(ev.TodoItem, TEXT, st.sampled_from(["pending", "in_progress", "done"])),
+            st.builds(TodoItem, TEXT, st.sampled_from(["pending", "in_progress", "done"])),
             max_size=3,
         ).map(tuple),
     ),
     diff_blocks(),
+)
+WORD = st.text("ab_", max_size=9)
+CARDS = st.builds(
+    Card,
+    WORD,
+    st.lists(WORD, max_size=3).map(tuple),
+    st.sampled_from(get_args(TargetKind)),
+    st.sampled_from(["{}", "job {}", '"{}"']),
+    st.sampled_from(get_args(Shows)),
+    WORD,
 )
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "str": TEXT,
@@ -92,8 +115,9 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     ),
     "Literal['info', 'warning', 'error']": st.sampled_from(["info", "warning", "error"]),
     "Literal['agent', 'person']": st.sampled_from(["agent", "person"]),
-    "Literal['on', 'lean', 'off']": st.sampled_from(["on", "lean", "off"]),
-    "RequestKind": st.sampled_from(get_args(ev.RequestKind)),
+    "Literal['', 'on', 'lean', 'off']": st.sampled_from(["", "on", "lean", "off"]),
+    "RequestKind": st.sampled_from(get_args(RequestKind)),
+    "Card | None": st.none() | CARDS,
 }
 NOT_EMPTY = {("ToolCall", "key"), ("ToolCallPart", "key"), ("ToolStarted", "key")} | {
     ("ToolResult", "key"),
@@ -286,15 +310,15 @@ def test_a_diff_of_kimi_cli_is_shown_as_one() -> None:
     event = Decoder().decode({"type": "ToolResult", "payload": call})
     assert isinstance(event, ev.ToolResult)
     (block,) = event.display
-    assert block == ev.DiffBlock(
+    assert block == DiffBlock(
         "/w/a.py",
         1,
         1,
         (
-            ev.DiffLine(" ", 4, "a"),
-            ev.DiffLine("-", 5, "b"),
-            ev.DiffLine("+", 5, "B"),
-            ev.DiffLine(" ", 6, "c"),
+            DiffLine(" ", 4, "a"),
+            DiffLine("-", 5, "b"),
+            DiffLine("+", 5, "B"),
+            DiffLine(" ", 6, "c"),
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.cases import each
 
 from kimi_tui.workspace.protected_names import (
     NameList,
@@ -497,8 +498,8 @@ def test_what_runs_by_a_commit_a_folder_or_an_editor_asks_and_what_the_user_star
         assert not runs_when_started().rule_in(name.split("/")), name
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "harmless", "runs"),
+@each(
+    "name, before, harmless, runs",
     [
         ("package.json", "{}", '{"version": "2", "dependencies": {}}', '{"gitHooks": {"pre-commit": "x"}}'),
         ("package.json", "{}", '{"name": "x"}', '{"packageManager": "yarn@https://x.test/yarn.js"}'),

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.access_lists import NAME, access_list, can_have_attributes
+from support.cases import each
 from support.followed_folder import Place, PowerCut, power_cut
 
 from kimi_tui.workspace import restore, scan, store, tracker
@@ -396,7 +397,7 @@ HOSTILE_PATHS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", HOSTILE_PATHS)
+@each("path", HOSTILE_PATHS)
 def test_a_path_that_a_snapshot_cannot_have_is_refused(path: str) -> None:
     entry = Entry("file", "0" * 64, 0o644, 1)
     with pytest.raises(ValueError, match=r"a path (leads|belongs)") as refusal:
@@ -406,7 +407,7 @@ def test_a_path_that_a_snapshot_cannot_have_is_refused(path: str) -> None:
     assert is_passed_over == ("belongs" in str(refusal.value))
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     ["git", "git~", "a.git/x", ".github/x", ".gitignore", "x~1", "notes: git", "gitt~1", "hg"],
 )

@@ -53,9 +53,7 @@ _TOOLS = {
     ".cargo/git": "",
     "go/pkg": "GOPATH",
     ".gradle/caches": "GRADLE_USER_HOME",
-    **dict.fromkeys(
-        (".gradle/wrapper", ".gradle/native", ".gradle/daemon", ".gradle/notifications"), ""
-    ),
+    **dict.fromkeys((".gradle/wrapper", ".gradle/native", ".gradle/notifications"), ""),
     ".m2/repository": "MAVEN_OPTS",
     ".m2/wrapper": "",
     ".yarn/berry": "YARN_GLOBAL_FOLDER",
@@ -76,7 +74,7 @@ _TOOLS = {
 }
 """Below the home folder: where package managers keep what they fetched, and for the first of a manager the variable by which it
 keeps all of that elsewhere."""
-_PRIVATE = (".npm/_logs", ".gradle/.tmp", ".gradle/workers")
+_PRIVATE = (".npm/_logs", ".gradle/.tmp", ".gradle/workers", ".gradle/daemon")
 """Folders beside these that managers write to; of the user's a command sees nothing."""
 _FOLDERS = {
     "npm_config_cache": "npm",
@@ -197,7 +195,7 @@ def once_writable(environ: Mapping[str, str]) -> Iterator[str]:
 
     As named, not as real paths, whether it exists or not.
     """
-    yield from app_paths.home_places(environ, _CACHE, "Library/Caches", ".npm", *_TOOLS)
+    yield from app_paths.home_places(environ, _CACHE, "Library/Caches", ".npm", *_TOOLS, *_PRIVATE)
     yield from _named(environ).values()
 
 

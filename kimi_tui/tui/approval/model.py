@@ -16,9 +16,10 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells
 
 from kimi_tui import foreign_text
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.rows import iter_ranges, ranges
-from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, DiffBlock, RequestKind
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, RequestKind
 
 TAB = 4
 PART_CHARS = 4_096
@@ -153,7 +154,7 @@ def fits_a_field(text: str) -> bool:
 def may_be_changed(request: ApprovalRequest) -> bool:
     """Whether a request is about a command that can be edited in a field: it has no invisible characters."""
     shown = request.detail.replace("\t", " ")
-    return request.tool == "Shell" and fits_a_field(shown) and visible(shown) == shown
+    return request.changeable and fits_a_field(shown) and visible(shown) == shown
 
 
 def counts(request: ApprovalRequest) -> tuple[int, int] | None:

@@ -973,7 +973,8 @@ class ApprovalPanel(Widget, can_focus=True):
         self._clicks.clear()
         lines = [Content("")] if tall else []
         lines += beside.question
-        lines.append(Content(""))
+        if self.request.detail or self.request.kind != "pause":
+            lines.append(Content(""))
         if self._writing != "instead":
             lines += self._detail_lines(width)
         if self._writing is not None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from kimi_tui.display_names import short_name
 from kimi_tui.foreign_text import clean, one_line, shown_name
+from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, short_name
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import log_fault
@@ -22,7 +22,6 @@ from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.pictures import CellRow
 from kimi_tui.tui.rows import LayoutRoom, Line, Span, image_rows, plain_rows, style_parts
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
-from kimi_tui.wire.events import BriefBlock, DiffBlock, ImageBlock, ShellBlock
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage
@@ -328,7 +327,7 @@ def _tool(
     sign = (glyphs.failed, "error") if message.failed else (glyphs.done, "ok")
     if same:
         sign = (sign[0], "quiet")
-    name = f"{short_name(message.name)} ".ljust(NAME_WIDTH)
+    name = f"{short_name(message.name, message.card)} ".ljust(NAME_WIDTH)
     fact = _fact(message, glyphs)
     if same:
         fact = [(text, "quiet") for text, _ in fact]

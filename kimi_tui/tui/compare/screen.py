@@ -52,7 +52,7 @@ from kimi_tui.tui.world_line_view import left_when
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import WorldLineMessage
     from kimi_tui.soul.world_line_reader import WorldLineComparison, WorldLineInfo
-    from kimi_tui.wire.events import ImageBlock
+    from kimi_tui.tool_cards import ImageBlock
 
 
 MARGIN = 2

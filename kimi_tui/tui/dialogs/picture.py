@@ -38,8 +38,8 @@ from kimi_tui.tui.pictures import (
 from kimi_tui.tui.screens import AnswersOnce, sheets
 
 if TYPE_CHECKING:
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.terminal_input import Graphics
-    from kimi_tui.wire.events import ImageBlock
 
 _numbers = count(4_711)
 """The ids of drawings, under which the terminal (kitty) keeps them."""

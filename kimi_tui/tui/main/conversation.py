@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
-from kimi_tui.app_paths import short
+from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import Choice
-from kimi_tui.launch import Launch
+from kimi_tui.launch import FORKED, Launch
 from kimi_tui.own_process import COLLECTOR
+from kimi_tui.soul.errors import CannotOpen
+from kimi_tui.soul.soul import PartMissing, parts_of
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame import model_name
+from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.feed import HISTORY_SLICE_S, Feed
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.prompt.command import Values
 from kimi_tui.tui.prompt.image_chips import in_text
-from kimi_tui.tui.screens import CannotOpen
 from kimi_tui.tui.slices import in_slices
-from kimi_tui.tui.state import MainState, Queued
+from kimi_tui.tui.state import MainState, Queued, title_of
 
 if TYPE_CHECKING:
     from kimi_tui.config.settings import Config
@@ -37,10 +39,12 @@ if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider, ModelInfo
     from kimi_tui.soul.approval import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.opening import EarlierSession, Opened
     from kimi_tui.soul.request_form import ToolsWish
+    from kimi_tui.soul.soul import PartName
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.main.drafts import Drafts
-    from kimi_tui.tui.main.session_setup import EarlierSession, Opened
-    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, ImageBlock, Notice
+    from kimi_tui.wire.events import ApprovalAnswer, EventRecord, Notice
 
 
 OPENING = "opening"
@@ -112,6 +116,8 @@ class Conversation:
         self._early: list[Queued] = []
         """Said before the session was open."""
         self._n_early = 0
+        self._has_said = False
+        """Whether a message was sent in this session."""
         self.drafts: Drafts | None = None
         self.follow_ups: list[str] = []
         self._is_open = asyncio.Event()
@@ -169,11 +175,13 @@ class Conversation:
 
     async def _open(self) -> Opened:
         # Importing takes half a second and would block the loop.
-        await asyncio.to_thread(import_module, "kimi_tui.tui.main.session_setup")
-        from kimi_tui.tui.main.session_setup import open_session
+        await asyncio.to_thread(import_module, "kimi_tui.soul.opening")
+        from kimi_tui.soul.opening import open_session
+        from kimi_tui.tui.prompt.history import PromptHistory
+        from kimi_tui.tui.transcript.transcript import import_for
 
         try:
-            opened = await open_session(self.launch, self._found)
+            opened = await open_session(self.launch, self._found, self._wants_fork, import_for)
         except CannotOpen:
             # What cannot be opened cannot be gone on with.
             self._session_id = ""
@@ -182,13 +190,14 @@ class Conversation:
         # Long histories take much room; what is shown holds what is needed of them.
         self._opened = opened._replace(history=())
         self._provider = opened.provider
-        self._bench.prompt.area.past = opened.past
+        self._bench.prompt.area.past = PromptHistory(opened.past)
         self._change(
             self.state._replace(
-                title=opened.title,
+                title=_title(opened),
                 model=model_words(opened.provider),
                 mode=opened.soul.mode,
                 tools=opened.soul.tools_form,
+                parts=parts_of(opened.soul),
             )
         )
         self._bench.start(self._prepare(opened.soul, opened.provider))
@@ -196,7 +205,7 @@ class Conversation:
         from kimi_tui.tui.main.drafts import Drafts
 
         self.drafts = Drafts(self._bench, opened.soul, keeps_draft=not self.launch.demo)
-        self._bench.start(self.drafts.give_back())
+        self._bench.start(self.drafts.give_back(lambda: self._has_said))
         self._n_told = len(opened.history)
         self._feed = Feed(opened.soul.wire, opened.history, self._bench.tasks)
         self._drawing = self._bench.start(self._draw_events(self._feed))
@@ -214,12 +223,27 @@ class Conversation:
         if found.end:
             bench.views.glance(found.end)
         elif found.holder:
-            words = f"{found.title} is open elsewhere ({found.holder}). Waiting for it to be closed there"
+            words = f"“{found.title}” is open in another program; waiting for it to be closed"
             bench.transcript.reading = words
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title}{count}"
         self._show_waiting(self._early)
+
+    async def _wants_fork(self, held: EarlierSession) -> bool:
+        """Ask whether to go on in a fork of a session that another program has open; the question goes when this is cancelled."""
+        await asyncio.to_thread(import_module, "kimi_tui.tui.dialogs.open_elsewhere")
+        from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
+
+        # A message that is being typed is not cut in two.
+        quiet_s = SeenQuestion.QUIET_S
+        while (left_s := self._bench.last_key_at + quiet_s - time.monotonic()) > 0:  # noqa: ASYNC110 - it sleeps as long as it must
+            await asyncio.sleep(left_s)
+        question = OpenElsewhereScreen(held.title, held.holder)
+        try:
+            return bool(await self._bench.ask(question))
+        finally:
+            question.dismiss(None)
 
     def _show_waiting(self, waiting: Sequence[Queued], gone: Sequence[Queued] = ()) -> None:
         """Show the messages that wait for the session to be open at the end of the chat."""
@@ -236,8 +260,12 @@ class Conversation:
         ]
         transcript.apply([EventRecord(0, now, event) for event in events])
 
-    async def opened(self, *, quietly: bool = False) -> KimiSoul:
-        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`."""
+    async def opened(self, needs: PartName | None = None, *, quietly: bool = False) -> KimiSoul:
+        """Wait until the session is open; returns its engine. A notice says so meanwhile, unless `quietly`.
+
+        Raises:
+            PartMissing: the engine lacks the part that is needed.
+        """
         if not self._is_open.is_set():
             self._bench.screen.post_message(self.OpenWanted())
             if not quietly:
@@ -245,6 +273,8 @@ class Conversation:
                 self._bench.tell(words, topic=OPENING)
             await self._is_open.wait()
             self._bench.chat_pane.dismiss(OPENING)
+        if needs is not None and needs not in self.state.parts:
+            raise PartMissing(needs)
         # Where it was closed meanwhile, this task is ended with it.
         return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
 
@@ -259,6 +289,14 @@ class Conversation:
         if self._provider is provider:
             soul.model_known()
             self._show_model()
+        choice, info = self.launch.choice, provider.info
+        if isinstance(choice, Choice) and not (info.window_estimated or choice.window):
+            await asyncio.to_thread(import_module, "kimi_tui.config.learned_windows")
+            from kimi_tui.config.learned_windows import note_window
+
+            await asyncio.to_thread(
+                note_window, data_dir(), choice.base_url, info.model, info.window
+            )
 
     def _show_model(self) -> None:
         """Update the model's name in the header, which includes thinking and what the server has refused."""
@@ -282,7 +320,7 @@ class Conversation:
 
     async def _use(self, launch: Launch, holds: str, thinking: str | None) -> None:
         soul = await self.opened()
-        from kimi_tui.tui.main.session_setup import provider_of
+        from kimi_tui.soul.opening import provider_of
 
         if thinking is not None:
             self._thinking = thinking
@@ -453,7 +491,7 @@ class Conversation:
 
     def say(self, text: str) -> None:
         """Send a message to the agent: as a new turn, or as a steer of the running one. Before the session is open it waits."""
-        soul = self.soul
+        soul, self._has_said = self.soul, True
         if self.demo is not None:
             self.demo.suggestions.said(text)
         if soul is None or not self._live:
@@ -474,15 +512,18 @@ class Conversation:
 
         Reading and storing images takes a while: messages sent meanwhile come after this one, in order.
         """
-        from kimi_tui.session.errors import StorageTrouble
-        from kimi_tui.soul.errors import ModelCannotSee
+        from kimi_tui.llm.errors import ModelCannotSee
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
 
+        has_begun = False
         with contextlib.ExitStack() as coming:
             coming.callback(self._came)
             await self._order.acquire()
             coming.callback(self._order.release)
 
             def begins() -> None:
+                nonlocal has_begun
+                has_begun = True
                 coming.close()
                 if not soul.running:
                     self._turn = asyncio.current_task()
@@ -495,11 +536,14 @@ class Conversation:
                 if not await self._began(soul, partial(soul.run, text, images, begins=begins)):
                     # Another began a moment before: the text goes into that one.
                     soul.steer(text, images)
-            except (ModelCannotSee, StorageTrouble):
+            except ModelCannotSee:
                 self._bench.keep(text)
-                raise
+            except TURN_ERRORS:
+                if not has_begun:
+                    self._bench.keep(text)
+                    raise
 
-    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    async def _began(self, soul: KimiSoul, turn: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         """Wait for a running operation to end, then run a turn; False where another turn is running."""
         from kimi_tui.soul.errors import SoulBusy
 
@@ -555,8 +599,11 @@ class Conversation:
         async with self._order:
             # What was said before begins before.
             pass
-        if not await self._began(soul, partial(soul.run_command, command, told=told)):
-            self.follow_up(f"{'!' if told else '!!'}{command}")
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+        with contextlib.suppress(*TURN_ERRORS):
+            if not await self._began(soul, partial(soul.run_command, command, told=told)):
+                self.follow_up(f"{'!' if told else '!!'}{command}")
 
     def follow_up(self, text: str) -> None:
         """Queue a message that is sent when the running turn has ended."""
@@ -596,7 +643,14 @@ class Conversation:
         if self.state.retry_until > time.time():
             soul.retry_now()
         elif self.state.can_resume and not soul.running:
-            self._turn = self._bench.start(soul.resume())
+            self._turn = self._bench.start(self._resume(soul))
+
+    async def _resume(self, soul: KimiSoul) -> None:
+        """Start a turn without a new message; what ends it, its last event tells."""
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
+
+        with contextlib.suppress(*TURN_ERRORS):
+            await soul.resume()
 
     @property
     def undo_at_stake(self) -> str:
@@ -615,7 +669,7 @@ class Conversation:
         """Start a turn without a new message, as after a D-Mail; do nothing while one is running."""
         soul = self.soul
         if soul is not None and not soul.running:
-            self._turn = self._bench.start(soul.resume())
+            self._turn = self._bench.start(self._resume(soul))
 
     async def use_tools(self, wish: ToolsWish, added: tuple[str, ...] = ()) -> None:
         """Send all tools with requests, few or none; with none a turn that a refusal of tools ended goes on."""
@@ -634,13 +688,11 @@ class Conversation:
             return
         from kimi_tui.llm.dialects import DEFAULT, UNSET, thinking_in_words
         from kimi_tui.llm.errors import LLMError
-        from kimi_tui.llm.openai_compatible import OpenAICompatible
 
-        if isinstance(provider, OpenAICompatible):
-            # What the model takes may depend on what its server says of itself, which it has mostly said by now.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PROBE_S):
-                    await provider.prepare()
+        # What the model takes may depend on what its server says of itself, which it has mostly said by now.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_S):
+                await provider.prepare()
         try:
             if word:
                 soul.set_thinking(word)
@@ -779,7 +831,7 @@ class Conversation:
             more: a further sentence for the notice about it.
         """
         # It looks the same as what it was made from, so it is said.
-        words = f"This is a fork; the session it was made from is as it was.{more}"
+        words = f"{FORKED}{more}"
         return self.launch._replace(
             resume=session_id,
             fork=False,
@@ -1017,6 +1069,12 @@ def _is_same_server(choice: Choice, other: Choice | None) -> bool:
         other.base_url,
         other.api_key,
     )
+
+
+def _title(opened: Opened) -> str:
+    """The title: the user's, else the beginning of the first message, which after a compaction only the record has."""
+    session = opened.soul.session
+    return session.state.title or title_of(opened.history) or session.title
 
 
 def resume_hint(title: str, session_id: str) -> str:

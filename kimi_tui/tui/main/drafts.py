@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -91,8 +91,13 @@ class Drafts:
         self.trouble = ""
         self._is_told = False
 
-    async def give_back(self) -> None:
-        """Put the text that was unsent when the program ended back into the prompt."""
+    async def give_back(self, has_gone_on: Callable[[], bool] = lambda: False) -> None:
+        """Put the text that was unsent when the program ended back into the prompt.
+
+        Args:
+            has_gone_on: whether a message was sent since the start. Then the draft goes into the history: in the prompt it
+                would look like what was written just now.
+        """
         session, bench, chips = self._soul.session, self._bench, self._bench.images
         if self._keeps_draft and not session.context.index.n_messages:
             await asyncio.to_thread(_take_over, session)
@@ -105,7 +110,11 @@ class Drafts:
             draft = draft._replace(text=chips.restore(draft.text, images))
             texts = [chips.restore(text, images) for text in texts]
             self.is_given_back = True
-            bench.give_draft(draft)
+            is_late = has_gone_on()
+            bench.give_draft(draft, to_history=is_late)
+            if is_late and draft.text:
+                words = "The unsent text of the last time is in the prompt's history."
+                bench.tell(words, advice="Up in the empty prompt shows it.")
             self.draft_changed()
         if texts:
             bench.give_back(texts)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from textual.document._document import Location
 
     from kimi_tui.tui.prompt.completion import Completion, Offered, Written
-    from kimi_tui.tui.prompt.history import History
+    from kimi_tui.tui.prompt.history import PromptHistory
     from kimi_tui.tui.prompt.image_chips import ImageChips
     from kimi_tui.tui.prompt.menu import CommandMenu, MenuOffer
     from kimi_tui.tui.prompt.vim import Mode, VimKeys
@@ -152,16 +152,22 @@ class PromptArea(TextArea):
 
         `text` is what was in the field, maybe empty. `chosen` is the name of the command that was chosen in the menu; empty
         for none. `pasted` is `lines` where it begins with a paste of several, `now` where it begins with one line that was
-        pasted so short a time before that the Enter came with it and was pressed by nobody.
+        pasted so short a time before that the Enter came with it and was pressed by nobody. `at` is when the key was read, in
+        monotonic time.
         """
 
         def __init__(
-            self, text: str, chosen: str = "", pasted: Literal["", "lines", "now"] = ""
+            self,
+            text: str,
+            chosen: str = "",
+            pasted: Literal["", "lines", "now"] = "",
+            at: float = float("inf"),
         ) -> None:
             super().__init__()
             self.text = text
             self.chosen = chosen
             self.pasted = pasted
+            self.at = at
 
     class Paged(Message):
         """A page of the chat was asked for: -1 up, 1 down."""
@@ -242,7 +248,7 @@ class PromptArea(TextArea):
         # A blinking cursor is the one thing that would wake an idle program twenty times a second.
         self.cursor_blink = False
         self.key_at = 0.0
-        self.past: History | None = None
+        self.past: PromptHistory | None = None
         self.images: ImageChips | None = None
         self.completion: Completion | None = None
         self._before_search: Draft | None = None
@@ -704,7 +710,7 @@ class PromptArea(TextArea):
         # closes the menu, so what that offered is asked before.
         command = self.completion.command if self.completion is not None else None
         chosen = command.name if command is not None else ""
-        self.post_message(self.Sent(self.take(), chosen, pasted))
+        self.post_message(self.Sent(self.take(), chosen, pasted, self.key_at))
 
     @property
     def _pasted(self) -> Literal["", "lines", "now"]:

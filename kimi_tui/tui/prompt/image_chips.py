@@ -15,7 +15,7 @@ from kimi_tui.tui.formatting import cut, tokens
 
 if TYPE_CHECKING:
     from kimi_tui.images import Image
-    from kimi_tui.wire.events import ImageBlock
+    from kimi_tui.tool_cards import ImageBlock
 
 HELD_BYTES = 64 << 20
 """The most bytes of pasted images kept in memory; the oldest beyond that are read from the session again."""
@@ -37,7 +37,7 @@ class ImageChips:
 
     def add(self, image: Image) -> str:
         """The chip of an image; of one that is known already, the same one again."""
-        from kimi_tui.wire.events import ImageBlock
+        from kimi_tui.tool_cards import ImageBlock
 
         facts = ImageBlock.of(image)
         chip = self._chip_of(facts)
@@ -56,7 +56,7 @@ class ImageChips:
 
         A chip whose words do not fit its image is dropped: they are all that the user sees before the message is sent.
         """
-        from kimi_tui.wire.events import ImageBlock
+        from kimi_tui.tool_cards import ImageBlock
 
         renamed: dict[str, str] = {}
         for chip, image in images.items():

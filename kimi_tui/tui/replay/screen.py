@@ -37,11 +37,11 @@ from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from kimi_tui.session.session import Session
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.replay.player import Player
     from kimi_tui.tui.replay.scrubber import Scrubber
     from kimi_tui.tui.replay.source import RecordedSession
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.wire.events import ImageBlock
 
 
 OPEN_DELAY_S = 0.05

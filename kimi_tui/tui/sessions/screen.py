@@ -22,7 +22,7 @@ from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import Choice
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import clean, one_line
-from kimi_tui.launch import Launch
+from kimi_tui.launch import FORKED, Launch
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path, wrap_words
@@ -603,8 +603,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _fork(self, row: SessionRow) -> None:
         copy = await (await self._opened()).fork(row)
-        words = "This is a fork; the session it was made from is as it was."
-        self._leave_for(row, copy, words)
+        self._leave_for(row, copy, FORKED)
 
     async def _rename(self, row: SessionRow, title: str) -> None:
         if row.id == self._own_id and self._rename_own is not None:

@@ -326,9 +326,9 @@ _STATE_WORDS = {
 def _main_call(calls: list[Call]) -> Call:
     """The tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
     return (
-        next((call for call in calls if call.name == "D-Mail"), None)
+        next((call for call in calls if call.card.is_letter), None)
         or next((call for call in calls if call.failed), None)
-        or next((call for call in calls if call.name != "Todo"), calls[0])
+        or next((call for call in calls if call.card.shows != "list"), calls[0])
     )
 
 
@@ -339,9 +339,9 @@ def _call_label(checkpoint: Checkpoint, room: int, glyphs: Glyphs) -> list[Style
     if call.target.startswith(NOT_SENT) and cell_len(f"{call.name} {NOT_SENT}{more}") > room:
         more = ""
     name = numbers.cut(call.name, room - len(more), glyphs.cut)
-    style = "dmail" if call.name == "D-Mail" else "tool"
+    style = "dmail" if call.card.is_letter else "tool"
     left = room - len(more) - cell_len(name) - 1
-    if call.is_path:
+    if call.card.kind == "path":
         target = numbers.path(call.target.rsplit("/", 1)[-1], left, glyphs.cut)
     else:
         target = call.target

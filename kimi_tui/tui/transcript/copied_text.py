@@ -26,12 +26,12 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.rows import HIT_FOLD, Line
 from kimi_tui.tui.transcript.layout import follows_closely, rows_in_slices
 from kimi_tui.tui.transcript.text_position import TextPosition, extent_of, is_code, line_around
 from kimi_tui.tui.transcript.tool_card import presented
 from kimi_tui.tui.transcript.viewport import Flow, View
-from kimi_tui.wire.events import DiffBlock
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -103,7 +103,7 @@ def code_of(block: Block) -> list[tuple[str, str]]:
     if isinstance(block, AgentBlock):
         return [(language, "\n".join(lines)) for language, lines in _fences(block.stream.source)]
     if isinstance(block, ToolBlock):
-        if block.tool == "Shell" and block.target:
+        if block.card.is_command and block.target:
             return [("shell", block.target)]
         return [("", _of_tool(block))] if block.output or block.display else []
     if isinstance(block, UserBlock):

@@ -23,6 +23,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tool_cards import DiffBlock, ImageBlock, TodoBlock
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import (
     MINUS,
@@ -60,7 +61,6 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 from kimi_tui.tui.transcript.tool_card import DIFF_ROWS, tool_card
-from kimi_tui.wire.events import DiffBlock, ImageBlock, TodoBlock
 
 USER_ROWS = 12
 ATTACHED_ROWS = 3
@@ -185,7 +185,7 @@ def follows_closely(before: Block, before_rows: int, block: Block) -> bool:
         before_rows == 1
         and isinstance(before, ToolBlock)
         and isinstance(block, ToolBlock)
-        and block.tool != "SendDMail"
+        and not block.card.is_letter
     )
 
 
@@ -232,7 +232,7 @@ def probable_height(block: Block, room: LayoutRoom) -> int:
     if height == 1 and block.result:
         if block.state == "failed":
             return 4
-        if block.state == "done" and block.tool == "Shell":
+        if block.state == "done" and block.card.is_command:
             return 2
     return height
 

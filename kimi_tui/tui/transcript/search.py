@@ -44,6 +44,7 @@ from typing import NamedTuple
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock
 from kimi_tui.projection.tool_calls import changed_words
+from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.rows import LayoutRoom, Line
@@ -51,7 +52,6 @@ from kimi_tui.tui.transcript.layout import rows_in_slices
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream
 from kimi_tui.tui.transcript.text_position import gutter_of
 from kimi_tui.tui.transcript.tool_card import presented, title_text
-from kimi_tui.wire.events import DiffBlock
 
 ROWS_AT_ONCE = 40
 """Rows of a wrapped line that are searched in one step: it may be of megabytes."""

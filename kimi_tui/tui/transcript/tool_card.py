@@ -19,6 +19,7 @@ from kimi_tui.projection.tool_calls import (
     iter_arguments,
     todo_summary,
 )
+from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.diff import band_rows, change_counts, common_indent
 from kimi_tui.tui.formatting import (
@@ -51,7 +52,6 @@ from kimi_tui.tui.rows import (
     title_row,
     wrap,
 )
-from kimi_tui.wire.events import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 
 TAIL_ROWS = 3
 OWN_ROWS = 20
@@ -96,7 +96,7 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
 
 def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
-    is_dmail = block.tool == "SendDMail"
+    is_dmail = block.card.is_letter
     ink = "quiet" if block.state in {"unsent", "recalled"} else "dmail" if is_dmail else "tool"
     name = cut(block.name, max(NAME_WIDTH, room.width // 3), room.glyphs.cut)
     head = [
@@ -123,7 +123,7 @@ def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
             break
         facts.remove(worst)
     free = _free(room, head, facts, number)
-    is_path = block.tool in {"ReadFile", "WriteFile", "StrReplaceFile"}
+    is_path = block.card.kind == "path"
     shown = path(target, free, room.glyphs.cut) if is_path else cut(target, free, room.glyphs.cut)
     return title_row(room, [*head, Span(shown)], facts, number, hit=HIT_FOLD if foldable else "")
 
@@ -219,16 +219,16 @@ def _facts(block: ToolBlock) -> list[CardFact]:
 
 def has_more(block: ToolBlock) -> bool:
     """Whether an unfolded card shows more than a folded one."""
-    return bool(block.output.strip()) and block.tool not in {"SetTodoList", "AskUserQuestion"}
+    return bool(block.output.strip()) and block.card.shows not in {"list", "answers"}
 
 
 def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """The rows of a card below its first one."""
-    if block.tool == "SendDMail":
+    if block.card.is_letter:
         yield from _dmail_rows(block, room)
         return
-    if block.tool == "ExitPlanMode":
-        yield from _plan_rows(block, room)
+    if block.card.shows == "text":
+        yield from _text_rows(block, room)
         return
     is_empty = True
     for shown in block.display:
@@ -273,14 +273,14 @@ def _said(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
         return _tail(list(block.live_output), block.live_count, keep, room, block)
     if block.is_own and not block.unfolded:
         return _own_output(block, own_rows, room)
-    if block.tool == "Shell":
+    if block.card.is_command:
         keep = 1 if room.lowest else TAIL_ROWS
         if block.state in {"stopped", "rejected"}:
             keep = 0
         return _output(block, keep, room)
     if block.state == "failed":
         return _output(block, TAIL_ROWS, room)
-    if block.tool == "AskUserQuestion":
+    if block.card.shows == "answers":
         return _answers(block, room)
     return _output(block, 0, room)
 
@@ -427,12 +427,11 @@ def _todo(todo: TodoBlock, room: LayoutRoom) -> list[Line]:
 
 def presented(block: ToolBlock) -> str:
     """The text that a call presents to the user: of a D-Mail, or of a plan, as the user may have changed it; else empty."""
-    if block.tool == "SendDMail":
-        return argument(block.arguments, "message")
-    if block.tool != "ExitPlanMode":
+    card = block.card
+    if not card.text:
         return ""
-    was_changed = block.state == "done" and block.output
-    return block.output if was_changed else argument(block.arguments, "plan")
+    was_changed = card.shows == "text" and block.state == "done" and block.output
+    return block.output if was_changed else argument(block.arguments, card.text)
 
 
 def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
@@ -443,8 +442,8 @@ def _dmail_rows(block: ToolBlock, room: LayoutRoom) -> list[Line]:
     return rows
 
 
-def _plan_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
-    """The rows of a plan; of a folded card the first ones."""
+def _text_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """The rows of a text, as that of a plan; of a folded card the first ones."""
     lines = clean(presented(block)).strip().split("\n")
     lead = Span(" " * HANGING)
     shown = lines if block.unfolded else lines[:DIFF_ROWS]

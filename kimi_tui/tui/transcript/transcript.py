@@ -58,11 +58,12 @@ if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.soul.system_prompt import FolderFacts
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.search import Search
     from kimi_tui.tui.transcript.viewport import Flow, Place, RevertAnimation, View, Viewport
-    from kimi_tui.wire.events import EventRecord, ImageBlock
+    from kimi_tui.wire.events import EventRecord
 
 LOW_ROWS = 30
 LOWEST_ROWS = 24
@@ -363,6 +364,16 @@ class Transcript(ScrollView, can_focus=True):
     @reading.setter
     def reading(self, words: str) -> None:
         self._reading = words
+        self._refresh_empty()
+
+    @property
+    def hints(self) -> Sequence[tuple[str, str]]:
+        """Keys and what they do, shown in an empty transcript."""
+        return self._hints
+
+    @hints.setter
+    def hints(self, hints: Sequence[tuple[str, str]]) -> None:
+        self._hints = hints
         self._refresh_empty()
 
     @property

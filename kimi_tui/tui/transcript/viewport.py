@@ -1028,7 +1028,7 @@ def revert_animation_of(
     for view, _, line in flow.lines(start, min(flow.height, top + height)):
         rows.append(line)
         block = view.block if view is not None else None
-        kept += isinstance(block, ToolBlock) and block.tool == "SendDMail"
+        kept += isinstance(block, ToolBlock) and block.card.is_letter
         if is_dmail and block is not None and (block.pinned or isinstance(block, UserBlock)):
             staying.add(len(rows) - 1)
     if not rows:

@@ -58,6 +58,10 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
+# They take as long as everything else that is tried in a sandbox together, and what they need is the same in both.
+@pytest.mark.parametrize(
+    "sandbox", ["own", pytest.param("bwrap", marks=pytest.mark.exhaustive)], indirect=True
+)
 async def test_everyday_commands_do_not_ask(sandbox: Sandbox, work: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     here = Sandbox(sandbox.backend, sandbox.settings, {**os.environ, "PATH": path}, sandbox.program)

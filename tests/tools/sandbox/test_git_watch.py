@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -32,15 +33,20 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    place = tmp_path / "work"
-    place.mkdir()
+@pytest.fixture(scope="session")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of one commit, which tests copy."""
+    place = tmp_path_factory.mktemp("committed")
     git("init", "-q", within=place)
     (place / "a").write_text("a\n")
     git("add", ".", within=place)
     git("commit", "-q", "-m", "x", within=place)
     return place
+
+
+@pytest.fixture
+def work(tmp_path: Path, committed: Path) -> Path:
+    return Path(shutil.copytree(committed, tmp_path / "work", symlinks=True))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.covered import bubblewrap, command_of, is_hidden, whole_sandbox
 from support.sandbox_targets import USERS, give, number_of, targets
 
@@ -434,8 +435,8 @@ def test_folders_of_configurations_elsewhere_are_emptied_too_but_none_of_the_sys
 # -- settings without their credentials -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "shown"),
+@each(
+    "name, text, shown",
     [
         (".gitconfig", "[user]\n\tname = x\n\temail = a@b.c\n", None),
         (".gitconfig", '[a]\n\tx = 1\n[url "https://t@github.com/"]\n\tinsteadOf = x\n[b]\n\ty = 1\n', "[a]\n\tx = 1\n[b]\n\ty = 1\n"),

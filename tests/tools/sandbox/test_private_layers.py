@@ -148,6 +148,28 @@ async def test_what_is_there_is_read_and_what_is_written_stays_with_the_agent(
     assert work_folders(here.environ) == {str(top / "work"), str(other)}
 
 
+@pytest.mark.parametrize("readable", [(), ("~/.gradle",)])
+async def test_logs_beside_caches_are_not_shown_and_have_a_private_place(
+    sandbox: Sandbox, environ: dict[str, str], top: Path, readable: tuple[str, ...]
+) -> None:
+    home = Path(environ["HOME"])
+    logs = (".gradle/daemon/8.5/daemon-1.out.log", ".gradle/daemon/8.5/registry.bin")
+    for name in (*logs, ".npm/_logs/1-debug-0.log"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("theirs\n")
+    own = Sandbox(sandbox.backend, SandboxSettings(readable=readable), environ, sandbox.program)
+    try:
+        assert "theirs" not in await said(own, "cat ~/.gradle/daemon/*/* ~/.npm/_logs/*", top)
+        assert await said(own, f"cat ~/{PLANTED[13]}", top) == "theirs"
+        if own.is_layered and not readable:
+            write = "mkdir -p ~/.gradle/daemon/8.5 && echo mine > ~/.gradle/daemon/8.5/x"
+            assert await said(own, write, top) == ""
+            assert await said(own, "cat ~/.gradle/daemon/8.5/*", top) == "mine"
+    finally:
+        own.remove_temporary()
+    assert [(home / name).read_text() for name in logs] == ["theirs\n"] * 2
+
+
 async def test_commands_at_the_same_time_write_to_layers_of_their_own(
     environ: dict[str, str], top: Path
 ) -> None:

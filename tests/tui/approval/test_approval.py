@@ -17,6 +17,7 @@ from textual.app import App, ComposeResult
 from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
 from textual.pilot import Pilot
 
+from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tui.approval.model import (
     FEW_ROWS,
     choices,
@@ -33,7 +34,7 @@ from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
-from kimi_tui.wire.events import ApprovalRequest, DiffBlock, DiffLine, RequestKind
+from kimi_tui.wire.events import ApprovalRequest, RequestKind
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,8 @@ def settle_s(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def request(detail: str = "python -m build", **more: object) -> ApprovalRequest:
     """A request for a command."""
-    values = {"id": "r", "key": "k", "tool": "Shell", "question": "Run this command?", **more}
+    values = {"id": "r", "key": "k", "tool": "Shell", "question": "Run this command?"}
+    values |= {"changeable": True, **more}
     return ApprovalRequest(detail=detail, where="in ~/app, for at most 60 s", **values)  # type: ignore[arg-type]
 
 
@@ -277,6 +279,19 @@ async def test_a_pause_is_answered_as_any_question(
         assert "n  Stop the turn" in shown
         await press(pilot, *keys)
         assert desk.answers == [answer]
+
+
+async def test_a_pause_without_details_has_no_row_for_them() -> None:
+    asked = request("", kind="pause", key="", tool="", question="Keep waiting for the answer?")
+    asked = replace(asked, where="", options=("Wait on",), no_offer="Stop the turn")
+    desk = Desk(asked)
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        rows = [row.strip("▌ ") for row in desk.text().split("\n")]
+        asks, waits = rows.index("Keep waiting for the answer?"), rows.index("1  Wait on")
+        assert waits - asks == 2
+        await press(pilot, "1")
+        assert desk.answers == [("once", "Wait on")]
 
 
 def typed(desk: Desk, words: str, *, gap_s: float = 0.05) -> None:
@@ -602,7 +617,7 @@ async def test_a_command_that_was_only_looked_at_runs_as_it_was_asked_for() -> N
 @pytest.mark.parametrize(
     "asked",
     [
-        request("a.py", tool="WriteFile", display=(EDIT,)),
+        request("a.py", tool="WriteFile", changeable=False, display=(EDIT,)),
         request("ls \u202egpj"),
         request("ls" + " " * 60 + "; rm -rf x"),
     ],

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from kimi_tui.projection.world_lines import Comparison, Side, WorldLineMessage
 from kimi_tui.soul.world_line_reader import ComparedFile, DivergedFiles, FileSide
+from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, DisplayBlock, ShellBlock
 from kimi_tui.tui.compare.layout import ComparisonRows, FileTable, message_rows
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.transcript.markdown_stream import MarkdownStream, whole_answer
-from kimi_tui.wire.events import BriefBlock, DiffBlock, DiffLine, DisplayBlock, ShellBlock
 
 
 def said(text: str, checkpoint: int = 1) -> WorldLineMessage:

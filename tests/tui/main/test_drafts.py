@@ -130,6 +130,23 @@ async def test_the_draft_of_a_session_without_messages_is_the_next_ones(home: Pa
         assert folders(home) == []
 
 
+async def test_a_draft_does_not_come_behind_a_message_that_was_sent_meanwhile(home: Path) -> None:
+    async with ChatServer() as server:
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.pilot.press(*"not yet")
+            kept = session_dir(one) / DRAFT
+            await one.until(kept.exists)
+        server.script(say("Heard."))
+        async with desk(home, server.base_url) as one:
+            one.screen.conversation.say("hello")
+            await one.sees("Heard.")
+            await one.sees("The unsent text of the last time is in the prompt's history.")
+            assert one.screen.prompt.area.text == ""
+            await one.pilot.press("up")
+            await one.until(lambda: one.screen.prompt.area.text == "not yet")
+
+
 async def test_the_images_of_what_was_not_sent_are_kept_and_go_with_it(home: Path) -> None:
     shot = saved(noise(30, 20))
     async with ChatServer() as server:

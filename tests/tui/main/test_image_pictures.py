@@ -17,20 +17,13 @@ from kimi_tui.config.model_choice import Choice
 from kimi_tui.config.settings import Config
 from kimi_tui.images import Image, read_image
 from kimi_tui.launch import Launch
+from kimi_tui.tool_cards import BriefBlock, ImageBlock
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.picture import PictureView
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.pictures import USUAL_CELL
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.wire.events import (
-    BriefBlock,
-    ImageBlock,
-    ToolCall,
-    ToolResult,
-    ToolStarted,
-    TurnBegin,
-    TurnEnd,
-)
+from kimi_tui.wire.events import ToolCall, ToolResult, ToolStarted, TurnBegin, TurnEnd
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 

@@ -51,7 +51,7 @@ async def a_conversation(one: Desk, server: ChatServer) -> None:
         await one.idle()
     soul = one.screen.conversation.soul
     assert soul is not None
-    await soul.rewind(Target(2))
+    await soul.travel.rewind(Target(2))
     await one.until(lambda: "Thirty lines." not in one.text())
     await one.say("Tell me of plums")
     await one.sees("Plums are blue.")
@@ -69,8 +69,8 @@ def facts(one: Desk, server: ChatServer) -> tuple[object, ...]:
     return (
         len(server.requests),
         [point.uid for point in model.tree.live],
-        dict(soul.bookmarks),
-        soul.pins,
+        dict(soul.marks.bookmarks),
+        soul.marks.pins,
         screen.conversation.state.mode,
         one.app.theme,
     )
@@ -420,6 +420,8 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
             await one.until(lambda words=words: area.text == words)
             # However slowly it goes on, no letter of it answers.
             await one.until(lambda: panel.accepts_keys)
+            # It goes on with the same word, however long that took.
+            one.screen.keystrokes.written_at = time.monotonic()
             await one.pilot.press("a", "backspace", "enter")
             assert area.text == words
             assert panel.has_focus

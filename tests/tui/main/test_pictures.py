@@ -22,6 +22,7 @@ from kimi_tui.config.model_choice import Choice, NeedsChoice
 from kimi_tui.config.settings import Config
 from kimi_tui.launch import Launch
 from kimi_tui.soul.system_prompt import FolderFacts
+from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_screen import figures_screen
@@ -29,7 +30,7 @@ from kimi_tui.tui.main.commands.session import JOBS_USE
 from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 from kimi_tui.tui.notices import Notices
 from kimi_tui.tui.theme import KIMI_LIGHT
-from kimi_tui.wire.events import ApprovalRequest, DiffBlock, DiffLine, EventRecord, StepRetry
+from kimi_tui.wire.events import ApprovalRequest, EventRecord, StepRetry
 
 SIZES = [(120, 40), (80, 24), (60, 20)]
 EDGES = [pytest.param(SIZES[0], id="wide"), pytest.param(SIZES[2], id="narrow")]
@@ -114,6 +115,7 @@ COMMAND = ApprovalRequest(
     "python -m build --wheel",
     where="in ~/work/importer, for at most 60 s; may change files",
     session_offer='Yes, and every "python -m build" in this session',
+    changeable=True,
 )
 EDIT = ApprovalRequest(
     "e",

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.cases import each
 from support.chat_server import ChatServer, say
 from support.screens import desk
 
@@ -97,7 +98,7 @@ async def test_trouble_of_an_earlier_run_is_over(
             assert "not saved" not in on.text()
 
 
-@pytest.mark.parametrize("width", range(24, 200, 8))
+@each("width", range(24, 200, 8))
 def test_the_sign_has_its_place_at_every_width(width: int) -> None:
     heading = Heading("A long title of a session", "~/work/folder", "main", "kimi-k2", unsaved=True)
     shown = fit_heading(heading, width)

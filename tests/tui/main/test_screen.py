@@ -92,7 +92,7 @@ async def test_what_is_said_during_an_operation_comes_behind_it(home: Path, writ
         async def operation() -> None:
             await is_over.wait()
 
-        under_way = asyncio.create_task(soul._run_alone(operation()))
+        under_way = asyncio.create_task(soul._alone.run(operation()))
         await one.until(lambda: soul.running)
         await one.say(written)
         await one.until(lambda: not one.screen.prompt.area.text)
@@ -503,7 +503,7 @@ async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(
         await one.say("/sandbox x")
         await one.sees('/sandbox does not take "x".')
         await one.say("/sandbox")
-        await one.sees("Sandboxed commands can write to" if held else "There is no sandbox")
+        await one.sees("Commands can write to the work folder" if held else "There is no sandbox")
         if held:
             await one.sees("/sandbox reset empties the caches.")
             await one.say("/sandbox reset")

@@ -34,6 +34,7 @@ from kimi_tui.soul.world_line_reader import (
     WorldLineComparison,
     WorldLineInfo,
 )
+from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.compare.screen import CompareScreen
 from kimi_tui.tui.frame import Heading
@@ -41,7 +42,7 @@ from kimi_tui.tui.preview.layout import BRING, FORK, LEAVE, UNDO, actions_at, co
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.state import Prospect
 from kimi_tui.tui.theme import KIMI_LIGHT
-from kimi_tui.wire.events import ApprovalRequest, BriefBlock, DiffBlock, DiffLine, ShellBlock
+from kimi_tui.wire.events import ApprovalRequest
 
 SIZES = [(120, 40), (80, 24)]
 

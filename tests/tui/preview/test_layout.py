@@ -1,12 +1,15 @@
-"""What the keys do among the files is said whole at every width."""
+"""What the keys do among the files, and how many of these are lost, is said whole at every width."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from kimi_tui.soul.rewind_values import FilePreview, FilesPreview
 from kimi_tui.tui.frame import fit_hints
-from kimi_tui.tui.preview.layout import FilesState, file_keys
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.preview.layout import FilesState, _summary_rows, file_keys  # pyright: ignore[reportPrivateUsage]
 
 WIDTHS = {60: 51, 80: 67, 120: 99}
 """Cells inside the frame, by the width of the terminal."""
@@ -34,3 +37,35 @@ def test_the_words_are_as_long_as_there_is_room() -> None:
     assert keys(120, chosen=True) == whole
     assert keys(80, chosen=True) == whole.replace("whole ", "")
     assert keys(60, chosen=True) == "Space leave   Enter diff   Tab on   Esc cancel"
+
+
+@pytest.mark.parametrize("width", WIDTHS.values())
+def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None:
+    lost = [
+        FilePreview(name, "skip", reason=why, is_gone=True, is_text=False)
+        for name, why in (("big.log", "ignored"), ("huge.bin", "too large"), ("pipe", "no file"))
+    ]
+    state = FilesState(FilesPreview((FilePreview("a.py", "restore", added=1, removed=5), *lost)))
+    (row,) = _summary_rows(state, width, 3, UNICODE)
+    text = "".join(text for text, _ in row)
+    assert text.split() == [
+        "4",
+        "files",
+        "changed",
+        "since,",
+        "3",
+        "cannot",
+        "come",
+        "back",
+        "+1",
+        "−5",
+    ]
+    # What nobody looked at is counted with them where it cannot be named.
+    files = replace(state.files, not_covered=(("np", "not a regular file"),) * 3)
+    (row,) = _summary_rows(FilesState(files), width, 1, UNICODE)
+    assert "6 cannot come back  " in "".join(text for text, _ in row)
+    assert sum(len(text) for text, _ in row) <= width
+    (row,) = _summary_rows(
+        FilesState(FilesPreview(tuple(state.files.files[:1]))), width, 3, UNICODE
+    )
+    assert "".join(text for text, _ in row).split() == ["1", "file", "changed", "since", "+1", "−5"]

@@ -25,6 +25,7 @@ from kimi_tui.soul.rewind_values import (
     Target,
 )
 from kimi_tui.soul.usage import Cost
+from kimi_tui.tool_cards import DiffLine
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.keyboard import QUIET_S
 from kimi_tui.tui.preview import layout
@@ -37,7 +38,6 @@ from kimi_tui.tui.preview.layout import (
 from kimi_tui.tui.preview.screen import PreviewSheet, RewindScreen
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
-from kimi_tui.wire.events import DiffLine
 
 GOES = tuple(STORY_PREVIEW.dropped)
 LONG = RewindPreview(

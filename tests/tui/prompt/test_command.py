@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.main.commands.table import COMMANDS
@@ -12,8 +13,8 @@ from kimi_tui.tui.prompt.command import line_and_number, number
 from kimi_tui.tui.prompt.menu import found
 
 
-@pytest.mark.parametrize(
-    ("text", "command"),
+@each(
+    "text, command",
     [
         ("/compact", ("compact", "")),
         ("/Compact the tests ", ("compact", "the tests")),

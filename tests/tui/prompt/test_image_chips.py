@@ -7,8 +7,8 @@ from dataclasses import replace
 from support.made_images import flat, noise, saved
 
 from kimi_tui.images import read_image
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui.prompt.image_chips import HELD_BYTES, ImageChips, in_text
-from kimi_tui.wire.events import ImageBlock
 
 SHOT = read_image(saved(flat(1280, 800)), "shot.png")
 

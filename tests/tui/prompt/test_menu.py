@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.chat_server import ChatServer, say, stall
+from support.cases import each
+from support.chat_server import ChatServer, call, say, stall
 from support.screens import Desk, desk
 
 from kimi_tui.config.settings import Config, ModelConfig
@@ -67,7 +68,7 @@ async def test_enter_runs_what_is_highlighted(home: Path) -> None:
         assert server.requests == []
 
 
-@pytest.mark.parametrize("name", [command.name for command in COMMANDS])
+@each("name", [command.name for command in COMMANDS])
 async def test_enter_at_every_stage_of_every_word(name: str) -> None:
     for length in range(len(name) + 1):
         shown = COMMANDS.offered(f"/{name[:length]}")
@@ -277,6 +278,43 @@ async def test_the_values_of_an_argument_are_offered(
         assert "/theme light" in await one.sees("/theme 16")
         await one.pilot.press("l", "tab")
         await one.until(lambda: area.text == "/theme light")
+
+
+async def test_checkpoints_are_offered_by_what_happened_at_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        (Path(one.screen.transcript.work_dir) / "calc.py").write_text("x = 1\n")
+        server.script(call("ReadFile", {"path": "calc.py"}), say("It is short."))
+        await one.say("Look at calc.py")
+        await one.idle()
+        runs = ran(one, monkeypatch)
+        area = one.screen.prompt.area
+        for name in ("dmail", "rewind", "bookmark"):
+            help_of_command = COMMANDS[name].help
+            await one.pilot.press(*f"/{name}", "space")
+            await one.until(lambda: area.text.endswith(" "))
+            shown = await one.sees(f"/{name} 1")
+            rows = {
+                row.split()[1]: row
+                for row in shown.split("\n")
+                if f"/{name} " in row and row.split()[1].isdigit()
+            }
+            # Checkpoint 0 is the message, 1 the step with its tool, 2 the answer.
+            assert list(rows) == ["2", "1", "0"], shown
+            assert "Look at calc.py" in rows["0"]
+            assert "Read calc.py" in rows["1"]
+            assert "It is short." in rows["2"]
+            assert not any(help_of_command in row for row in rows.values()), shown
+            # The command itself is in front, then the newest: the second row down is the step.
+            await one.pilot.press(*"1")
+            await one.until(lambda: area.text.endswith("1"))
+            await one.pilot.press("enter")
+            await one.until(lambda: bool(runs))
+            assert runs == [(name, "1")]
+            runs.clear()
+            area.take()
 
 
 async def test_thinking_offers_what_the_model_takes(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import each
 from support.vim_oracle import VIM, Case, a_case, ours, theirs, vim_at
 
 # The bar is the cursor and ⎋ is Esc: before, keys, after, and what was deleted or copied last. Made by vim 9.0.
@@ -160,7 +161,7 @@ def case_of(before: str, keys: str) -> Case:
     )
 
 
-@pytest.mark.parametrize(("before", "keys", "after", "register"), [*CASES, *MORE])
+@each("before, keys, after, register", [*CASES, *MORE])
 def test_a_command_does_what_it_does_in_vim(
     before: str, keys: str, after: str, register: str
 ) -> None:
@@ -252,7 +253,7 @@ def test_whatever_is_pressed_the_cursor_stays_in_the_text(
         vim.press("ctrl+r")
 
 
-@pytest.mark.parametrize("keys", ['"ayw', "q(", "ma'a", "@a", "zz", "gz", "gi", "gJ"])
+@each("keys", ['"ayw', "q(", "ma'a", "@a", "zz", "gz", "gi", "gJ"])
 def test_the_name_of_what_is_not_kept_here_is_no_command(keys: str) -> None:
     vim = vim_at("one two", 0)
     for key in keys:
@@ -284,8 +285,8 @@ def keys_of(words: str) -> tuple[str, ...]:
     return tuple({"⎋": "escape", "←": "backspace"}.get(key, key) for key in words)
 
 
-@pytest.mark.parametrize(
-    ("before", "keys", "after"),
+@each(
+    "before, keys, after",
     [
         ("|one\ntwo\nthree\nfour", "qaA;⎋jq2@a", "one;\ntwo;\nthree;\nfou|r"),
         # The last one ends where there is no line below.

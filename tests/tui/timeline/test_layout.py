@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.segment import Segment
+from support.cases import each
 from support.story import LIMIT, Teller, until_arrived, whole_story
 from textual.strip import Strip
 
@@ -48,7 +49,7 @@ def painted(model: TimelineModel, width: int, glyphs: Glyphs = UNICODE) -> list[
     return [line.rstrip() for line in lines]
 
 
-@pytest.mark.parametrize("width", range(32, 60))
+@each("width", range(32, 60))
 def test_a_dmail_that_was_not_sent_says_so_in_the_narrowest_row(width: int) -> None:
     t = Teller()
     t.turn("One")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
+from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.rows import LayoutRoom, cells
 from kimi_tui.tui.transcript.layout import user_message
 from kimi_tui.tui.transcript.tool_card import tool_card
-from kimi_tui.wire.events import BriefBlock, DiffBlock, DiffLine, ShellBlock, TodoBlock, TodoItem
 
 WIDE = LayoutRoom(81)
 

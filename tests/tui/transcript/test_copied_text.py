@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.cases import each
 from support.chat_app import ChatApp, drawn, feed, is_drawn, show_history
 from support.conversation import Conversation
 from support.effort import n_calls
@@ -19,13 +20,14 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.rows import LayoutRoom, Line
 from kimi_tui.tui.transcript.copied_text import RowPosition, code_of, part_of, source_of
 from kimi_tui.tui.transcript.layout import rows_of
 from kimi_tui.tui.transcript.selection import extent_of
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.wire.events import DiffBlock, DiffLine, TextPart, ToolOutput, ToolStarted
+from kimi_tui.wire.events import TextPart, ToolOutput, ToolStarted
 
 SIZE = (81, 37)
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -96,8 +98,8 @@ def test_output_is_copied_with_its_tabs_whole_and_in_part(width: int) -> None:
     assert copied(block, width, "indented", "and") == "indented\tand"
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(
+@each("width", WIDTHS)
+@each(
     "text",
     [
         " " * 90 + "\t" + " " * 90 + "e" + " " * 91 + "c  dbba",

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from support.cases import each
 from support.effort import n_calls
 
 from kimi_tui.projection.blocks import (
@@ -19,6 +20,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.tool_cards import TodoBlock, TodoItem
 from kimi_tui.tui.rows import LayoutRoom, Line
 from kimi_tui.tui.transcript import copied_text
 from kimi_tui.tui.transcript.search import (
@@ -36,7 +38,6 @@ from kimi_tui.tui.transcript.search import (
     pattern_of,
     unfolded_rows,
 )
-from kimi_tui.wire.events import TodoBlock, TodoItem
 
 ROOM = LayoutRoom(60)
 START = Origin()
@@ -137,7 +138,7 @@ PLAN = json.dumps({"plan": "1. Zitate über Zeilen\n2. tests"})
 LETTER = json.dumps({"message": "Nicht über Zeilen", "checkpoint_id": 3})
 
 
-@pytest.mark.parametrize(
+@each(
     "block",
     [
         called("ExitPlanMode", arguments=PLAN),
@@ -161,8 +162,8 @@ def test_all_that_a_card_shows_is_found_and_copied(block: ToolBlock) -> None:
         assert set(copied_text.source_of(block).split()) <= shown
 
 
-@pytest.mark.parametrize(
-    ("block", "query", "expected"),
+@each(
+    "block, query, expected",
     [
         (agent("**foo**bar"), "foobar", True),
         (agent(r"foo\_bar"), "foo_bar", True),

@@ -10,13 +10,12 @@ from support.chat_app import ChatApp
 from support.conversation import LETTER, TOKENIZER_DIFF, Conversation, quoted_fields, slow_import
 from syrupy.assertion import SnapshotAssertion
 
+from kimi_tui.tool_cards import BriefBlock, ShellBlock
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.wire.events import (
-    BriefBlock,
     CheckpointCreated,
     CompactionBegin,
     CompactionEnd,
-    ShellBlock,
     SteerQueued,
     StepRetry,
     ToolOutput,

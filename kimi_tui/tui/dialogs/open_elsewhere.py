@@ -1,0 +1,82 @@
+"""A dialog while another program has the session open that is to be opened here: go on in a fork of it, or quit."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+
+from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.tui.dialogs.text_dialog import AROUND, DialogFrame, DialogWords
+from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.screens import app_of, sheets
+
+TITLE_CELLS = 60
+HINTS = (("f", "go on in a fork, a copy of it"), ("Esc", "quit"))
+
+
+class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
+    """Asks whether to fork a session that is open in another program. Its result is True for yes, None for no.
+
+    The caller closes it with None where the session is closed there.
+
+    Args:
+        title: of the session.
+        holder: the process that has it open.
+    """
+
+    CSS_PATH = sheets("text_dialog")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Quit", show=False),
+    ]
+
+    def __init__(self, title: str, holder: str) -> None:
+        super().__init__()
+        self._title = f"“{cut(one_line(title), TITLE_CELLS)}”"
+        self._holder = holder
+        self._keys = DialogWords()
+
+    def compose(self) -> ComposeResult:
+        """What is the matter, and the keys."""
+        frame = DialogFrame(
+            DialogWords(
+                Content.styled(
+                    clean(f"{self._title} is open in {self._holder}."), "bold $ink-strong"
+                )
+            ),
+            DialogWords(
+                Content.styled("Once it is closed there, it opens here by itself.", "$ink-quiet")
+            ),
+            DialogWords(),
+            self._keys,
+        )
+        frame.border_title = Content("Open elsewhere")
+        frame.set_class(glyphs_of(app_of(self)) is ASCII, "-ascii")
+        yield frame
+
+    def on_resize(self) -> None:
+        """Show the keys for which there is room."""
+        self._show_keys()
+
+    def _show_keys(self, words: str = "") -> None:
+        width = min(88, app_of(self).size.width * 96 // 100) - AROUND
+        self._keys.update(Content.styled(words, "$warn") if words else hint_row(HINTS, width))
+
+    async def on_key(self, event: events.Key) -> None:
+        """Answer yes by the letter, pressed alone after this had been on the screen for a while."""
+        if not event.is_printable:
+            return
+        event.stop()
+        answer = self._fork if event.key in ("f", "F") else None
+        if not await self.seen.answer_with(event, answer) and answer is not None:
+            self._show_keys(f"{TOO_EARLY.capitalize()}.")
+
+    def _fork(self) -> None:
+        self.dismiss(True)

@@ -1,0 +1,68 @@
+"""Many small cases of one test, gone through in one item.
+
+Each item is collected by every worker and reported by one, which takes longer than most cases of a table: those that need nothing
+made for them share an item.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a test, a coroutine function or not, with all cases, and tell with the error which one it was that failed.
+
+    Its other arguments are fixtures, which are the same for all cases.
+
+    Args:
+        names: the arguments that a case gives, separated by commas.
+        cases: for one name its values, for several a sequence of values each; as for `pytest.mark.parametrize`.
+    """
+    given = [name.strip() for name in names.split(",")]
+    tried = [
+        dict(zip(given, [case] if len(given) == 1 else case, strict=True)) for case in [*cases]
+    ]
+    assert tried
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(test):
+
+            async def run_async(**fixtures: Any) -> None:
+                for case in tried:
+                    with _named(case):
+                        await test(**fixtures, **case)
+
+            return _as(test, run_async, given)
+
+        def run(**fixtures: Any) -> None:
+            for case in tried:
+                with _named(case):
+                    test(**fixtures, **case)
+
+        return _as(test, run, given)
+
+    return decorate
+
+
+@contextmanager
+def _named(case: dict[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"with {', '.join(f'{name}={value!r}' for name, value in case.items())}")
+        raise
+
+
+def _as(test: Callable[..., Any], run: Callable[..., Any], given: list[str]) -> Callable[..., Any]:
+    """Give what runs a test the name of it, and its fixtures alone."""
+    wanted = inspect.signature(test).parameters
+    assert wanted.keys() >= {*given}, given
+    functools.update_wrapper(run, test)
+    vars(run).pop("__wrapped__")
+    fixtures = [one for name, one in wanted.items() if name not in given]
+    vars(run)["__signature__"] = inspect.Signature(fixtures)
+    return run
