@@ -13,7 +13,7 @@ from kimi_tui.tui.main.commands import rewind, session, view, world_lines
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
-def _one_of(*values: str) -> Callable[[Values], tuple[Value, ...]]:
+def _one_of(*values: Value) -> Callable[[Values], tuple[Value, ...]]:
     return lambda _: values
 
 
@@ -259,7 +259,13 @@ COMMANDS = CommandTable(
         session.mode,
         key="shift+tab",
         argument="[plan | ask | edits | sandboxed | all]",
-        values=_one_of("plan", "ask", "edits", "sandboxed", "all"),
+        values=_one_of(
+            ("plan", "The agent reads and plans; it changes nothing"),
+            ("ask", "Edits and commands ask first"),
+            ("edits", "Edits in the folder run without asking; commands ask first"),
+            ("sandboxed", "Edits in the folder and sandboxed commands run without asking"),
+            ("all", "Everything runs without asking but what asks in every mode"),
+        ),
         # A slip must not choose the mode that allows everything.
         exact=True,
     ),
