@@ -50,6 +50,7 @@ from kimi_tui.tui.screens import (
     ImageChosen,
     ModelMissing,
     OpeningFailed,
+    add_sheets,
     app_of,
     sheets,
 )
@@ -106,7 +107,7 @@ class MainScreen(Screen[None]):
 
     AUTO_FOCUS = "PromptArea"
     """The prompt has the focus from the start: changing the focus later would style widgets again."""
-    SHEETS = sheets("main", "prompt", "rows", "chat")
+    SHEETS = sheets("main", "prompt", "chat")
     CSS_PATH = SHEETS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "escape", "Stop, or back", id="escape", show=False),
@@ -610,6 +611,7 @@ class MainScreen(Screen[None]):
 
     @on(PromptArea.MenuMade)
     def _menu_made(self, event: PromptArea.MenuMade) -> None:
+        add_sheets(self, "rows")
         self.bench.chat_pane.put_menu(event.menu)
 
     @on(FolderFiles.Listed)
